@@ -2,8 +2,9 @@
 
     python tools/licences.py
 
-Checks the installed direct and indirect dependencies, including those of extras. Dependencies that
-are not installed are listed and skipped. Exits with code 1 if a license is not permissive.
+Checks the installed direct and indirect dependencies, including those of all extras except test,
+dev, and browser. Dependencies that are not installed are listed and skipped. Exits with code 1 if a
+license is not permissive.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Helpers without domain knowledge: files, paths, parallel work, limits, loading of code, keys."""
+"""Helpers without domain knowledge: files, paths, parallel work, limits, code loading, and keys."""

@@ -1,4 +1,4 @@
-"""How the public functions take paths and names, and how they warn."""
+"""Arguments and warnings of the public functions."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import TypeAlias
 
 from mobileprep.errors import MobileprepWarning
 
-# doit calls our functions, so its frames are not the user's either.
+# doit calls functions of this package, so its frames are not part of the user's code either.
 _PASSED_OVER = frozenset({__name__.split(".")[0], "doit"})
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
 Warn: TypeAlias = Callable[[str], None]
-"""Called with a message for the user."""
+"""Function to call with a warning for the user."""
 
 
 def names_of(names: Iterable[str]) -> tuple[str, ...]:
-    """Names as a tuple; a text by itself is one name, and no list of its letters."""
+    """Return names as a tuple; a single string is one name, not a list of characters."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def as_warning(sentence: str) -> None:
-    """Warn at the line of the user's that called a public function, however deep this is."""
+    """Issue a warning at the line of the user's code that called a public function."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and _is_own(frame):
         frame, level = frame.f_back, level + 1

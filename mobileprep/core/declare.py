@@ -2,8 +2,8 @@
 
     minimum_size: Annotated[int, Option("Constants with fewer elements stay as they are.")] = 1024
 
-Type and default are the field's own, so that mypy holds them to each other. Schemas, reference
-pages and flags are made from such fields.
+Type and default are those of the field, so that mypy checks them. Schemas, reference pages, and
+flags are generated from such fields.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from typing import (
 from msgspec import NODEFAULT, Struct, structs
 
 ANY_NUMBER = -(1 << 31), (1 << 31) - 1
-"""The bounds of the original tools' whole numbers."""
+"""Bounds of integers in the original tools."""
 
 
 class Located(Struct, frozen=True, eq=False):
-    """A declaration with fields that say where it comes from.
+    """A declaration with fields that record its location.
 
-    Two declarations are equal, and have the same fingerprint, whatever the fields in `aside` hold.
+    The fields in `aside` do not affect equality or the fingerprint.
     """
 
     aside: ClassVar[frozenset[str]] = frozenset()
 
     def essentials(self) -> dict[str, Any]:
-        """The fields that count, by name."""
+        """Return the fields that affect equality, by name."""
         return {k: v for k, v in structs.asdict(self).items() if k not in self.aside}
 
     def __eq__(self, other: object) -> bool:
@@ -46,7 +46,7 @@ class Located(Struct, frozen=True, eq=False):
             return NotImplemented
         return self.essentials() == other.essentials()
 
-    def __ne__(self, other: object) -> bool:  # Struct's own compares identities
+    def __ne__(self, other: object) -> bool:  # Struct compares identities.
         return not self == other
 
     def __hash__(self) -> int:
@@ -58,15 +58,15 @@ class Option(Struct, frozen=True):
 
     Args:
         sentence: description for schemas, pages, and flags.
-        minimum: of a number.
-        maximum: of a number.
-        min_length: of a text, or of each text of a list.
-        min_items: of a list.
-        max_items: of a list.
-        unique: whether a list holds each value once.
-        format: ``path`` for a file, ``checkpoint`` for a checkpoint's prefix.
-        choices: of a text whose type does not list them.
-        definition: the name of the recipe's definition that the value must fit.
+        minimum: minimum of a number.
+        maximum: maximum of a number.
+        min_length: minimum length of a string, or of each string in a list.
+        min_items: minimum length of a list.
+        max_items: maximum length of a list.
+        unique: whether the items of a list must be unique.
+        format: ``path`` for a file, ``checkpoint`` for the prefix of a checkpoint.
+        choices: permitted strings if the type does not list them.
+        definition: name of the recipe schema's definition for the value.
     """
 
     sentence: str
@@ -85,13 +85,13 @@ class Declared(NamedTuple):
     """An option of a Struct.
 
     Args:
-        name: its field's.
-        kind: the type of its value, or of each of its values.
-        repeated: whether it takes several.
-        choices: the values that it may have; empty for any.
+        name: name of the field.
+        kind: type of the value, or of each item.
+        repeated: whether the value is a list.
+        choices: permitted values; empty for any.
         required: whether it is required.
         default: value of an optional option; None if it has none.
-        option: what else is said of it.
+        option: description and bounds.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Declared(NamedTuple):
 
 
 def declared(owner: type) -> Iterator[Declared]:
-    """The options of a Struct in order; fields that are none are passed over."""
+    """Yield the options of a Struct in order, without other fields."""
     hints = get_type_hints(owner, include_extras=True)
     for field in structs.fields(owner):
         option = _option(hints[field.name])
@@ -142,7 +142,7 @@ _TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 def parameters_schema(
     transform: type, name: str, summary: str, *, of_graph_transform_tool: bool
 ) -> Schema:
-    """The schema of a transform's parameters."""
+    """Return the schema of a transform's parameters."""
     options = list(declared(transform))
     required = [option.name for option in options if option.required]
     return {
@@ -158,12 +158,12 @@ def parameters_schema(
 
 
 def section_schema(section: type) -> Schema:
-    """The properties of a section of a recipe, by name."""
+    """Return the properties of a recipe section, by name."""
     return {option.name: _key(option) for option in declared(section)}
 
 
 def rendered(schema: Schema) -> str:
-    """A schema as the text of a file."""
+    """Return the file content of a schema."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

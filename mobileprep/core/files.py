@@ -1,4 +1,4 @@
-"""Files written whole or not at all, hashed in bounded memory, and kept inside their folder."""
+"""Write files atomically, hash them in bounded memory, and keep them inside their directory."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, 
 HASHING: Final = Tally("hashing", "bytes")
 """Activity name for hashing, for progress displays."""
 _BLOCK = 1 << 20
-# Large enough that a thread which hashes seldom has to wait for others that run Python.
+# Large enough that a hashing thread seldom waits for the GIL.
 _HASHED_AT_ONCE = 4 << 20
-# A temporary name is longer than the final one, which may be as long as the system allows.
+# Temporary names are longer than final names, which can have the maximum length.
 _NAME_KEPT = 80
-"""Number of bytes to keep."""
+"""Maximum bytes of the final name in a temporary name."""
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
 _FICLONE = 0x40049409  # linux/fs.h
 NONSENSE: Final = (
     *(ValueError, TypeError, LookupError, AttributeError),
     *(OverflowError, RecursionError),
 )
-"""What reading JSON of another form than is meant raises."""
+"""Exceptions from reading JSON with an unexpected structure."""
 
 
 def canonical(data: object) -> str:
-    """JSON with sorted keys and no spaces: equal data, equal text."""
+    """Return JSON with sorted keys and no spaces: equal data has equal text."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def sha256_bytes(data: bytes | memoryview) -> str:
-    """The hex digest of bytes."""
+    """Return the hex digest of bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def sha256_file(path: Path) -> str:
-    """The hex digest of a file's bytes, read in blocks of 4 MiB."""
+    """Return the hex digest of a file, read in blocks of 4 MiB."""
     try:
         with opened_file(path) as stream:
             return sha256_stream(stream)
@@ -78,12 +78,12 @@ def sha256_stream(stream: BufferedReader | RawIOBase) -> str:
 
 
 def unreadable(path: Path, error: OSError) -> CorruptFileError:
-    """The error for a file that could not be opened or read."""
+    """Return the error for a file that cannot be opened or read."""
     if isinstance(error, LfsPointerError):
         message = "is a Git LFS pointer, not the file itself"
         return NotDownloadedError(message, "run `git lfs pull`", str(path))
     if isinstance(error, IsADirectoryError):
-        from mobileprep.core.paths import directory_error  # only failures need it
+        from mobileprep.core.paths import directory_error  # Only needed for errors.
 
         return directory_error(path)
     reason = error.strerror or str(error)
@@ -91,7 +91,15 @@ def unreadable(path: Path, error: OSError) -> CorruptFileError:
 
 
 def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
-    """A file's bytes."""
+    """Read the bytes of a file.
+
+    Args:
+        path: path of the file.
+        limit: maximum number of bytes, or None.
+
+    Raises:
+        CorruptFileError: if the file cannot be read, or is larger than the limit.
+    """
     try:
         with opened(path) as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -100,7 +108,7 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
                 raise CorruptFileError(message, "name a smaller file", str(path))
             if size or limit is None:
                 return stream.read()
-            # A device or a pipe has no size, and may never end.
+            # Devices and pipes have no size, and may never end.
             data = bytearray()
             while block := stream.read(_BLOCK):
                 data += block
@@ -123,10 +131,10 @@ _here: Final = _Memory()
 
 
 def read_blocks(path: Path) -> Iterator[memoryview]:
-    """A file's bytes in blocks of up to 1 MiB, each there until the thread asks for the next.
+    """Yield a file in blocks of up to 1 MiB, each valid until the thread reads the next one.
 
-    To write these takes two thirds of the time of writing a map of the file: Linux clears the
-    pages that it is about to write to where it finds that those to read are not mapped yet.
+    Writing these blocks takes two thirds of the time of writing a map of the file: Linux clears the
+    target pages in advance if the source pages are not mapped yet.
     """
     try:
         with path.open("rb", buffering=0) as stream:
@@ -183,7 +191,7 @@ def atomic_writer(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
 
 
 def _unwritable(path: Path, error: OSError) -> ArtifactError:
-    """The error for a file that the system would not let us write."""
+    """Return the error for a file that cannot be written."""
     obstacle = no_folder_above(path)
     if obstacle is not None:
         message = f"cannot be written: {obstacle} is not a directory"
@@ -206,7 +214,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_name(path: Path) -> None:
-    """Make sure that what has the name ``path`` may be replaced by a file, if anything has it."""
+    """Check that ``path`` does not exist or can be replaced with a file."""
     try:
         check_replaceable(path, path, follow=False)
     except OSError as error:
@@ -227,8 +235,8 @@ def check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def _streamed() -> Iterator[BinaryIO]:
-    """Yield a temporary file, and send its content only when it is complete."""
-    import tempfile  # slow to import, and rarely needed
+    """Yield a temporary file for content that must not be written before it is complete."""
+    import tempfile  # Slow to import, and rarely needed.
 
     with tempfile.TemporaryFile() as spool:
         yield spool
@@ -244,7 +252,8 @@ def _to_stdout(spool: BinaryIO) -> None:
         _copy(spool, out)
         out.flush()
     except OSError:
-        # The rest of its buffer would fail again when Python exits, and change the exit code.
+        # Otherwise, Python would fail again when it flushes the buffer at exit, and change the exit
+        # code.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
@@ -258,7 +267,7 @@ def _copy(spool: BinaryIO, out: IO[bytes]) -> None:
 def write_bytes(
     path: Path, data: bytes | Iterable[bytes | memoryview], *, follow: bool = True
 ) -> None:
-    """Write bytes, or the pieces of an iterable in turn, as ``atomic_writer`` does."""
+    """Write bytes, or an iterable of pieces, atomically; see ``atomic_writer``."""
     with atomic_writer(path, follow=follow) as stream:
         if isinstance(data, bytes):
             stream.write(data)
@@ -290,21 +299,21 @@ def _write_all(stream: RawIOBase, rest: memoryview) -> None:
 
 
 def _temporary_name(name: str) -> str:
-    # Of our own rather than tempfile's: its files are private, and outputs take the rights that
-    # the user's umask gives, which threads cannot ask for without changing it.
+    # tempfile would create private files, but outputs need the permissions of the user's umask,
+    # which threads cannot read without changing it.
     return f".{_name_kept(name)}.{os.urandom(8).hex()}"
 
 
 def unfinished(folder: Path, names: Collection[str]) -> list[str]:
-    """The files in a folder that killed processes were about to give one of some names.
+    """Return files in a directory that killed processes were about to rename to one of ``names``.
 
-    The caller makes sure that no process is at work on them.
+    The caller must ensure that no process is writing them.
     """
     kept = {_name_kept(name) for name in names}
     try:
         found = sorted(path.name for path in folder.iterdir())
     except (OSError, ValueError):
-        return []  # it does not exist yet, or the name is not valid
+        return []  # It does not exist yet, or the name is not valid.
     matches = ((name, _TEMPORARY.fullmatch(name)) for name in found)
     return [name for name, match in matches if match is not None and match[1] in kept]
 
@@ -325,7 +334,7 @@ def _name_kept(name: str) -> str:
 
 
 def write_text(path: Path, text: str, *, follow: bool = True) -> None:
-    """Write UTF-8 text with its line ends as they are, as ``atomic_writer`` does."""
+    """Write UTF-8 text without changing line ends; see ``atomic_writer``."""
     write_bytes(path, text.encode("utf-8"), follow=follow)
 
 
@@ -341,10 +350,10 @@ def place(source: Path, target: Path) -> None:
 
 
 def _share_blocks(source: Path, target: int) -> bool:
-    """Let an empty file share the blocks of another, by Linux's FICLONE; whether it does now."""
+    """Share the blocks of a file with an empty one (Linux's FICLONE); return whether it worked."""
     if not sys.platform.startswith("linux"):
         return False
-    import fcntl  # not on Windows
+    import fcntl  # Not available on Windows.
 
     try:
         with source.open("rb", buffering=0) as origin:
@@ -355,12 +364,16 @@ def _share_blocks(source: Path, target: int) -> bool:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """``folder / name``, for a name that must not lead out of the folder."""
+    """Return ``folder / name`` with symlinks resolved, and check that it is inside the directory.
+
+    Raises:
+        ArtifactError: if it is not.
+    """
     return _below(_resolved(folder), name, folder)
 
 
 def _resolved(path: Path) -> Path:
-    """A path without links."""
+    """Resolve the symlinks of a path."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
@@ -369,7 +382,7 @@ def _resolved(path: Path) -> Path:
 
 
 def _below(root: Path, name: str, folder: Path) -> Path:
-    """``inside`` for a folder, as it is named, whose links are resolved."""
+    """Like ``inside``, for a directory ``root`` with resolved symlinks."""
     path = _resolved(root / name)
     if path == root or root in path.parents:
         return path
@@ -381,13 +394,16 @@ def _below(root: Path, name: str, folder: Path) -> Path:
 
 
 def file_inside(folder: Path, name: str) -> Path:
-    """The path of a file below a folder, on which no part of ``name`` is followed as a link.
+    """Return the path of a file in a directory, whose parent directories must not be symlinks.
 
-    The file itself may be a link, to be replaced or removed as such.
+    The file itself may be a symlink, to be replaced or removed.
+
+    Raises:
+        ArtifactError: if the name leads out of the directory or through a symlink.
     """
     parent, last = Path(name).parent, Path(name).name
     root = _resolved(folder)
-    # Of most files that is the folder, for which each part of its path is looked at once more.
+    # For most files, this is the directory itself; avoid resolving it again.
     above = root if parent == Path() else _below(root, str(parent), folder)
     if last in ("", "..") or above != root / parent:
         message = f"the name {name!r} is that of no file here, or leads through a link"
@@ -396,7 +412,7 @@ def file_inside(folder: Path, name: str) -> Path:
 
 
 _SMALL: Final = 4 << 20
-"""To read so many bytes takes a millisecond."""
+"""Reading this many bytes takes about a millisecond."""
 
 
 def view_file(path: Path) -> memoryview:
@@ -407,7 +423,7 @@ def view_file(path: Path) -> memoryview:
     try:
         with opened(path) as stream:
             size = os.fstat(stream.fileno()).st_size
-            if 0 < size <= _SMALL:  # a device has no size, and may never end
+            if 0 < size <= _SMALL:  # A device has no size, and may never end.
                 return memoryview(stream.read(size))
     except OSError as error:
         raise unreadable(path, error) from error
@@ -415,9 +431,9 @@ def view_file(path: Path) -> memoryview:
 
 
 def map_file(path: Path) -> memoryview:
-    """A file's bytes, read-only, read when touched; empty files give an empty view.
+    """Map a file read-only; an empty file results in an empty view.
 
-    The map lives as long as a view on it.
+    The map exists as long as a view of it.
     """
     try:
         with opened(path) as stream:
@@ -429,6 +445,6 @@ def map_file(path: Path) -> memoryview:
 
 
 def release_pages(mapped: mmap.mmap) -> None:
-    """Let a map's pages no longer count as this process's; the system's cache may keep them."""
+    """Release the pages of a map from this process; the system may keep them in its cache."""
     if hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)

@@ -38,8 +38,8 @@ class Key(Struct, frozen=True):
     def derived(self, purpose: str, context: bytes = b"") -> bytes:
         """Derive a key of 32 bytes for one purpose, independent of keys for other purposes.
 
-        HKDF-Expand with SHA-256 (RFC 5869). Its other half, Extract, is for secrets that are not
-        random throughout, and is left out as section 3.3 has it.
+        HKDF-Expand with SHA-256 (RFC 5869). HKDF-Extract is only needed for secrets that are not
+        uniformly random (section 3.3).
         """
         info = b"mobileprep 1 " + purpose.encode("ascii") + b"\0" + context
         return hmac.new(self.secret, info + b"\1", hashlib.sha256).digest()

@@ -17,10 +17,10 @@ MEMORY_VARIABLE: Final = "MOBILEPREP_MEMORY"
 ITERATIONS_VARIABLE: Final = "MOBILEPREP_MAX_ITERATIONS"
 FLOPS_VARIABLE: Final = "MOBILEPREP_MAX_FLOPS"
 DEFAULT_ITERATIONS: Final = 250_000
-"""Of all loops of a run together: some seconds of the shortest ones."""
+"""Default limit for all loops of a run together: some seconds of the shortest iterations."""
 DEFAULT_FLOPS: Final = 20 * 10**12
-"""Of a run, which is of one batch: minutes."""
-# What containers are held to, of either version of Linux's control groups.
+"""Default limit for a run, which has a single batch: minutes."""
+# Memory limits of containers in both versions of Linux control groups.
 _CONTAINER_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -30,7 +30,7 @@ _UNKNOWN_MACHINE: Final = 8 << 30
 
 
 class _Limits:
-    """The limits of this process, which has one memory whatever runs in it."""
+    """The limits of this process, shared by all of its runs."""
 
     memory: int | None = None
     recipe: int | None = None
@@ -42,7 +42,7 @@ class _Limits:
 def memory_limit() -> int:
     """Return the memory limit for the tensors of a run in bytes [default: half of the memory].
 
-    Of runs that go on at once each may take its share.
+    Parallel runs share the limit.
     """
     said = _Limits.recipe if _Limits.memory is None else _Limits.memory
     return (int(machine_memory() * _SHARE) if said is None else said) // _Limits.shares
@@ -52,12 +52,13 @@ def memory_limit() -> int:
 def shared_memory(shares: int, recipes: Iterable[int | None] = ()) -> Iterator[None]:
     """Divide the memory limit among parallel runs inside the block.
 
-    All shares have the same size, so that results do not depend on other runs, and no run waits
-    for memory while it holds some.
+    All shares have the same size, so that results do not depend on other runs, and no run waits for
+    memory while it holds some.
 
     Args:
-        recipes: what recipes say that runs may take, in bytes; the least counts, unless the command
-            line or the environment says another.
+        shares: number of parallel runs.
+        recipes: memory limits of recipes in bytes; the smallest one applies, unless the command
+            line or the environment sets another one.
     """
     before = _Limits.recipe, _Limits.shares
     _Limits.recipe = min((r for r in recipes if r is not None), default=None)
@@ -69,12 +70,12 @@ def shared_memory(shares: int, recipes: Iterable[int | None] = ()) -> Iterator[N
 
 
 def iteration_limit() -> int:
-    """How many iterations the loops of a run may make together."""
+    """Return the maximum number of iterations of all loops of a run together."""
     return _Limits.iterations
 
 
 def flop_limit() -> int:
-    """How many operations a run may do."""
+    """Return the maximum number of operations of a run."""
     return _Limits.flops
 
 
@@ -94,10 +95,10 @@ def set_limits(
 
 @lru_cache(maxsize=1)
 def machine_memory() -> int:
-    """The bytes of memory that this process may use: in a container often less than there is."""
+    """Return the memory that this process may use in bytes, which a container can limit."""
     try:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not on Windows
+    except (AttributeError, ValueError, OSError):  # Not available on Windows.
         whole = _UNKNOWN_MACHINE
     limits = (_limit_in(path) for path in _CONTAINER_LIMITS)
     return min([whole, *(x for x in limits if x)])
@@ -112,13 +113,13 @@ def _limit_in(path: Path) -> int | None:
 
 
 STEP: Final = 1 << 16
-"""Operations that take as long as one call of numpy on little."""
-# Matrices of integers are multiplied by no library.
+"""Number of operations that take as long as a numpy call on a small array."""
+# There is no BLAS for integer matrices.
 _INTEGER_PRODUCTS: Final = 32
 
 
 class OverWorkError(ValueError):
-    """More arithmetic than a run may do."""
+    """A run exceeds the limit for arithmetic."""
 
 
 class _Work:
@@ -145,7 +146,11 @@ def working(limit: int) -> Iterator[None]:
 
 
 def spend(operations: float, what: str = "it") -> None:
-    """Count operations that are about to be done."""
+    """Count operations before they are executed.
+
+    Raises:
+        OverWorkError: if they exceed the limit.
+    """
     work = _current.get()
     if work is None:
         return
@@ -159,7 +164,11 @@ def spend(operations: float, what: str = "it") -> None:
 
 
 def spend_products(count: float, dtype: np.dtype[Any]) -> None:
-    """Count multiplications of matrices' elements, each with its addition; raises as ``spend``."""
+    """Count multiply-add operations of matrix products.
+
+    Raises:
+        OverWorkError: if they exceed the limit.
+    """
     spend(2 * count * (_INTEGER_PRODUCTS if dtype.kind in "iub" else 1))
 
 

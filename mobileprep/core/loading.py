@@ -1,8 +1,7 @@
-"""Code loaded on demand: registries of the package's modules, and Python files of the user.
+"""Load code on demand: modules of registries, and Python files of the user.
 
-The user's files are trusted code: they may do whatever the user who builds may do. Guards are only
-against accidents, such as a script's ``sys.exit(0)``, which would end a build as if it had
-succeeded.
+Files of the user are trusted code, with all rights of the user. The guards are only against
+accidents, such as a script's ``sys.exit(0)``, which would end a build as if it had succeeded.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _importing: Final = threading.RLock()
 
 
 class Registry(Generic[T]):
-    """Names to values, each name given once.
+    """A registry of unique names.
 
     Args:
-        what: the kind of thing held, for messages ("op kernel").
+        what: kind of the entries, for messages ("op kernel").
     """
 
     def __init__(self, what: str) -> None:
@@ -40,7 +39,7 @@ class Registry(Generic[T]):
         self._entries: dict[str, T] = {}
 
     def register(self, *names: str) -> Callable[[T], T]:
-        """A decorator that files its subject under every one of ``names``."""
+        """Return a decorator that registers its argument with each of these names."""
 
         def file_under(entry: T) -> T:
             for name in names:
@@ -53,7 +52,7 @@ class Registry(Generic[T]):
         return file_under
 
     def get(self, name: str) -> T | None:
-        """The entry of that name, or None."""
+        """Return the entry of that name, or None."""
         return self._entries.get(name)
 
     def __contains__(self, name: str) -> bool:
@@ -77,18 +76,18 @@ def import_on_demand(module: str) -> ModuleType:
 
 
 def module_names(package: str) -> list[str]:
-    """The public modules directly inside ``package``, by file name, sorted, none imported."""
+    """Return the names of public modules in ``package``, sorted, without importing them."""
     path = importlib.import_module(package).__path__
     return sorted(m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_"))
 
 
 class Author(Struct, frozen=True):
-    """The name of a user's file in messages, and the class of errors for its exceptions.
+    """The role of a user's file in messages, and the class of errors for its exceptions.
 
     Args:
-        what: the file's part: ``plugin``.
-        error: the class of the error.
-        ended: what came of it where the file ends the program.
+        what: role of the file, such as ``plugin``.
+        error: class of the error.
+        ended: description of the consequence if the file ends the program.
     """
 
     what: str
@@ -110,10 +109,10 @@ def load_file(path: Path, name: str, author: Author) -> ModuleType:
 
 
 class _SourceAlone(SourceFileLoader):
-    """Compiles a file each time, where Python would take bytecode of an earlier version.
+    """A loader that compiles the file each time instead of using cached bytecode.
 
-    Python tells versions apart by their size and the second of their mtime, which two edits may
-    have in common, and builds by every byte.
+    Python detects changes by size and modification time in seconds, which two edits can have in
+    common.
     """
 
     def get_code(self, fullname: str) -> CodeType:
@@ -136,7 +135,7 @@ def blaming(path: Path, author: Author) -> Iterator[None]:
 
 
 def _blamed(path: Path, author: Author, error: BaseException) -> MobileprepError:
-    """The error at the last line of the user's file that led to it."""
+    """Return the error at the last line of the user's file in the traceback."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     if isinstance(error, SyntaxError) and error.filename == str(path):
         lines.append(error.lineno)
@@ -151,9 +150,10 @@ def _blamed(path: Path, author: Author, error: BaseException) -> MobileprepError
 
 
 class _Exits:
-    """Makes ``os._exit``, which no ``except`` sees, raise while a user's code runs.
+    """A replacement of ``os._exit``, which bypasses ``except``, with a function that raises.
 
-    Several threads may run such code at once; the last one to finish puts the function back.
+    Several threads can run user code at the same time; the last one to finish restores the
+    function.
     """
 
     def __init__(self) -> None:
@@ -163,12 +163,12 @@ class _Exits:
 
     @contextlib.contextmanager
     def caught(self) -> Iterator[list[SystemExit]]:
-        """Inside the block attempts to exit are noted and raised as ``SystemExit``."""
+        """Record attempts to exit inside the block, and raise ``SystemExit``."""
         attempts: list[SystemExit] = []
         process = os.getpid()
 
         def refuse(status: int) -> NoReturn:
-            if os.getpid() != process:  # a child that the code forked ends as it likes
+            if os.getpid() != process:  # A forked child process may exit.
                 self._exit(status)
             error = SystemExit(status)
             for noted in self._running:

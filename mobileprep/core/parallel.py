@@ -1,4 +1,4 @@
-"""Threads that share work, the number of processors, and the progress of long work."""
+"""Thread pools, the number of processors, and progress of long work."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def cores() -> int:
-    """How many processors this process may use: in a container often fewer than there are."""
+    """Return the number of processors that this process may use, which a container can limit."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 MOST_THREADS: Final = 256
-"""More at once bring nothing, and systems do not start any number."""
+"""More threads are not faster, and systems limit their number."""
 
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key", bound=Hashable)
@@ -36,7 +36,7 @@ def at_once(
     An interrupt does not wait for running items.
 
     Args:
-        threads: how many to work on at once, by default as many as there are processors.
+        threads: maximum number of threads. Default: the number of processors.
     """
     most = min(len(items), threads or cores(), MOST_THREADS)
     if most < 2:
@@ -55,9 +55,9 @@ def at_once(
 
 
 def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Future[_Result]]:
-    """Begin with some work in the background, on all processors; what will come of each item.
+    """Start ``do`` for each item in background threads, and return the futures.
 
-    A process that ends does not wait for it.
+    The process does not wait for the threads when it exits.
     """
     from concurrent.futures import Future  # costs start-up time
 
@@ -81,8 +81,10 @@ def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Fu
 
 
 Listener: TypeAlias = Callable[[str, float, float, str], None]
-"""Called from any thread with an activity, the amount done, the total (0 if unknown), and
-their unit: ``bytes``, ``steps``, ``nodes``."""
+"""Called from any thread with an activity, the amount done, the total (0 if unknown), and the unit.
+
+Units are ``bytes``, ``steps``, and ``nodes``.
+"""
 
 _listeners: list[Listener] = []
 
@@ -101,22 +103,22 @@ def tell(what: str, done: float, total: float, unit: str) -> None:
     """Report progress; almost free without a listener.
 
     Args:
-        total: how much there is; 0 where that is not known.
+        total: total amount of work; 0 if unknown.
     """
     for listener in _listeners:
         listener(what, done, total, unit)
 
 
 def is_heard() -> bool:
-    """Whether anybody listens, for work that would have to count first."""
+    """Return whether there is a listener; otherwise, callers need not count their work."""
     return bool(_listeners)
 
 
 class Tally:
-    """Work of one kind that many places and threads do parts of.
+    """Progress of one kind of work that several callers and threads share.
 
     Args:
-        what: the work, in words.
+        what: description of the work.
         unit: unit of the count.
     """
 
@@ -128,14 +130,14 @@ class Tally:
         self._total = 0.0
 
     def expect(self, count: float) -> None:
-        """So much more is to be done."""
+        """Increase the total amount of work."""
         with self._lock:
             if self._done >= self._total:
                 self._done = self._total = 0.0
             self._total += count
 
     def add(self, count: float) -> None:
-        """So much more is done."""
+        """Increase the amount of completed work."""
         with self._lock:
             self._done += count
             done, total = self._done, self._total

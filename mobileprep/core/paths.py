@@ -22,12 +22,12 @@ from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError, 
 
 STDOUT: Final = Path("-")
 _MOST_LINKS: Final = 40
-# The open files of a process under their numbers: links of a kind whose text leads nowhere.
+# Links to open files of a process, by descriptor; their targets are not valid paths.
 _DESCRIPTOR: Final = re.compile(r"/(?:proc/[^/]+|dev)/fd/[0-9]+\Z")
 
 
 def output_path(text: str) -> Path:
-    """The path that a flag names for an output; ``-`` is the standard output, ``./-`` a file."""
+    """Return the path that a flag names for an output; ``-`` is stdout, ``./-`` is a file."""
     if text == "-":
         return STDOUT
     if text.endswith(("/", os.sep)) or Path(text).name in ("", ".."):
@@ -38,19 +38,18 @@ def output_path(text: str) -> Path:
 
 
 def is_stdout(path: Path) -> bool:
-    """Whether an output of that path goes to the standard output: ``-``, ``/dev/stdout``."""
+    """Return whether an output path is stdout: ``-`` or ``/dev/stdout``."""
     own = ("/dev/fd/1", f"/proc/{os.getpid()}/fd/1")
     return path == STDOUT or str(links(path)[-1]) in own
 
 
 def links(path: Path) -> list[Path]:
-    """Yield a path and the target of each symlink in turn; only the last is not a symlink.
+    """Return a path and the target of each symlink in turn; only the last is not a symlink.
 
-    The folders on the way have their links resolved. What leads to an open file of a process ends
-    there.
+    Symlinks of parent directories are resolved. Links to open files of a process are not followed.
     """
     hops = [_with_folder_resolved(path)]
-    # os.path answers, where Path raises, for names too long.
+    # Unlike Path, os.path does not raise for names that are too long.
     while os.path.islink(hops[-1]) and not _DESCRIPTOR.match(str(hops[-1])):  # noqa: PTH114
         if len(hops) > _MOST_LINKS:
             message = "cannot be written: its links lead in a circle"
@@ -64,7 +63,7 @@ def _with_folder_resolved(path: Path) -> Path:
 
 
 def takes_a_stream(target: Path, path: Path) -> bool:
-    """Whether bytes are written to a thing rather than put in its place."""
+    """Return whether to write to the existing file, such as a device, instead of replacing it."""
     if _DESCRIPTOR.match(str(target)):
         return True
     try:
@@ -80,7 +79,7 @@ def takes_a_stream(target: Path, path: Path) -> bool:
 def no_folder_above(path: Path) -> Path | None:
     """Return the file above a path that should be a directory; None if there is none."""
     for above in path.parents:
-        # os.path answers, where Path raises, for names too long.
+        # Unlike Path, os.path does not raise for names that are too long.
         if os.path.isdir(above):  # noqa: PTH112
             return None
         if os.path.lexists(above):
@@ -89,7 +88,11 @@ def no_folder_above(path: Path) -> Path | None:
 
 
 def check_replaceable(target: Path, path: Path, *, follow: bool) -> None:
-    """Make sure that a file may take a name."""
+    """Check that a path can be replaced with a file.
+
+    Raises:
+        ArtifactError: if it is a directory, or another special file.
+    """
     if target.name in ("", ".."):
         message = "cannot be written: it is a folder"
         raise ArtifactError(message, "name a file", str(path))
@@ -109,7 +112,7 @@ READ_NOW = os.O_RDONLY | sum(getattr(os, n, 0) for n in ("O_NONBLOCK", "O_CLOEXE
 _OWN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 _LFS_HEAD = b"version https://git-lfs.github.com/spec/v1\n"
-_LFS_MAX_SIZE = 1024  # as Git LFS itself limits them
+_LFS_MAX_SIZE = 1024  # The limit of Git LFS itself.
 
 
 class LfsPointerError(OSError):
@@ -137,7 +140,7 @@ def opened(path: Path) -> BufferedReader:
 
 
 def opened_file(path: Path) -> BufferedReader:
-    """A regular file to read, opened without waiting: a device may never end."""
+    """Open a regular file for reading without waiting; reject devices, which may never end."""
     stream = opened(path)
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
@@ -160,11 +163,11 @@ _SOURCE: Final = "name the TensorFlow model from which it was exported"
 
 
 class Foreign(Struct, frozen=True):
-    """A file format that holds no model to prepare.
+    """A file format that is not a model to prepare.
 
     Args:
-        what: the format, with its article.
-        hint: what to do instead.
+        what: description of the format, with its article.
+        hint: the fix.
     """
 
     what: str
@@ -206,7 +209,11 @@ def foreign_format(data: bytes | memoryview) -> Foreign | None:
 
 
 def refuse_foreign(data: bytes | memoryview, file: str) -> None:
-    """Reject the content of a file that holds no model."""
+    """Reject files of other formats.
+
+    Raises:
+        UnsupportedError: if the data starts like one.
+    """
     found = foreign_format(data)
     if found is not None:
         message = f"is {found.what}"
@@ -214,8 +221,8 @@ def refuse_foreign(data: bytes | memoryview, file: str) -> None:
 
 
 def directory_error(path: Path, where: str = "", shown: str = "") -> CorruptFileError:
-    """The error for a directory in the place of a file."""
-    # os.path answers, where Path raises, for names too long.
+    """Return the error for a directory that should be a file."""
+    # Unlike Path, os.path does not raise for names that are too long.
     if any(os.path.isfile(path / name) for name in _SAVED_MODEL_NAMES):  # noqa: PTH113
         message = "is the directory of a SavedModel, not a file"
         hint = (
@@ -228,12 +235,12 @@ def directory_error(path: Path, where: str = "", shown: str = "") -> CorruptFile
 
 
 def file_error(path: Path, where: str = "", shown: str = "") -> MobileprepError:
-    """The error for a file in the place of a SavedModel's directory; see ``directory_error``."""
+    """Return the error for a file that should be the directory of a SavedModel."""
     try:
         with opened(path) as stream:
             found = foreign_format(stream.read(PROBE))
     except OSError as error:
-        from mobileprep.core.files import unreadable  # slow to import, and only failures need it
+        from mobileprep.core.files import unreadable  # Slow to import, and only needed for errors.
 
         failure = unreadable(path, error)
         return failure.at(where, message=f"{shown} {failure.message}") if where else failure
@@ -253,10 +260,10 @@ def _about(message: str, shown: str) -> str:
 
 
 def _is_onnx(head: bytes) -> bool:
-    """Whether the first fields are those of an ONNX ModelProto rather than of a SavedModel.
+    """Return whether the first fields are those of an ONNX ModelProto instead of a SavedModel.
 
-    Both begin with a version number. The second field of a SavedModel is a MetaGraphDef under tag
-    2, which begins with a control character; under that tag ONNX has a producer's name.
+    Both start with a version number. The second field of a SavedModel is a MetaGraphDef with tag 2,
+    which starts with a control character; in ONNX, tag 2 is the name of a producer.
     """
     if len(head) < 4 or head[0] != 0x08 or head[1] > 0x7F:
         return False

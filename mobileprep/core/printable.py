@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-# Controls, marks that turn the direction of writing, halves of characters, separators of lines.
+# Control characters, direction marks, surrogates, and line separators.
 _UNSHOWN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -17,7 +17,7 @@ def plain(text: str, keep: str = "") -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """A plain text of at most so many characters, its middle left out where it has more."""
+    """Shorten a plain string to at most ``width`` characters by omitting its middle."""
     text = plain(text)
     if len(text) <= width:
         return text

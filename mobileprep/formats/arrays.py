@@ -1,4 +1,4 @@
-"""Arrays from ``.npz`` and ``.npy`` files, every size checked before it is allocated."""
+"""Read and write ``.npz`` and ``.npy`` files; every size is checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from mobileprep.errors import CorruptFileError
 T = TypeVar("T")
 
 _HINT: Final = "save it again with numpy.savez"
-_REASON: Final = 120  # characters; numpy quotes whole headers
+_REASON: Final = 120  # In characters; numpy quotes whole headers.
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _HEADERS: Final = {
     (1, 0): npy.read_array_header_1_0,
     (2, 0): npy.read_array_header_2_0,
-    (3, 0): npy.read_array_header_2_0,  # differs in the names of fields alone
+    (3, 0): npy.read_array_header_2_0,  # Differs only in the encoding of field names.
 }
-# A header is a Python literal: whatever its parser may say.
+# A header is a Python literal, whose parser can raise any of these.
 _HEADER_FAULTS: Final = (ValueError, EOFError, SyntaxError, TokenError, RecursionError, MemoryError)
 ARCHIVE_FAULTS: Final = (
     zipfile.BadZipFile,
@@ -46,24 +46,29 @@ ARCHIVE_FAULTS: Final = (
 
 
 class Header(NamedTuple):
-    """What an array is, without its elements."""
+    """The shape and dtype of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
 def read_headers(path: Path) -> dict[str, Header]:
-    """What the arrays of a file are, by name, no element read; see ``read_arrays``."""
+    """Read the shapes and dtypes of the arrays in a file, by name; see ``read_arrays``."""
     return _read(path, lambda stream, _size, where: Header(*read_header(stream, where)[::2]))
 
 
 def read_arrays(
     path: Path, *, limit: int = 1 << 32, names: Container[str] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz`` file by name; of an ``.npy`` file under the empty name.
+    """Read the arrays of an ``.npz`` file by name; that of an ``.npy`` file has an empty name.
 
     Args:
-        limit: the most bytes that all arrays together may take.
+        path: path of the file.
+        limit: maximum total bytes of all arrays.
+        names: arrays to read; None for all.
+
+    Raises:
+        CorruptFileError: if the file is unreadable or damaged, or the arrays exceed the limit.
     """
     left = limit
 
@@ -77,10 +82,11 @@ def read_arrays(
 
 
 def each_array(path: Path, *, limit: int = 1 << 32) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The arrays of an ``.npz`` file with their names, in the order written, one at a time.
+    """Yield the names and arrays of an ``.npz`` file one at a time, in stored order.
 
     Args:
-        limit: the most bytes that an array may take.
+        path: path of the file.
+        limit: maximum bytes of each array.
     """
     try:
         with opened_file(path) as stream:
@@ -92,7 +98,7 @@ def each_array(path: Path, *, limit: int = 1 << 32) -> Iterator[tuple[str, NDArr
 
 
 def write_arrays(target: Path | IO[bytes], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write arrays as ``.npz`` to a file or a stream; equal arrays give equal bytes."""
+    """Write arrays as ``.npz`` to a file or a stream; equal arrays have equal bytes."""
     with array_writer(target) as write:
         for name in sorted(arrays):
             write(name, arrays[name])
@@ -100,16 +106,17 @@ def write_arrays(target: Path | IO[bytes], arrays: dict[str, NDArray[Any]]) -> N
 
 @contextlib.contextmanager
 def array_writer(target: Path | IO[bytes]) -> Iterator[Callable[[str, NDArray[Any]], None]]:
-    """Writes arrays as ``.npz`` one after another, none of which is kept.
+    """Write arrays as ``.npz`` one after another, without keeping them in memory.
 
-    Inside the block, what it gives takes a name and an array.
+    Yields a function that writes an array, given its name and the array.
     """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
 
         def write(name: str, array: NDArray[Any]) -> None:
             body = io.BytesIO()
             npy.write_array(body, np.asarray(array), allow_pickle=False)
-            # ZipInfo without a time gives 1980: nothing of the moment goes into the file.
+            # The default time of ZipInfo is 1980, so that the file does not depend on the current
+            # time.
             entry = zipfile.ZipInfo(f"{name}.npy")
             archive.writestr(entry, body.getvalue(), zipfile.ZIP_DEFLATED, 6)
 
@@ -119,7 +126,7 @@ def array_writer(target: Path | IO[bytes]) -> Iterator[Callable[[str, NDArray[An
 def _read(
     path: Path, read: Callable[[IO[bytes], int, str], T], names: Container[str] | None = None
 ) -> dict[str, T]:
-    """The arguments of ``read`` for each array: its stream, stored size, and name."""
+    """Call ``read`` with the stream, stored size, and name of each array."""
     try:
         with opened_file(path) as stream:
             if zipfile.is_zipfile(stream):
@@ -171,7 +178,7 @@ def view_of(
     fortran: bool,
     where: str,
 ) -> NDArray[Any]:
-    """The array that bytes hold, nothing copied; more bytes than it needs may follow."""
+    """Return a view of bytes as an array; ignore additional bytes at the end."""
     _refuse_objects(dtype, where)
     wanted = math.prod(shape) * dtype.itemsize
     if len(data) < wanted:
@@ -180,14 +187,14 @@ def view_of(
     try:
         return np.frombuffer(data[:wanted], dtype).reshape(shape, order="F" if fortran else "C")
     except ValueError as error:
-        # An axis beyond what an address can hold, or more axes than numpy has.
+        # An axis is too long for memory addresses, or there are more axes than numpy supports.
         raise _no_array(error, where) from error
 
 
 def read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether the first axis varies fastest, and element type; all of them possible.
+    """Read shape, whether the first axis varies fastest, and dtype; check that they are valid.
 
-    The stream stands at the elements then.
+    Afterwards, the stream is at the first element.
     """
     try:
         version = npy.read_magic(stream)
@@ -215,16 +222,16 @@ def _no_array(error: Exception, where: str) -> CorruptFileError:
 
 _LOCAL: Final = struct.Struct("<4s22xHH")
 _BLOCK: Final = 1 << 20
-# Arrays of less are read whole: mapping costs more than they take.
+# Read smaller arrays completely, because mapping them would take longer.
 _SMALL: Final = 1 << 26
 _MOST_UNPACKED: Final = 1 << 36
 
 
 def map_arrays(path: Path, names: Container[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz`` file by name; of an ``.npy`` file under the empty name.
+    """Map the arrays of an ``.npz`` file by name; that of an ``.npy`` file has an empty name.
 
-    Large ones are mapped: those that are stored as they are where they lie, compressed ones from
-    a temporary file that has no name. They are not to be written to.
+    Large arrays are read-only maps: uncompressed ones of the file itself, compressed ones of an
+    unnamed temporary file.
     """
     try:
         with opened_file(path) as stream:
@@ -263,7 +270,7 @@ def _mapped_members(
 
 
 def _stored(stream: IO[bytes], entry: zipfile.ZipInfo, where: str) -> NDArray[Any]:
-    """A member where it lies, its checksum looked at once."""
+    """Map an uncompressed member in place, after verifying its checksum."""
     stream.seek(entry.header_offset)
     magic, name, extra = _LOCAL.unpack(stream.read(_LOCAL.size))
     start = entry.header_offset + _LOCAL.size + name + extra
@@ -280,11 +287,11 @@ def _stored(stream: IO[bytes], entry: zipfile.ZipInfo, where: str) -> NDArray[An
 
 
 def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> NDArray[Any]:
-    """A compressed member, unpacked to a file that goes when the array does."""
+    """Decompress a member to a temporary file that exists as long as the array."""
     if entry.file_size > _MOST_UNPACKED:
         message = f"takes {entry.file_size} bytes unpacked; at most {_MOST_UNPACKED} are read"
         raise CorruptFileError(message, "save it with numpy.savez, in parts", where)
-    import tempfile  # slow to import, and most arrays are mapped as they lie
+    import tempfile  # Slow to import, and rarely needed.
 
     with tempfile.TemporaryFile() as spool:
         with archive.open(entry) as member:
@@ -295,7 +302,7 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> N
 
 
 def _mapped(stream: IO[bytes], start: int, size: int, where: str) -> NDArray[Any]:
-    """The array that begins at ``start`` of a file, where the stream stands."""
+    """Map the array that starts at ``start``, the current position of the stream."""
     shape, fortran, dtype = read_header(stream, where)
     offset = stream.tell()
     whole = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)

@@ -1,4 +1,4 @@
-"""Opens a checkpoint of either format, however it is named."""
+"""Open checkpoints of both formats."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ __all__ = ["Checkpoint", "TensorEntry", "open_checkpoint"]
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint that a path leads to; its tensors are read when asked for.
+    """Open the checkpoint at a path; tensors are read when they are needed.
 
     Args:
-        path: the prefix, any file of the checkpoint, a ``checkpoint`` state file (its newest
-            checkpoint is read, also if the directory was moved), or a directory.
+        path: the prefix, any file of the checkpoint, a ``checkpoint`` state file (for its newest
+            checkpoint, even if the directory was moved), or a directory.
     """
     found = find_checkpoint(path)
     return CheckpointV1(found.prefix, found.tables) if found.is_v1 else TensorBundle(found.prefix)
@@ -55,18 +55,18 @@ _LAYOUT: Final = Layout({2: Layout({3: Layout(is_tensor=True)})})
 
 
 class CheckpointV1(Checkpoint):
-    """A V1 checkpoint of one table or of several.
+    """A V1 checkpoint with one or more tables.
 
-    Numbers of type float32 and float64 are views on the file; others, which are stored in a
-    longer form, are decoded one tensor at a time.
+    Tensors of float32 and float64 are views of the file. Other dtypes have a longer encoding and
+    are decoded one tensor at a time.
 
     Args:
-        prefix: the path that its files have in common.
+        prefix: common path prefix of its files.
         files: its tables.
 
     Raises:
-        CorruptFileError: a table is damaged, or tables disagree.
-        UnsupportedError: a table is of a newer format.
+        CorruptFileError: if a table is damaged, or tables contradict each other.
+        UnsupportedError: if a table has a newer format.
     """
 
     def __init__(self, prefix: Path, files: tuple[Path, ...]) -> None:
@@ -78,7 +78,6 @@ class CheckpointV1(Checkpoint):
         super().__init__(prefix, files, tensors)
 
     def _read_meta(self, path: Path, table: SortedTable, tensors: dict[str, StoredTensor]) -> None:
-        """Add the entries of a table."""
         value = table.get(_META_KEY)
         if value is None:
             message = "does not start with a list of tensors: it is not a V1 checkpoint"
@@ -120,7 +119,7 @@ class CheckpointV1(Checkpoint):
 
 
 def _values(proto: graph.TensorProto, payloads: list[Payload], dtype: DType, where: str) -> Array:
-    """The elements of a slice, 1-D; none where the field of their type is empty."""
+    """Return the elements of a slice, 1-D; empty if the field of their type is empty."""
     if proto.payload:
         values = packed_values(payload_at(payloads, proto.payload, where), where)
         return values if values.dtype == dtype.numpy else values[:0]
@@ -129,14 +128,14 @@ def _values(proto: graph.TensorProto, payloads: list[Payload], dtype: DType, whe
 
 
 _HEADER_KEY: Final = b""
-_SLICE_KEYS: Final = b"\0"  # what the keys of slices begin with, and no tensor's name does
+_SLICE_KEYS: Final = b"\0"  # Prefix of slice keys, which no tensor name has.
 
 _CHECKSUM: Final = 4
 _UINT32: Final = 1 << 32
 
 
 class _Record(Struct, frozen=True):
-    """Where elements lie: ``size`` bytes at ``offset`` of a data file, and their checksum."""
+    """The location of elements: ``size`` bytes at ``offset`` of a data file, and their checksum."""
 
     entry: TensorEntry
     shard: int
@@ -153,8 +152,8 @@ class TensorBundle(Checkpoint):
         prefix: the path without ``.index``.
 
     Raises:
-        CorruptFileError: the index is damaged, or a data file is missing.
-        UnsupportedError: it is big-endian, or of a newer format.
+        CorruptFileError: if the index is damaged, or a data file is missing.
+        UnsupportedError: if the checkpoint is big-endian, or has a newer format.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -170,7 +169,7 @@ class TensorBundle(Checkpoint):
         super().__init__(prefix, (index, *self._paths), self._named())
 
     def _named(self) -> dict[str, StoredTensor]:
-        """The tensors by name, records of slices left out."""
+        """Return the tensors by name, without the records of slices."""
         named = {}
         for key, record in self._records.items():
             if key.startswith(_SLICE_KEYS):
@@ -206,7 +205,7 @@ class TensorBundle(Checkpoint):
         return elements
 
     def _data(self, name: str, record: _Record) -> tuple[memoryview, str]:
-        """The bytes of a record, and their place for messages."""
+        """Return the bytes of a record, and their location for messages."""
         if not 0 <= record.shard < self._shard_count:
             message = f"{name!r} refers to data file {record.shard} of {self._shard_count}"
             raise CorruptFileError(message, _HINT, self._index)
@@ -225,7 +224,7 @@ class TensorBundle(Checkpoint):
         return data[record.offset : stop], where
 
     def _strings(self, name: str, record: _Record) -> Array:
-        """Strings: their lengths as varints, a checksum of the lengths, then their bytes."""
+        """Read strings: their lengths as varints, a checksum of the lengths, then their bytes."""
         data, where = self._data(name, record)
         count = record.entry.size
         if count > record.size:
@@ -233,7 +232,7 @@ class TensorBundle(Checkpoint):
             raise CorruptFileError(message, _HINT, where)
         cursor = Cursor(data, file=where.rpartition(",")[0], base=record.offset)
         lengths = [cursor.varint() for _ in range(count)]
-        # Checksums take the lengths as fixed-width numbers, not as they are stored.
+        # Checksums use the lengths as fixed-width integers, not as varints.
         seed = crc32c(b"".join(n.to_bytes(4 if n < _UINT32 else 8, "little") for n in lengths))
         stored = cursor.take(_CHECKSUM)
         body = cursor.take(cursor.end - cursor.position)
@@ -257,7 +256,7 @@ def _damaged(name: str, where: str) -> CorruptFileError:
 
 
 def _read_header(table: SortedTable, file: str) -> int:
-    """The number of data files."""
+    """Read the number of data files."""
     value = table.get(_HEADER_KEY)
     if value is None:
         message = "has no header: it is not a checkpoint index"

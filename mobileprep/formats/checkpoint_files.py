@@ -26,11 +26,11 @@ _LOOKED_AT: Final = 10_000
 
 
 class CheckpointFiles(Struct, frozen=True):
-    """A checkpoint's place.
+    """The location of a checkpoint.
 
     Args:
-        prefix: the path that all its files begin with.
-        tables: for V1 all its files; for V2 none, as they follow from the prefix.
+        prefix: common path prefix of its files.
+        tables: all files of a V1 checkpoint; empty for V2, whose files follow from the prefix.
     """
 
     prefix: Path
@@ -38,26 +38,33 @@ class CheckpointFiles(Struct, frozen=True):
 
     @property
     def is_v1(self) -> bool:
-        """Whether this is a checkpoint of the older format."""
+        """Whether the checkpoint has the older format."""
         return bool(self.tables)
 
 
 def index_path(prefix: Path) -> Path:
-    """The file that holds the entries of a V2 checkpoint."""
+    """Return the path of the index of a V2 checkpoint."""
     return prefix.with_name(f"{prefix.name}.index")
 
 
 def shard_paths(prefix: Path, count: int) -> tuple[Path, ...]:
-    """The data files of a V2 checkpoint, each of which is there."""
+    """Return the data files of a V2 checkpoint.
+
+    Raises:
+        CorruptFileError: if one does not exist.
+    """
     return _all_parts(prefix.with_name(f"{prefix.name}.data"), count)
 
 
 def find_checkpoint(path: Path) -> CheckpointFiles:
-    """The checkpoint that a path leads to.
+    """Find the checkpoint at a path.
 
     Args:
-        path: a prefix, any file of the set, a ``checkpoint`` state file, or a folder with one
-            such file or a single checkpoint.
+        path: a prefix, any file of the set, a ``checkpoint`` state file, or a directory with a
+            state file or a single checkpoint.
+
+    Raises:
+        CorruptFileError: if there is no such checkpoint, or there are several.
     """
     if _is_folder(path):
         return _in_folder(path)
@@ -86,7 +93,7 @@ def _in_folder(folder: Path) -> CheckpointFiles:
 
 
 def _named_by(state: Path) -> CheckpointFiles:
-    """The newest checkpoint by a state file; one that moved is looked for beside the file."""
+    """Return the newest checkpoint in a state file, or one of that name next to the file."""
     named = newest_path(state)
     base = re.split(r"[/\\]", named)[-1]
     found = _at(state.parent / named) or (_at(state.parent / base) if base else None)
@@ -97,7 +104,7 @@ def _named_by(state: Path) -> CheckpointFiles:
 
 
 def _at(path: Path) -> CheckpointFiles | None:
-    """The checkpoint of that prefix, or else the one that has that file."""
+    """Return the checkpoint with that prefix, otherwise the one that contains that file."""
     member = _MEMBER.match(path.name)
     found = _of_prefix(path, is_table=member is None)
     if found is None and member is not None:
@@ -106,7 +113,7 @@ def _at(path: Path) -> CheckpointFiles | None:
 
 
 def _of_prefix(prefix: Path, *, is_table: bool) -> CheckpointFiles | None:
-    """The checkpoint of exactly that prefix, the newer format first, as TensorFlow looks."""
+    """Return the checkpoint of exactly that prefix; like TensorFlow, prefer the newer format."""
     if not prefix.name:
         return None
     if _is_file(index_path(prefix)):
@@ -127,21 +134,21 @@ def _of_prefix(prefix: Path, *, is_table: bool) -> CheckpointFiles | None:
 
 
 def _of_tables(prefix: Path, count: int) -> CheckpointFiles | None:
-    """The V1 checkpoint of ``count`` tables, or None where not even one of them is there."""
+    """Return the V1 checkpoint with ``count`` tables, or None if none of them exists."""
     if count not in _table_counts(prefix):
         return None
     return CheckpointFiles(prefix, _all_parts(prefix, count))
 
 
 def _table_counts(prefix: Path) -> list[int]:
-    """Of how many tables the V1 checkpoints of a prefix are, sorted."""
+    """Return the possible numbers of tables of V1 checkpoints with a prefix, sorted."""
     names = (_TABLE.match(name) for name in _file_names(prefix.parent))
     counts = {int(n[2]) for n in names if n is not None and n[1] == prefix.name}
     return sorted(counts - {0})
 
 
 def _prefixes(folder: Path) -> list[str]:
-    """The names of the checkpoints in a folder, sorted."""
+    """Return the names of the checkpoints in a directory, sorted."""
     found = set()
     for name in _file_names(folder)[:_LOOKED_AT]:
         table = _TABLE.match(name)
@@ -153,7 +160,7 @@ def _prefixes(folder: Path) -> list[str]:
 
 
 def _all_parts(stem: Path, count: int) -> tuple[Path, ...]:
-    """The files of a set of ``count``, in order; the first that is missing is an error."""
+    """Return the ``count`` files of a set, in order; raise an error for the first missing one."""
     paths = []
     for number in range(count):
         path = stem.with_name(f"{stem.name}-{number:05d}-of-{count:05d}")
@@ -168,7 +175,7 @@ def _file_names(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return sorted(e.name for e in entries if e.is_file())
-    except (OSError, ValueError):  # not there, or a name that no folder can have
+    except (OSError, ValueError):  # The directory does not exist, or its name is invalid.
         return []
 
 
@@ -183,7 +190,7 @@ def _ends_as_table(path: Path) -> bool:
 
 
 def _is_file(path: Path) -> bool:
-    # os.path answers False to names that no file can have; Path raises on some of them.
+    # os.path returns False for invalid names; Path raises for some of them.
     return os.path.isfile(path)  # noqa: PTH113
 
 
@@ -221,24 +228,24 @@ def _listed(names: list[str]) -> str:
 _FIELD: Final = b"model_checkpoint_path"
 _USUAL_NAME: Final = "checkpoint"
 _PROBE: Final = 4096
-# Ten thousand checkpoints of a hundred letters; savers keep five.
+# Ten thousand checkpoints with names of 100 characters; savers keep five.
 _LARGEST: Final = 1 << 20
 
 
 def is_state_file(path: Path) -> bool:
-    """Whether a file is a state file, under its usual name or, by its content, another."""
+    """Return whether a file is a state file, by its usual name or by its content."""
     try:
         with opened(path) as stream:
             head = stream.read(_PROBE)
     except OSError as error:
         raise unreadable(path, error) from error
-    # A table may be named "checkpoint", too; it has bytes that no text has.
+    # A table can also be named "checkpoint", but it contains NUL bytes.
     is_text = b"\0" not in head
     return is_text and (path.name == _USUAL_NAME or head.lstrip().startswith(_FIELD))
 
 
 def newest_path(path: Path) -> str:
-    """The path of the newest checkpoint as a state file gives it: absolute, or from its folder."""
+    """Return the newest checkpoint in a state file: an absolute path, or relative to the file."""
     text = read_bytes(path, limit=_LARGEST)
     state = parse(pb.CheckpointState, text_to_wire(text, pb.CheckpointState, str(path)), str(path))
     if not state.model_checkpoint_path:

@@ -1,4 +1,4 @@
-"""The one interface to the tensors of a checkpoint, whatever its format."""
+"""The common interface to the tensors of checkpoints of both formats."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from mobileprep.formats.protos import graph_pb2 as graph
 
 _HINT: Final = "the file is damaged; copy or save it again"
 _NEAR: Final = 3
-# Comparing names takes time by their length and number, which a file may choose.
+# Comparing names takes time in proportion to their length and number, which are untrusted.
 _LONGEST: Final = 300
 _COMPARED: Final = 10_000
 
 
 class Checkpoint(ABC):
-    """The tensors of a checkpoint, each read and verified when asked for.
+    """The tensors of a checkpoint, each read and verified when it is needed.
 
     Args:
-        prefix: the path that all its files begin with.
-        files: all its files.
-        tensors: what it holds, by name.
+        prefix: common path prefix of its files.
+        files: all of its files.
+        tensors: its tensors by name.
     """
 
     def __init__(
@@ -65,30 +65,36 @@ class Checkpoint(ABC):
         return name in self._tensors
 
     def close(self) -> None:
-        """Let go of the files. Arrays that were read stay valid; more cannot be read."""
+        """Close the files. Arrays that are already read remain valid."""
         self._closed = True
         self._release()
 
     def names(self) -> list[str]:
-        """The names of all tensors, sorted; a partitioned one stands once."""
+        """Return the names of all tensors, sorted; a partitioned tensor has a single name."""
         return list(self._tensors)
 
     def entry(self, name: str) -> TensorEntry:
-        """A tensor's type and shape."""
+        """Return the dtype and shape of a tensor."""
         return self._find(name).entry
 
     def read(self, name: str, spec: str = "") -> Array:
-        """A tensor's elements, read-only, verified by their checksum, slices joined.
+        """Read the elements of a tensor, verify their checksums, and join slices.
 
-        Where one contiguous piece of a file holds them they are a view on that file, which may
-        be unaligned.
+        If the elements are contiguous in a file, the array is a view of that file, which may be
+        unaligned.
 
         Args:
-            spec: a part of it as restore ops name it (``10 4 0,5:-``); all of it where empty.
+            name: name of the tensor.
+            spec: slice in the format of restore ops (``10 4 0,5:-``); empty for the whole tensor.
 
         Returns:
-            an array of the tensor's or the part's shape; quantized types as plain integers,
-            strings as objects of type bytes.
+            A read-only array with the shape of the tensor or slice; quantized dtypes as plain
+            integers, strings as objects of type bytes.
+
+        Raises:
+            CorruptFileError: if the tensor does not exist, or the file is damaged.
+            InvalidGraphError: if the slice is invalid.
+            UnsupportedError: if the dtype cannot be read.
         """
         if self._closed:
             message = f"{self.prefix} is read after it was closed"
@@ -102,7 +108,7 @@ class Checkpoint(ABC):
         if not spec and len(stored.slices) == 1 and is_whole(stored.slices[0]):
             return self._read_slice(name, stored.slices[0], whole(shape))
         region = region_of(spec, shape) if spec else whole(shape)
-        # All pieces are verified before room for the joined tensor is made.
+        # Verify all slices before allocating the joined tensor.
         parts = [
             (box, self._read_slice(name, extents, box))
             for extents, box in zip(stored.slices, self._boxes(name, stored), strict=True)
@@ -121,7 +127,7 @@ class Checkpoint(ABC):
         return stored
 
     def _boxes(self, name: str, stored: StoredTensor) -> list[Box]:
-        """Where the slices lie, which make up the whole tensor without overlap."""
+        """Return the boxes of the slices, which make up the whole tensor without overlap."""
         shape = stored.entry.shape
         boxes = [box for s in stored.slices if (box := box_of(s, shape)) is not None]
         inside = len(boxes) == len(stored.slices)
@@ -133,21 +139,23 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def _read_slice(self, name: str, extents: Extents, box: Box) -> Array:
-        """The verified elements of one slice, read-only, in the shape of its box."""
+        """Return the verified elements of a slice, read-only, in the shape of its box."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Drop what holds the files."""
+        """Drop the references to the files."""
 
 
 _SEPARATOR: Final = b"\0\1"
 
 
 def slice_key(name: str, extents: Iterable[tuple[int, int]]) -> bytes:
-    """The key under which a checkpoint holds one slice of a tensor.
+    """Return the key of a tensor slice in a checkpoint.
 
     Args:
-        extents: start and length for each dimension, as stored; a length of -1 takes all of it.
+        name: name of the tensor.
+        extents: stored start and length for each dimension; a length of -1 means the whole
+            dimension.
     """
     numbers = list(extents)
     parts = [_number(0), _text(name.encode()), _number(len(numbers))]
@@ -157,20 +165,20 @@ def slice_key(name: str, extents: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _text(value: bytes) -> bytes:
-    """UTF-8 and a separator that no text holds; the other escape, of 255, UTF-8 never needs."""
+    """Encode UTF-8 with a separator; the escape for the byte 255 is not needed in UTF-8."""
     return value.replace(b"\0", b"\0\xff") + _SEPARATOR
 
 
 def _number(value: int) -> bytes:
-    """A length byte and the value in as few bytes as hold it, high byte first."""
+    """Encode the length and the bytes of a value in the fewest bytes, big-endian."""
     width = (value.bit_length() + 7) // 8
     return bytes([width]) + value.to_bytes(width, "big")
 
 
 def _signed(value: int) -> bytes:
-    """``width`` bytes, high byte first, of which the top ``width`` bits are flipped.
+    """Encode a value in ``width`` big-endian bytes, with the top ``width`` bits flipped.
 
-    After a sign bit they tell the width: seven bits a byte are left for the value.
+    After a sign bit, they encode the width: seven bits of each byte remain for the value.
     """
     width = (value if value >= 0 else ~value).bit_length() // 7 + 1
     header = ((1 << width) - 1) << (7 * width)
@@ -179,32 +187,32 @@ def _signed(value: int) -> bytes:
 
 Array = NDArray[Any]
 Extents = tuple[tuple[int, int], ...]
-"""Start and length for each dimension, as stored; a length of -1 takes all of it."""
+"""Stored start and length for each dimension; a length of -1 means the whole dimension."""
 Box = tuple[slice, ...]
-"""The same with start and stop, all known and inside the tensor."""
+"""Start and stop for each dimension, all known and inside the tensor."""
 
 _ALL: Final = -1
-# Cells of the grid that the cuts of all slices make; partitioners make one cell a slice.
+# Maximum cells of the grid of all slice boundaries; partitioners create one cell per slice.
 _MOST_CELLS: Final = 1 << 24
 
 
 def extents_of(proto: pb.TensorSliceProto) -> Extents:
-    """A stored slice's extents."""
+    """Return the extents of a stored slice."""
     return tuple((e.start, e.length if e.HasField("length") else _ALL) for e in proto.extent)
 
 
 def is_whole(extents: Extents) -> bool:
-    """Whether a slice is stored as "all of it" in every dimension."""
+    """Return whether a slice is stored as the whole dimension in every dimension."""
     return all(length == _ALL for _, length in extents)
 
 
 def whole(shape: Sequence[int]) -> Box:
-    """The box of all elements."""
+    """Return the box of all elements."""
     return tuple(slice(0, size) for size in shape)
 
 
 def box_of(extents: Extents, shape: Sequence[int]) -> Box | None:
-    """Where a slice lies in a tensor of ``shape``, or None where it does not fit in."""
+    """Return the box of a slice in a tensor of ``shape``, or None if it does not fit."""
     if len(extents) != len(shape):
         return None
     box = []
@@ -219,12 +227,12 @@ def box_of(extents: Extents, shape: Sequence[int]) -> Box | None:
 
 
 def shape_of_box(box: Box) -> tuple[int, ...]:
-    """A box's size in each dimension."""
+    """Return the size of a box in each dimension."""
     return tuple(side.stop - side.start for side in box)
 
 
 def overlap(one: Box, other: Box) -> Box | None:
-    """The elements that two boxes share, or None."""
+    """Return the intersection of two boxes, or None if it is empty."""
     shared = tuple(
         slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True)
     )
@@ -232,7 +240,7 @@ def overlap(one: Box, other: Box) -> Box | None:
 
 
 def tiling_fault(boxes: Sequence[Box], shape: Sequence[int]) -> str:
-    """Why boxes do not make up a tensor of ``shape``, each element once; empty if they do."""
+    """Return why boxes do not cover a tensor of ``shape`` exactly once; empty if they do."""
     if 0 in shape or (len(boxes) == 1 and boxes[0] == whole(shape)):
         return ""
     cuts = [_cuts(boxes, axis, size) for axis, size in enumerate(shape)]
@@ -249,20 +257,20 @@ def tiling_fault(boxes: Sequence[Box], shape: Sequence[int]) -> str:
 
 
 def _cuts(boxes: Sequence[Box], axis: int, size: int) -> dict[int, int]:
-    """Every place on an axis where a box starts or stops, numbered in order."""
+    """Return the indices of all positions on an axis where a box starts or stops."""
     edges = {0, size, *(b[axis].start for b in boxes), *(b[axis].stop for b in boxes)}
     return {edge: number for number, edge in enumerate(sorted(edges))}
 
 
 def gather(parts: Sequence[tuple[Box, Array]], region: Box, kind: np.dtype[Any]) -> Array:
-    """The elements of a region, read-only: a view where one part holds them all, else joined.
+    """Return the elements of a region, read-only: a view of one part if possible, else joined.
 
     Args:
-        parts: boxes and their elements; together they hold the whole region.
+        parts: boxes and their elements, which together contain the region.
     """
     for box, array in parts:
         if overlap(box, region) == region:
-            # The ellipsis keeps a scalar an array.
+            # The ellipsis preserves 0-D arrays.
             inner: tuple[Any, ...] = (*_inside(region, box), ...)
             return read_only(array[inner])
     joined = np.empty(shape_of_box(region), dtype=kind)
@@ -274,24 +282,28 @@ def gather(parts: Sequence[tuple[Box, Array]], region: Box, kind: np.dtype[Any])
 
 
 def _inside(box: Box, outer: Box) -> Box:
-    """A box counted from the start of another one around it."""
+    """Return a box relative to the start of an enclosing box."""
     return tuple(
         slice(a.start - b.start, a.stop - b.start) for a, b in zip(box, outer, strict=True)
     )
 
 
 def read_only(array: Array) -> Array:
-    """The same elements, not to be written to."""
+    """Return a read-only view of an array."""
     view: Array = array.view()
     view.flags.writeable = False
     return view
 
 
 def region_of(spec: str, shape: Sequence[int]) -> Box:
-    """The box that a save or restore op's ``shape_and_slices`` element names.
+    """Return the box of a ``shape_and_slices`` element of a save or restore op.
 
     Args:
-        spec: the whole tensor's dimensions and the slice, as in ``10 4 0,5:-``.
+        spec: shape of the whole tensor and the slice, as in ``10 4 0,5:-``.
+        shape: shape of the tensor in the checkpoint.
+
+    Raises:
+        InvalidGraphError: if the slice is invalid.
     """
     *sizes, cut = spec.split(" ")
     try:
@@ -316,14 +328,14 @@ def _extent(text: str) -> tuple[int, int]:
 
 M = TypeVar("M", bound=Message)
 
-# What numpy can hold on every release that we admit.
+# Limits of all supported numpy releases.
 _MOST_DIMS: Final = 32
 _MOST_ELEMENTS: Final = 1 << 56
 _CONSUMER: Final = 1
 
 
 class TensorEntry(Struct, frozen=True):
-    """A tensor's description: its element type and the shape of all of it, slices joined."""
+    """The dtype of a tensor, and its shape with all slices joined."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -335,24 +347,28 @@ class TensorEntry(Struct, frozen=True):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements; 0 for strings, whose length shows only when they are read."""
+        """The bytes of all elements; 0 for strings, whose length is not known before reading."""
         return self.size * self.dtype.itemsize
 
 
 class StoredTensor(Struct, frozen=True):
-    """A tensor and the slices it is stored in: one that is all of it, as a rule."""
+    """A tensor and its stored slices: usually a single one with the whole tensor."""
 
     entry: TensorEntry
     slices: tuple[Extents, ...]
 
 
 def element_type(dtype: DType) -> np.dtype[Any] | None:
-    """The numpy type of a tensor's elements, or None where they cannot be read (resource)."""
+    """Return the numpy dtype of a tensor's elements, or None if they cannot be read (resource)."""
     return np.dtype(object) if dtype is DType.STRING else dtype.numpy
 
 
 def parse(message: type[M], data: bytes | memoryview, where: str) -> M:
-    """A message from its bytes."""
+    """Parse a message.
+
+    Raises:
+        CorruptFileError: if the bytes are not a valid message.
+    """
     try:
         return message.FromString(bytes(data))
     except DecodeError as error:
@@ -361,12 +377,16 @@ def parse(message: type[M], data: bytes | memoryview, where: str) -> M:
 
 
 def entry_of(dtype: int, shape: graph.TensorShapeProto, where: str) -> TensorEntry:
-    """A tensor's description from a recorded type and shape."""
+    """Return the dtype and shape of a tensor from its record.
+
+    Raises:
+        CorruptFileError: if the shape is invalid.
+    """
     dims = tuple(d.size for d in shape.dim)
     if shape.unknown_rank or any(d < 0 for d in dims) or len(dims) > _MOST_DIMS:
         message = f"the shape of a tensor is recorded as {_short(dims)}"
         raise CorruptFileError(message, "the file is damaged", where)
-    # Zeros left out: the others alone are what numpy multiplies.
+    # numpy only multiplies the sizes that are not zero.
     if math.prod(d for d in dims if d) > _MOST_ELEMENTS:
         message = f"no tensor can have the shape {list(dims)}"
         raise CorruptFileError(message, "the file is damaged", where)
@@ -374,7 +394,11 @@ def entry_of(dtype: int, shape: graph.TensorShapeProto, where: str) -> TensorEnt
 
 
 def check_versions(versions: graph.VersionDef, where: str) -> None:
-    """Refuse a checkpoint that says that readers as old as we cannot read it."""
+    """Check that a checkpoint does not require a newer reader.
+
+    Raises:
+        UnsupportedError: if it does.
+    """
     if versions.min_consumer > _CONSUMER or _CONSUMER in versions.bad_consumers:
         message = f"is a checkpoint of version {versions.producer}, which asks for a newer reader"
         raise UnsupportedError(message, "save it with an older TensorFlow", where)

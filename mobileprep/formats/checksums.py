@@ -1,6 +1,6 @@
-"""CRC-32C, plain and masked as TensorFlow stores it.
+"""CRC-32C, plain and in TensorFlow's masked form.
 
-google-crc32c computes it where it is installed (extra `crc32c`); numpy does otherwise.
+Computed by google-crc32c if it is installed (extra `crc32c`), otherwise by numpy.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from mobileprep.formats.wire import Buffer
 
 _UINT32: Final = (1 << 32) - 1
 _MASK_DELTA: Final = 0xA282EAD8
-# The Castagnoli polynomial, the bit of its highest power last.
+# The Castagnoli polynomial in reversed bit order.
 _POLYNOMIAL: Final = 0x82F63B78
-# Below this many bytes a loop over bytes is faster than numpy.
+# Up to this many bytes, a Python loop is faster than numpy.
 _FEW: Final = 48
 _ROW: Final = 512
 # In words of 64 bits, y = x**64: y**5685 = y**1362 + y**426 + 1 modulo the polynomial. So a word
-# can be added to those 4323, 5259, and 5685 words behind it instead: a long text folds into 5685
-# words by additions (xor) of blocks of 4323. Sparse multiples are the idea of Chorba (Russell,
-# 2024).
+# can be added (xor) to the words that are 4323, 5259, and 5685 positions later instead. Adding
+# blocks of 4323 words folds long data into 5685 words. The idea of sparse multiples is from Chorba
+# (Russell, 2024).
 _DEGREE: Final = 5685
 _JUMPS: Final = (_DEGREE - 1362, _DEGREE - 426, _DEGREE)
 _BLOCK: Final = _JUMPS[0]
@@ -39,30 +39,30 @@ def crc32c(data: Buffer, seed: int = 0) -> int:
     """
     if not len(data):
         return seed
-    # google-crc32c rejects memoryviews, and accepts an array over the same bytes.
+    # google-crc32c does not accept memoryviews, but accepts an array over the same bytes.
     return implementation()(seed, np.frombuffer(data, dtype=np.uint8))
 
 
 def mask(checksum: int) -> int:
-    """A checksum in its stored form: rotated right by 15 bits, plus a constant (LevelDB).
+    """Mask a checksum: rotate it right by 15 bits, and add a constant (LevelDB).
 
-    Bytes that hold their own checksum would otherwise give checksums of little worth.
+    Otherwise, checksums of data that contains its own checksum would be weak.
     """
     rotated = (checksum >> 15) | (checksum << 17)
     return (rotated + _MASK_DELTA) & _UINT32
 
 
 def masked_crc32c(data: Buffer, seed: int = 0) -> int:
-    """The CRC-32C of bytes in its stored form; ``seed`` is a plain checksum."""
+    """Return the masked CRC-32C of bytes; ``seed`` is an unmasked checksum."""
     return mask(crc32c(data, seed))
 
 
 @lru_cache(maxsize=1)
 def implementation() -> Callable[[int, np.ndarray[Any, Any]], int]:
-    """The faster of the library and numpy."""
+    """Return the faster implementation: the library, or numpy."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about its own slow code
+            warnings.simplefilter("ignore")  # Warns about its slow implementation.
             import google_crc32c
     except ImportError:
         return numpy_crc32c
@@ -73,9 +73,9 @@ def implementation() -> Callable[[int, np.ndarray[Any, Any]], int]:
 
 
 def numpy_crc32c(seed: int, data: np.ndarray[Any, Any]) -> int:
-    """Return the CRC-32C of an array of uint8, computed by numpy.
+    """Return the CRC-32C of a uint8 array, computed with numpy.
 
-    It takes about 2 GB/s in long tensors, and 100 MB/s in blocks of 4 KiB.
+    The speed is about 2 GB/s for long tensors, and 100 MB/s for blocks of 4 KiB.
     """
     if len(data) > 8 * (_FOLDED + _DEGREE) and len(data) % 8:
         odd = len(data) % 8
@@ -86,11 +86,11 @@ def numpy_crc32c(seed: int, data: np.ndarray[Any, Any]) -> int:
         for byte in data.tolist():
             state = (state >> 8) ^ table[(state ^ byte) & 255]
         return state ^ _UINT32
-    # The state acts as if it were added to the first four bytes.
+    # The initial state is equivalent to adding it to the first four bytes.
     head = np.frombuffer(state.to_bytes(4, "little"), np.uint8) ^ data[:4]
     if len(data) > 8 * (_FOLDED + _DEGREE):
         return _residue(_fold(head, data)) ^ _UINT32
-    # Zeros in front change nothing.
+    # Leading zeros do not change the remainder.
     text = np.zeros(-(-len(data) // _ROW) * _ROW, np.uint8)
     text[len(text) - len(data) :] = data
     text[len(text) - len(data) :][:4] = head
@@ -98,12 +98,12 @@ def numpy_crc32c(seed: int, data: np.ndarray[Any, Any]) -> int:
 
 
 def _fold(head: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Shorten a text to `_DEGREE` words with the same residue, preceded by zeros."""
+    """Reduce data to `_DEGREE` words with the same remainder, preceded by zeros."""
     work = np.zeros(_FOLDED + _DEGREE, np.uint64)
     space = work.view(np.uint8)
     step = 8 * _FOLDED
     body = len(data) - 8 * _DEGREE
-    # The first window begins before the text.
+    # The first window starts before the data.
     start = -(-body // step) * -step + body
     for at in range(start, body, step):
         first = max(at, 0)
@@ -123,7 +123,7 @@ def _fold(head: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> np.ndarray[
 
 
 def _residue(text: np.ndarray[Any, Any]) -> int:
-    """The remainder of whole rows of bytes: rows on their own, then halves of rows together."""
+    """Return the remainder of whole rows: that of each row, then pairwise combinations."""
     rows = text.reshape(-1, _ROW)
     table = _row_table()
     sums = np.bitwise_xor.reduce(table.take(rows + _row_offsets(), mode="clip"), axis=1)
@@ -137,7 +137,7 @@ def _residue(text: np.ndarray[Any, Any]) -> int:
 
 
 def _advance(sums: np.ndarray[Any, Any], zeros: int) -> np.ndarray[Any, Any]:
-    """Remainders of texts, each with so many zero bytes appended."""
+    """Return remainders after appending zero bytes to the data."""
     table = _advance_table(zeros)
     parts = sums.astype("<u4").view(np.uint8).reshape(-1, 4)
     advanced: np.ndarray[Any, Any] = np.bitwise_xor.reduce(table[np.arange(4), parts], axis=1)
@@ -162,7 +162,7 @@ def _after_zeros(states: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @lru_cache(maxsize=1)
 def _row_table() -> np.ndarray[Any, Any]:
-    """What each byte adds to the remainder of a row, by its position and value."""
+    """Return the contribution of each byte to the remainder of a row, by position and value."""
     table = np.empty((_ROW, 256), np.uint32)
     table[-1] = _byte_table()
     for at in range(_ROW - 1, 0, -1):
@@ -177,7 +177,7 @@ def _row_offsets() -> np.ndarray[Any, Any]:
 
 @lru_cache(maxsize=64)
 def _advance_table(zeros: int) -> np.ndarray[Any, Any]:
-    """The change by zero bytes for each byte of a remainder; their number is a power of two."""
+    """Return the effect of zero bytes on each byte of a remainder; ``zeros`` is a power of two."""
     if zeros == 1:
         byte = np.arange(256, dtype=np.uint32)
         return np.stack([_after_zeros(byte << np.uint32(8 * k)) for k in range(4)])

@@ -1,4 +1,4 @@
-"""TensorFlow's element types, and the values that a TensorProto lists one by one."""
+"""TensorFlow's dtypes, and the values in the typed fields of a TensorProto."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _REF_OFFSET = 100
 
 
 class DType(enum.IntEnum):
-    """An element type, numbered as on the wire. Reference types are ``number + 100``.
+    """A dtype with its protobuf number. Reference types are ``number + 100``.
 
-    Numbers that this table does not know become nameless members, so that a graph of a
-    newer TensorFlow passes through unharmed; asking such a type for its numpy type fails.
+    Unknown numbers become unnamed members, so that graphs of newer TensorFlow releases are
+    preserved; such types have no numpy type.
     """
 
     INVALID = 0
@@ -75,26 +75,26 @@ class DType(enum.IntEnum):
 
     @property
     def base(self) -> DType:
-        """The type referred to, or the type itself."""
+        """The referenced type, or the type itself."""
         return DType(self.value - _REF_OFFSET) if self.is_ref else self
 
     @property
     def label(self) -> str:
-        """The name as protobuf text has it: ``DT_FLOAT``."""
+        """The name in protobuf text: ``DT_FLOAT``."""
         return f"DT_{self.name}"
 
     @property
     def short(self) -> str:
-        """The name as Python users of TensorFlow know it: ``float32``."""
+        """The name in TensorFlow's Python API: ``float32``."""
         short = _SHORT.get(self.base, self.base.name.lower())
         return f"{short}_ref" if self.is_ref else short
 
     @property
     def numpy(self) -> np.dtype[Any] | None:
-        """The little-endian numpy type that holds one element, or None (string, resource).
+        """The little-endian numpy type of an element, or None (string, resource).
 
         Raises:
-            UnsupportedError: the type is not numpy's own, and ml_dtypes is not installed.
+            UnsupportedError: if the type is not part of numpy, and ml_dtypes is not installed.
         """
         base = self.base
         kind = _NUMPY.get(base)
@@ -102,7 +102,7 @@ class DType(enum.IntEnum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes an element takes in tensor content; 0 where elements have no fixed size."""
+        """Bytes of an element in tensor content; 0 if elements have no fixed size."""
         base = self.base
         if base in _NARROW:
             return 2 if base is DType.BFLOAT16 else 1
@@ -111,7 +111,7 @@ class DType(enum.IntEnum):
 
     @property
     def is_quantized(self) -> bool:
-        """Whether this is one of TensorFlow's q-types, which numpy holds as plain integers."""
+        """Whether this is a quantized type, which numpy represents as plain integers."""
         return self.base in _QUANTIZED
 
     @property
@@ -141,7 +141,7 @@ _NUMPY: dict[int, np.dtype[Any]] = {
     DType.UINT32: np.dtype("<u4"),
     DType.UINT64: np.dtype("<u8"),
 }
-# Types of ml_dtypes, an extra: it has no wheels for some systems that numpy has wheels for.
+# Types of ml_dtypes, which is an extra because it has no wheels for some of numpy's platforms.
 _NARROW = frozenset(
     {
         DType.BFLOAT16,
@@ -181,15 +181,15 @@ def _by_text() -> dict[str, DType]:
 
 
 def dtype_from_text(text: str) -> DType | None:
-    """The type named ``float``, ``float32`` or ``DT_FLOAT``, or None.
+    """Return the type named ``float``, ``float32``, or ``DT_FLOAT``, or None.
 
-    The short spellings without a width are those of the original tools' flags.
+    The names without a width are those in the flags of the original tools.
     """
     return _by_text().get(text)
 
 
 def dtype_from_numpy(kind: np.dtype[Any]) -> DType | None:
-    """The plain type that an array of that numpy type holds, or None; text counts as string."""
+    """Return the dtype of arrays with this numpy type, or None; text types are strings."""
     if kind.kind in "OSU":
         return DType.STRING
     if kind.type.__module__ == "ml_dtypes":
@@ -198,7 +198,7 @@ def dtype_from_numpy(kind: np.dtype[Any]) -> DType | None:
 
 
 def narrow_max(kind: np.dtype[Any]) -> Any:  # noqa: ANN401 - a numpy scalar
-    """The largest finite number of a floating type of numpy or ml_dtypes."""
+    """Return the largest finite number of a floating-point type of numpy or ml_dtypes."""
     if kind.type.__module__ != "ml_dtypes":
         return np.finfo(kind).max
     import ml_dtypes
@@ -227,7 +227,7 @@ def _from_ml_dtypes() -> dict[np.dtype[Any], DType]:
     return {_narrow(dtype): dtype for dtype in _NARROW}
 
 
-# Which TensorProto field holds the elements of a type that does not come as raw content.
+# TensorProto fields with the elements of tensors that are not stored as raw content.
 VALUE_FIELD: Final[dict[DType, str]] = {
     DType.FLOAT: "float_val",
     DType.DOUBLE: "double_val",
@@ -261,7 +261,7 @@ VALUE_FIELD: Final[dict[DType, str]] = {
 
 
 def listed_values(proto: pb.TensorProto, dtype: DType) -> NDArray[Any] | None:
-    """The elements listed for ``dtype``, 1-D, strings as objects; None where none are."""
+    """Return the listed elements, 1-D, with strings as objects; None if there are none."""
     field = VALUE_FIELD.get(dtype)
     listed: Any = getattr(proto, field) if field else ()
     if not len(listed):
@@ -279,13 +279,13 @@ def listed_values(proto: pb.TensorProto, dtype: DType) -> NDArray[Any] | None:
         part = np.dtype("<f4") if field == "scomplex_val" else np.dtype("<f8")
         return np.array(listed[: len(listed) // 2 * 2], dtype=part).view(kind)
     if field == "int_val":
-        # Through int64: numpy refuses numbers that the narrow type cannot hold, TensorFlow cuts.
+        # Through int64: TensorFlow truncates numbers that the type cannot represent; numpy raises.
         return np.array(listed, dtype=np.int64).astype(kind)
     return np.array(listed, dtype=kind)
 
 
 def packed_values(payload: Payload, where: str) -> NDArray[Any]:
-    """The elements of a packed ``float_val`` or ``double_val`` field, as a view on its bytes."""
+    """Return the elements of a packed ``float_val`` or ``double_val`` field as a view."""
     kind = np.dtype("<f4") if payload.field == FLOAT_FIELD else np.dtype("<f8")
     if len(payload.view) % kind.itemsize:
         message = f"{len(payload.view)} bytes of packed values are not a whole number of elements"

@@ -1,4 +1,4 @@
-"""Tells GraphDefs, MetaGraphDefs and SavedModels apart by their first bytes."""
+"""Detect GraphDefs, MetaGraphDefs, SavedModels, and other files by their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mobileprep.formats.wire import BYTES, VARINT, Buffer, Cursor
 Kind = Literal["GraphDef", "MetaGraphDef", "SavedModel"]
 
 _TEXT_PROBE: Final = 512
-# Each byte can be matched in one way alone, so that no text takes more than linear time.
+# Unambiguous for each byte, so that matching takes linear time.
 _FIRST_FIELD: Final = re.compile(rb"(?:\s|#[^\n]*(?:\n|\Z)|\xef\xbb\xbf)*([A-Za-z_]\w*)")
 _TEXT_KINDS: Final[dict[bytes, Kind]] = {
     b"node": "GraphDef",
@@ -43,18 +43,18 @@ _HINTS: Final[dict[Kind, str]] = {
     "SavedModel": "in a recipe, name its directory as `saved_model:`; for a verb that takes only "
     "frozen graphs, run `mobileprep freeze --input_saved_model_dir=DIR` first",
 }
-# Fields of MetaInfoDef that no NodeDef has under the same number and wire type, or whose
-# content cannot be that of a NodeDef's field.
+# Field number of a NodeDef's op. The fields of a MetaInfoDef have other wire types, or content that
+# is not an op name.
 _OP: Final = 2
 _OP_NAME: Final = re.compile(rb"[A-Za-z_0-9.>:-]+\Z")
 
 
 def looks_like_text(data: Buffer) -> bool:
-    """Whether a file starts as protobuf text rather than with a binary field.
+    """Return whether a file starts with protobuf text instead of a binary field.
 
-    The first bytes of a binary message hold control characters, which text never does: in each node
-    one stands before the op. A name so long that it is not in sight yet has a length of two bytes,
-    the first of which begins no text.
+    The start of a binary message contains control characters, unlike text: in each node, there is
+    one before the op. If a name is so long that the op is not in the probe, its length takes two
+    bytes, the first of which does not occur at the start of text.
     """
     head = bytes(data[:_TEXT_PROBE])
     if head.lstrip()[:1] > b"\x7f" and not head.startswith(codecs.BOM_UTF8):
@@ -63,9 +63,9 @@ def looks_like_text(data: Buffer) -> bool:
 
 
 def kind_of(data: Buffer) -> Kind | None:
-    """Which message the bytes start as, binary or text; None where that cannot be said.
+    """Return the message type that the bytes start with, binary or text; None if it is unknown.
 
-    A memory-mapped model counts as the GraphDef that it holds, whatever it starts with.
+    A memory-mapped model is a GraphDef, regardless of its first bytes.
     """
     if ends_as_package(data):
         return "GraphDef"
@@ -94,7 +94,7 @@ def _binary_kind(cursor: Cursor) -> Kind | None:
     if tag == 1 << 3 | VARINT:
         return "SavedModel"
     if tag == 2 << 3 | BYTES or tag == 4 << 3 | BYTES:
-        return "GraphDef"  # a library or versions come first only where there are no nodes
+        return "GraphDef"  # A library or versions only come first if there are no nodes.
     if tag != 1 << 3 | BYTES:
         return None
     length = cursor.varint()
@@ -103,7 +103,7 @@ def _binary_kind(cursor: Cursor) -> Kind | None:
 
 
 def _is_node(cursor: Cursor) -> bool:
-    """Whether the fields of a message begin as those of a NodeDef: a name, then an op."""
+    """Return whether the first fields of a message are those of a NodeDef: a name, then an op."""
     while cursor:
         tag = cursor.varint()
         if tag & 7 != BYTES:
@@ -145,7 +145,7 @@ def file_kind(path: Path) -> FileKind | Foreign | None:
 
 
 def _ends(path: Path) -> tuple[bytes, bytes]:
-    """The first and the last bytes of a file."""
+    """Return the first and the last bytes of a file."""
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):

@@ -1,8 +1,8 @@
-"""Packages of regions that a runtime maps into memory: ``memmapped_file_system`` of TensorFlow.
+"""Packages of regions that a runtime maps into memory: TensorFlow's ``memmapped_file_system``.
 
-Regions lie one after another, those of tensors at multiples of 64 bytes. A directory of names,
-offsets and lengths follows, and the last eight bytes are its offset, little-endian. The region
-``memmapped_package://.`` is the GraphDef, in which ImmutableConst nodes name the others.
+Regions are consecutive; tensors start at multiples of 64 bytes. A directory of names, offsets, and
+lengths follows, and the last eight bytes are its little-endian offset. The region
+``memmapped_package://.`` is the GraphDef, in which ImmutableConst nodes name the other regions.
 """
 
 from __future__ import annotations
@@ -22,35 +22,34 @@ from mobileprep.formats.wire import BYTES, Buffer, Cursor
 PREFIX: Final = "memmapped_package://"
 """Prefix of the names of all regions."""
 GRAPH_REGION: Final = f"{PREFIX}."
-"""The region that is the GraphDef."""
+"""Name of the region with the GraphDef."""
 ALIGNMENT: Final = 64
-"""Tensors begin at multiples of this many bytes: ``Allocator::kAllocatorAlignment``."""
+"""Alignment of tensors in bytes: ``Allocator::kAllocatorAlignment``."""
 
 _OFFSET: Final = struct.Struct("<Q")
 _NAME: Final = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_.]*\Z")
 _TAIL: Final = 4096
 _ELEMENT: Final = 1 << 3 | BYTES
-# Names of nodes are far shorter; a longer element is none.
+# Longer elements are invalid; names of nodes are far shorter.
 _LONGEST_ELEMENT: Final = 1 << 16
 
 
 def ends_as_package(data: Buffer) -> bool:
-    """Whether the end of a file names regions, as a package's directory does, damaged or not."""
+    """Return whether the end of a file names regions, like the directory of a package does."""
     return PREFIX.encode() in bytes(data[-_TAIL:])
 
 
 class PackageRegion(Struct, frozen=True):
-    """What a package holds under one name: its bytes, a view on the file, and where they begin."""
+    """A region of a package: a view of its bytes, and their offset in the file."""
 
     view: memoryview
     offset: int
 
 
 class Directory:
-    """Collects what stands where in a package that is being written.
+    """The directory of a package that is being written.
 
-    Regions are named in the order in which they lie. Source: ``MemmappedFileSystemWriter`` of
-    TensorFlow 1.15.
+    Regions are added in file order. Source: ``MemmappedFileSystemWriter`` of TensorFlow 1.15.
     """
 
     def __init__(self) -> None:
@@ -58,10 +57,12 @@ class Directory:
         self._end = 0
 
     def add(self, name: str, length: int, *, aligned: bool) -> bytes:
-        """Name the next region; the zeros that stand before it.
+        """Add the next region, and return the padding before it.
 
         Args:
-            length: its bytes.
+            name: name of the region.
+            length: its length in bytes.
+            aligned: whether it starts at a multiple of ``ALIGNMENT``.
         """
         filler = -self._end % ALIGNMENT if aligned else 0
         self._end += filler
@@ -70,14 +71,15 @@ class Directory:
         return bytes(filler)
 
     def serialized(self) -> bytes:
-        """What stands behind the last region: the directory, and its offset."""
+        """Return the bytes after the last region: the directory, and its offset."""
         return self._elements.SerializeToString(deterministic=True) + _OFFSET.pack(self._end)
 
 
 def read_package(data: Buffer, file: str) -> Mapping[str, PackageRegion]:
-    """The regions of a package by name, in order.
+    """Return the regions of a package by name, in order.
 
-    What TensorFlow's loader refuses is refused, and so is a length that runs into the next region.
+    Like TensorFlow's loader, reject invalid packages; also reject lengths that overlap the next
+    region.
 
     Source: ``MemmappedFileSystem::InitializeFromFile`` of TensorFlow 1.15.
     """
@@ -96,7 +98,7 @@ def read_package(data: Buffer, file: str) -> Mapping[str, PackageRegion]:
                 "where the next one or the directory begins"
             )
             raise _damaged(message, file)
-        length = element.length or stop - element.offset  # old files tell no lengths
+        length = element.length or stop - element.offset  # Old files contain no lengths.
         held = view[element.offset : element.offset + length]
         regions[element.name] = PackageRegion(held, element.offset)
     if GRAPH_REGION not in regions:
@@ -106,7 +108,7 @@ def read_package(data: Buffer, file: str) -> Mapping[str, PackageRegion]:
 
 
 def _directory_at(view: memoryview, file: str) -> int:
-    """The offset that the last eight bytes tell."""
+    """Return the directory offset from the last eight bytes."""
     end = len(view) - _OFFSET.size
     if end < 0:
         message = "has no room for the offset of a directory"
@@ -121,7 +123,7 @@ def _directory_at(view: memoryview, file: str) -> int:
 
 
 def _elements(cursor: Cursor, directory: int) -> list[pb.MemmappedFileSystemDirectoryElement]:
-    """The elements of a directory, each checked as it is read: a hostile one ends early."""
+    """Parse and check the elements of a directory one by one, so that an invalid one ends early."""
     found: list[pb.MemmappedFileSystemDirectoryElement] = []
     before = -1
     while cursor:
@@ -161,24 +163,24 @@ def _damaged(message: str, file: str) -> CorruptFileError:
     return CorruptFileError(message, hint, file)
 
 
-# Its first byte is in no text; the line ends show where a transfer changed them.
+# The first byte does not occur in text; the line ends reveal changes by a transfer.
 MAGIC: Final = b"\x89MPENC\r\n"
 VERSION: Final = 1
 _LAYOUT: Final = struct.Struct("<8sIIQ16s32s")
 TAG_BYTES: Final = 16
 HEADER_BYTES: Final = _LAYOUT.size
 OVERHEAD: Final = HEADER_BYTES + TAG_BYTES
-"""How many bytes longer an encrypted model is."""
+"""Bytes that encryption adds to a model."""
 
 
 class EncryptedHeader(Struct, frozen=True):
-    """What stands before the encrypted bytes.
+    """The header before the encrypted bytes.
 
     Args:
         length: length of the encrypted content in bytes.
-        key_id: 16 bytes that tell which key it is.
-        synthetic: 32 bytes that follow from the key and the content; the cipher's key and nonce
-            follow from them.
+        key_id: 16 bytes that identify the key.
+        synthetic: 32 bytes derived from the key and the content; the key and nonce of the cipher
+            are derived from them.
     """
 
     size: ClassVar[int] = HEADER_BYTES
@@ -188,17 +190,22 @@ class EncryptedHeader(Struct, frozen=True):
     synthetic: bytes
 
     def packed(self) -> bytes:
-        """The header's bytes."""
+        """Return the header as bytes."""
         return _LAYOUT.pack(MAGIC, VERSION, HEADER_BYTES, self.length, self.key_id, self.synthetic)
 
 
 def is_encrypted(data: Buffer) -> bool:
-    """Whether data begins as an encrypted model does."""
+    """Return whether data starts like an encrypted model."""
     return bytes(data[: len(MAGIC)]) == MAGIC
 
 
 def read_header(data: Buffer, file: str) -> EncryptedHeader:
-    """The header of an encrypted model."""
+    """Parse the header of an encrypted model.
+
+    Raises:
+        CorruptFileError: if the data is not an encrypted model, or is truncated.
+        UnsupportedError: if the format version is unknown.
+    """
     if not is_encrypted(data):
         message = "is not an encrypted model"
         raise CorruptFileError(message, "give a file that a build encrypted", file)

@@ -22,20 +22,20 @@ _PART: Final = struct.Struct("<32sQ")
 
 
 class Part(Struct, frozen=True):
-    """A run of bytes that lies elsewhere: its sha256 in hex, and its length."""
+    """Bytes in a separate file: their SHA-256 as hex, and their length."""
 
     sha256: str
     size: int
 
 
 def index_bytes(kind: bytes, parts: Sequence[Part], body: Iterable[Buffer]) -> bytes:
-    """An index of parts with a body; ``kind`` is ``GRAPH`` or ``FILE``."""
+    """Return an index of parts with a body; ``kind`` is ``GRAPH`` or ``FILE``."""
     rows = [_PART.pack(bytes.fromhex(part.sha256), part.size) for part in parts]
     return b"".join([kind, _COUNT.pack(len(parts)), *rows, *body])
 
 
 def index_kind(data: Buffer) -> bytes | None:
-    """What bytes are an index of: ``GRAPH``, ``FILE``, or None for none."""
+    """Return the kind of an index, ``GRAPH`` or ``FILE``; None for other data."""
     head = bytes(data[: len(GRAPH)])
     return head if head in (GRAPH, FILE) else None
 
@@ -43,7 +43,7 @@ def index_kind(data: Buffer) -> bytes | None:
 def read_index(
     data: Buffer, file: str, kind: bytes | None = None
 ) -> tuple[tuple[Part, ...], memoryview]:
-    """The parts that an index names, and its body."""
+    """Return the parts and the body of an index."""
     view = memoryview(data)
     head = len(GRAPH) + _COUNT.size
     found = index_kind(view)
@@ -60,7 +60,7 @@ def read_index(
 
 
 def between_bytes(pieces: Iterable[Buffer | Part]) -> bytes:
-    """The index of a file made of pieces: its body is the bytes between parts."""
+    """Return the index of a file; its body contains the bytes between parts."""
     parts: list[Part] = []
     body: list[Buffer] = []
     run: list[Buffer] = []
@@ -81,7 +81,7 @@ def between_bytes(pieces: Iterable[Buffer | Part]) -> bytes:
 
 
 def read_between(data: Buffer, file: str) -> Iterator[memoryview | Part]:
-    """The pieces of a file, in order, from the index that ``between_bytes`` made."""
+    """Yield the pieces of a file, in order, from an index created by ``between_bytes``."""
     parts, body = read_index(data, file, FILE)
     cursor = Cursor(body, file=file)
     for part in (*parts, None):

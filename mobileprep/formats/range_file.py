@@ -1,4 +1,4 @@
-"""The range file: what values tensors take, as a YAML file that people review."""
+"""Range files: ranges of tensors in a YAML file for review."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _LARGEST_FILE: Final = 64 << 20
 _MOST_TENSORS: Final = 1_000_000
 _LONGEST: Final = 20_000
 _LONGEST_KEY: Final = 1_000
-_DIGITS: Final = 15  # of a count
+_DIGITS: Final = 15  # Digits of a count.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
-# What YAML would not take as it stands between double quotes.
+# Characters that YAML would not accept unchanged in double quotes.
 _ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class TensorRange(Struct, frozen=True):
-    """The values that a tensor takes.
+    """The range of a tensor's values.
 
     Args:
-        low: the least, as the method has it.
-        high: the greatest.
+        low: smallest value, as defined by the calibration method.
+        high: largest value.
         graph: digest of the subgraph that computes the tensor; empty if unknown.
     """
 
@@ -47,14 +47,14 @@ class TensorRange(Struct, frozen=True):
 
 
 class RangeFile(Struct, frozen=True):
-    """Ranges, and what they were measured by.
+    """Ranges, and how they were measured.
 
     Args:
         tensors: ranges by tensor, ``node`` or ``node:1``.
-        method: how they were found.
-        samples: on how many samples.
-        data: a digest of the samples.
-        unseen: tensors that no sample reached, and that have no range.
+        method: calibration method.
+        samples: number of samples.
+        data: digest of the samples.
+        unseen: tensors without a range, because no sample reached them.
     """
 
     tensors: Mapping[str, TensorRange] = field(default_factory=dict)
@@ -65,9 +65,9 @@ class RangeFile(Struct, frozen=True):
 
 
 def range_file_text(ranges: RangeFile) -> str:
-    """A range file as it is written, a tensor a line, sorted: equal ranges, equal text.
+    """Return the content of a range file, with a line for each tensor, sorted by name.
 
-    Ends are written as float32 has them, with as many digits as bring the same number back.
+    Equal ranges have equal text. Bounds are float32 with enough digits to restore the same value.
     """
     lines = [_HEAD, "version: 1\n"]
     if ranges.method:
@@ -88,14 +88,13 @@ def range_file_text(ranges: RangeFile) -> str:
 
 
 def number(value: float) -> str:
-    """A float32 as YAML and Python read it back: ``0.1``, ``-6.0``, ``1.0e-05``."""
+    """Format a float32 so that YAML and Python read it back: ``0.1``, ``-6.0``, ``1.0e-05``."""
     text = str(np.float32(value))
     mantissa, e, exponent = text.partition("e")
     return f"{mantissa}{'' if '.' in mantissa else '.0'}{e}{exponent}"
 
 
 def read_range_file(path: Path) -> RangeFile:
-    """Read a range file."""
     try:
         with opened(path) as stream:
             data = stream.read(_LARGEST_FILE + 1)
@@ -108,14 +107,18 @@ def read_range_file(path: Path) -> RangeFile:
 
 
 def ranges_from_bytes(data: bytes, where: str) -> RangeFile:
-    """The ranges of a file that was read."""
+    """Parse the content of a range file.
+
+    Raises:
+        CorruptFileError: if the content is invalid.
+    """
     try:
         return _Reader(data.decode(), where).read()
     except UnicodeDecodeError as error:
         message = f"byte {error.start} is not valid UTF-8"
         raise CorruptFileError(message, _HINT, where) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # PyYAML's Python parser lets ValueError and OverflowError of odd escapes through.
+        # PyYAML's Python parser raises ValueError and OverflowError for some escapes.
         mark = getattr(error, "problem_mark", None)
         place = f"{where}:{mark.line + 1}" if mark is not None else where
         message = f"not YAML: {getattr(error, 'problem', None) or 'cannot be parsed'}"
@@ -123,7 +126,7 @@ def ranges_from_bytes(data: bytes, where: str) -> RangeFile:
 
 
 class _Reader:
-    """Reads events one by one: files may be large, and nothing but mappings of texts is read."""
+    """A parser of YAML events, one by one, because files can be large."""
 
     def __init__(self, text: str, where: str) -> None:
         self._where = where
@@ -133,7 +136,7 @@ class _Reader:
         tensors: dict[str, TensorRange] = {}
         given: dict[str, str] = {}
         unseen: tuple[str, ...] = ()
-        next(self._events)  # the stream's start
+        next(self._events)  # Start of the stream.
         start = next(self._events)
         self._expect(start, yaml.DocumentStartEvent, "the file is empty")
         for key, event in self._mapping(next(self._events)):
@@ -145,7 +148,7 @@ class _Reader:
                 given[key] = self._text(event)
             else:
                 raise self._wrong(event, f"unknown key {_shown(key)}")
-        next(self._events)  # the document's end
+        next(self._events)  # End of the document.
         end = next(self._events)
         self._expect(end, yaml.StreamEndEvent, "a second YAML document starts here")
         if given.get("version") != "1":
@@ -193,7 +196,7 @@ class _Reader:
         return value
 
     def _mapping(self, start: yaml.Event) -> Iterator[tuple[str, yaml.Event]]:
-        """Keys and the events at which their values start."""
+        """Yield keys and the first events of their values."""
         self._expect(start, yaml.MappingStartEvent, "a mapping is expected here")
         self._plain(start)
         seen: set[str] = set()
@@ -232,13 +235,13 @@ class _Reader:
 
 
 def _key(text: str) -> str:
-    """A key, marked as such where it is longer than what YAML takes for one on a single line."""
+    """Format a key, with an explicit marker if it is too long for a simple key of YAML."""
     name = _name(text)
     return name if len(name) < _LONGEST_KEY else f"? {name}\n  "
 
 
 def _name(text: str) -> str:
-    """A text as a key or a value, in quotes where YAML could take it for something else."""
+    """Format a string as a key or a value, in quotes if YAML could misread it."""
     if _PLAIN_NAME.match(text) and text.lower() not in _WORDS:
         return text
     return _quoted(text)

@@ -1,4 +1,4 @@
-"""MetaGraphDef and SavedModel files read into messages, large constants left where they lie."""
+"""Read MetaGraphDef and SavedModel files without copying large constants."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class MetaGraph(Struct, frozen=True):
     """A parsed MetaGraphDef.
 
     Args:
-        proto: the message; its large constants stand among the payloads.
-        payloads: views on the file.
-        file: its name, for messages.
+        proto: the message; its large constants are in ``payloads``.
+        payloads: views of the file.
+        file: name of the file, for messages.
     """
 
     proto: pb.MetaGraphDef
@@ -46,13 +46,22 @@ class MetaGraph(Struct, frozen=True):
 
 
 def read_meta_graph(path: Path) -> MetaGraph:
-    """Read a MetaGraphDef file, binary or text."""
+    """Read a binary or text MetaGraphDef file."""
     proto, payloads = _read(path, pb.MetaGraphDef, META_GRAPH_LAYOUT, "MetaGraphDef")
     return MetaGraph(proto, payloads, str(path))
 
 
 def read_saved_model(folder: Path, tags: Sequence[str] = ()) -> MetaGraph:
-    """Read the MetaGraph of a SavedModel that has exactly the given tags."""
+    """Read the MetaGraph of a SavedModel that has exactly the given tags.
+
+    Args:
+        folder: directory of the SavedModel.
+        tags: the tags. Default: ``serve``, or those of the only MetaGraph.
+
+    Raises:
+        CorruptFileError: if the file is missing or damaged.
+        UsageError: if no MetaGraph has the tags.
+    """
     path = saved_model_file(folder)
     proto, payloads = _read(path, pb.SavedModel, SAVED_MODEL_LAYOUT, "SavedModel")
     sets = [frozenset(m.meta_info_def.tags) for m in proto.meta_graphs]
@@ -72,12 +81,12 @@ def read_saved_model(folder: Path, tags: Sequence[str] = ()) -> MetaGraph:
 
 
 def read_saver(path: Path) -> pb.SaverDef:
-    """Read a SaverDef file, binary or text."""
+    """Read a binary or text SaverDef file."""
     return _read(path, pb.SaverDef, Layout(), None)[0]
 
 
 def saved_model_file(folder: Path) -> Path:
-    """The file that describes a SavedModel."""
+    """Return the path of a SavedModel's main file."""
     if folder.name in SAVED_MODEL_NAMES and folder.is_file():
         return folder
     for name in SAVED_MODEL_NAMES:

@@ -14,7 +14,7 @@ from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.wire import Buffer
 
 _MAGIC: Final = b"\x7fELF"
-# What pyelftools raises besides its own, for sizes and offsets that no file has.
+# Exceptions of pyelftools, besides its own, for invalid sizes and offsets.
 _OF_DAMAGE: Final = (ValueError, LookupError, AttributeError, OverflowError, TypeError, OSError)
 _ABIS: Final = {
     "EM_AARCH64": "arm64-v8a",
@@ -25,14 +25,14 @@ _ABIS: Final = {
 
 
 class SharedLibrary(Struct, frozen=True):
-    """What the headers of a library say.
+    """The headers of a library.
 
     Args:
-        machine: the processor, as ELF names it: ``EM_AARCH64``.
-        abi: Android's name for it, or an empty text.
+        machine: processor, as named by ELF: ``EM_AARCH64``.
+        abi: Android's name of the ABI, or an empty string.
         bits: 32 or 64.
-        alignments: of each segment that is loaded, in bytes.
-        loaded: where each of these lies in the file: its offset and length.
+        alignments: alignment of each loaded segment in bytes.
+        loaded: offset and length of each loaded segment in the file.
     """
 
     machine: str
@@ -43,7 +43,12 @@ class SharedLibrary(Struct, frozen=True):
 
 
 def read_library(path: Path) -> SharedLibrary:
-    """The headers of a library."""
+    """Read the headers of a library.
+
+    Raises:
+        CorruptFileError: if the file is not an ELF library, or is damaged.
+        UnsupportedError: if pyelftools is not installed.
+    """
     try:
         from elftools.common.exceptions import ELFError
         from elftools.construct import ConstructError
@@ -71,9 +76,10 @@ def read_library(path: Path) -> SharedLibrary:
 
 
 def texts_in(path: Path, library: SharedLibrary, texts: Iterable[str]) -> frozenset[str]:
-    """Those of some texts that a library loads with a zero byte after each.
+    """Return the strings that loaded segments of a library contain, followed by a zero byte.
 
-    Linkers let a text be the end of a longer one, so what is found may be that.
+    Linkers merge a string with the end of a longer one, so a match can be the end of another
+    string.
     """
     data: Buffer = map_file(path)
     parts = [bytes(data[start:end]) for start, end in _apart(library.loaded)]

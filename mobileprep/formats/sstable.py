@@ -1,9 +1,9 @@
-"""Sorted string tables: LevelDB's file of keys in order, as TensorFlow writes it.
+"""Sorted string tables: LevelDB's file of sorted keys, as TensorFlow writes it.
 
-A table is data blocks, an index block that gives each data block's place and a key between
-it and the next, and a footer of fixed size that gives the index block's place. Each block is
-followed by its compression type and a masked CRC-32C of both. In a block a key is stored as
-the bytes by which it differs from the one before. Source: LevelDB's ``table_format`` document.
+A table has data blocks, an index block with the location of each data block and a key between it
+and the next, and a footer of fixed size with the location of the index block. Each block is
+followed by its compression type and a masked CRC-32C of both. In a block, each key is stored as its
+difference from the previous one. Source: LevelDB's ``table_format`` document.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from mobileprep.formats.wire import Cursor
 
 MAGIC: Final = 0xDB4775248B80FB57.to_bytes(8, "little")
 _FOOTER: Final = 48
-_TRAILER: Final = 5  # compression type, masked checksum
+_TRAILER: Final = 5  # Compression type and masked checksum.
 _PLAIN, _SNAPPY = 0, 1
 _NAMED_TYPES: Final = {2: "zstd or zlib"}
 
-# Writers store a whole key every 16 entries, so that the keys of a block cannot grow further;
-# without a bound a small hostile block could stand for gigabytes of keys.
+# Writers store a whole key every 16 entries, which bounds the size of the keys of a block. Without
+# this limit, a small malicious block could represent gigabytes of keys.
 _KEY_GROWTH: Final = 16
 _KEY_BYTES: Final = 1 << 20
 
 
 class _Handle(Struct, frozen=True):
-    """Where a block lies; ``size`` is without its trailer, in bytes."""
+    """The location of a block; ``size`` is its length in bytes without the trailer."""
 
     offset: int
     size: int
@@ -42,15 +42,15 @@ class _Handle(Struct, frozen=True):
 
 
 class SortedTable:
-    """A table's entries, by key or in order.
+    """The entries of a table, by key or in order.
 
     Args:
         data: the whole file.
-        file: its name, for messages.
+        file: name of the file, for messages.
 
     Raises:
-        CorruptFileError: the footer or the index is damaged, or the file is not a table.
-        UnsupportedError: the index is compressed in an unknown way.
+        CorruptFileError: if the footer or the index is damaged, or the file is not a table.
+        UnsupportedError: if the compression of the index is unknown.
     """
 
     def __init__(self, data: memoryview, file: str) -> None:
@@ -62,21 +62,21 @@ class SortedTable:
         self._read_index(self._read_footer())
 
     def __iter__(self) -> Iterator[tuple[bytes, memoryview]]:
-        """Every key and value, in the order of the keys."""
+        """Yield every key and value, in the order of the keys."""
         for index in range(len(self._handles)):
             yield from self._block_entries(index).items()
 
     def get(self, key: bytes) -> memoryview | None:
-        """The value of a key, or None; a view on the file unless the block is compressed."""
+        """Return the value of a key, or None; a view of the file unless the block is compressed."""
         index = bisect_left(self._separators, key)
         if index == len(self._handles):
             return None
-        if self._latest[0] != index:  # neighbours are asked for one after the other
+        if self._latest[0] != index:  # Successive keys are often in the same block.
             self._latest = (index, self._block_entries(index))
         return self._latest[1].get(key)
 
     def _read_footer(self) -> _Handle:
-        """The place of the index block."""
+        """Return the location of the index block."""
         start = len(self._data) - _FOOTER
         if start < 0 or self._data[-len(MAGIC) :] != MAGIC:
             msg = "is not a checkpoint table: it does not end with a table footer"
@@ -85,7 +85,7 @@ class SortedTable:
         cursor = Cursor(self._data, start, len(self._data) - len(MAGIC), file=self._file)
         meta_index = self._handle(cursor, start)
         index = self._handle(cursor, start)
-        # Nothing is kept in the meta index, but a wrong place shows that the footer is damaged.
+        # The meta index is not used, but an invalid location shows that the footer is damaged.
         self._block(meta_index)
         return index
 
@@ -101,7 +101,7 @@ class SortedTable:
             self._handles.append(block)
 
     def _handle(self, cursor: Cursor, limit: int) -> _Handle:
-        """The place of a block that must end before ``limit``."""
+        """Read the location of a block that must end before ``limit``."""
         handle = _Handle(cursor.varint(), cursor.varint())
         if handle.end > limit:
             msg = f"a block of {handle.size} bytes at byte {handle.offset} does not fit in the file"
@@ -109,9 +109,9 @@ class SortedTable:
         return handle
 
     def _block(self, handle: _Handle) -> memoryview:
-        """A block's bytes, verified and decompressed."""
+        """Return the verified and decompressed bytes of a block."""
         stop = handle.offset + handle.size
-        # The checksum covers the byte that tells the compression, too.
+        # The checksum includes the byte with the compression type.
         stored = int.from_bytes(self._data[stop + 1 : handle.end], "little")
         if masked_crc32c(self._data[handle.offset : stop + 1]) != stored:
             msg = f"the block of {handle.size} bytes does not match its checksum"
@@ -127,7 +127,7 @@ class SortedTable:
         raise UnsupportedError(msg, "save the checkpoint without compression", self._file)
 
     def _block_entries(self, index: int) -> dict[bytes, memoryview]:
-        """The entries of a data block, its keys between the separators around it."""
+        """Return the entries of a data block, whose keys must be between its separators."""
         handle = self._handles[index]
         entries = dict(self._entries(self._block(handle), handle))
         if not entries:
@@ -139,7 +139,7 @@ class SortedTable:
         return entries
 
     def _entries(self, block: memoryview, handle: _Handle) -> Iterator[tuple[bytes, memoryview]]:
-        """Keys and values of a block; the array of restart points, for searches, is not needed."""
+        """Yield the keys and values of a block, ignoring its restart points."""
         tail = Cursor(block, max(len(block) - 4, 0), file=self._block_name(handle))
         end = tail.position - 4 * tail.fixed(4)
         if end < 0:
@@ -172,12 +172,12 @@ class SortedTable:
 _HINT: Final = "the file is damaged; copy or save it again"
 
 
-# The densest element of the format, a copy with a two-byte offset: 64 bytes out of 3.
+# The densest element of the format is a copy with a 2-byte offset: 64 bytes from 3.
 _MOST_OUT: Final = 64
 _FROM: Final = 3
-# No block holds more than one message, and protobuf ends at 2 GiB.
+# A block contains at most one message, and protobuf is limited to 2 GiB.
 _LARGEST: Final = 1 << 31
-# Longer literals have their length in 1 to 4 bytes behind the tag.
+# The length of longer literals is in 1 to 4 bytes after the tag.
 _INLINE_LITERAL: Final = 60
 _LITERAL, _COPY_1 = 0, 1
 
@@ -186,7 +186,11 @@ def decompress(block: memoryview, where: str) -> bytearray:
     """Decompress a raw Snappy block.
 
     Args:
-        block: the compressed bytes, which begin with the decompressed length.
+        block: the compressed bytes, which start with the decompressed length.
+        where: name of the block, for messages.
+
+    Raises:
+        CorruptFileError: if the block is damaged.
     """
     cursor = Cursor(block, file=where)
     length = cursor.varint()
@@ -205,7 +209,7 @@ def decompress(block: memoryview, where: str) -> bytearray:
             out[size : size + count] = cursor.take(count)
         elif offset >= count:
             out[size : size + count] = out[size - offset : size - offset + count]
-        else:  # the copy overlaps its own result: a repeated pattern
+        else:  # The copy overlaps its own output: a repeated pattern.
             pattern = out[size - offset : size]
             out[size : size + count] = (pattern * (count // offset + 1))[:count]
         size += count

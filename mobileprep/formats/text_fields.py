@@ -1,4 +1,4 @@
-"""How the fields of a message are encoded from their text form, worked out from descriptors."""
+"""Encoders from protobuf text to the wire format for the fields of a message descriptor."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ Encode = Callable[[bytes], bytes]
 
 
 class Field:
-    """One field of a message.
+    """A field of a message.
 
     Attributes:
-        name: as the text spells it.
-        tag: of its texts and messages, on the wire.
-        scalar: encodes a number, a boolean or an enum name, tag included, or raises ValueError
-            with the fault; None for strings and messages.
-        is_text: whether the field takes quoted strings.
-        bit: set in a message's mask once the field was given; 0 for repeated fields.
+        name: name in the text.
+        tag: wire tag of strings and messages.
+        scalar: encodes a number, a boolean, or an enum name with its tag, or raises ValueError;
+            None for strings and messages.
+        is_text: whether the field accepts quoted strings.
+        bit: bit for the field in the mask of fields that a message contains; 0 for repeated fields.
     """
 
     __slots__ = ("_descriptor", "_message", "_utf8", "bit", "is_text", "name", "scalar", "tag")
@@ -67,22 +67,22 @@ class Field:
 
     @property
     def siblings(self) -> Mapping[str, Descriptor]:
-        """The messages that the file of this field's message defines, by name."""
-        # Every field has a file; the published types of protobuf leave it out.
+        """The messages in the same file as the message of this field, by name."""
+        # Every field has a file, but the type stubs of protobuf do not declare it.
         file: FileDescriptor = self._descriptor.file  # type: ignore[attr-defined]
         siblings: Mapping[str, Descriptor] = file.message_types_by_name
         return siblings
 
     @property
     def message(self) -> Mapping[bytes, Field] | None:
-        """The fields of this field's messages, or None for a scalar."""
+        """The fields of this field's message type, or None for a scalar."""
         if self._message is None:
             kind = self._descriptor.message_type
             self._message = None if kind is None else fields_of(kind)
         return self._message
 
     def text(self, value: bytes) -> bytes:
-        """Encode an unescaped string, tag included."""
+        """Encode an unescaped string, including the tag."""
         if self._utf8 and not value.isascii():
             try:
                 value.decode("utf-8")
@@ -94,7 +94,7 @@ class Field:
 
 @lru_cache(maxsize=1024)
 def fields_of(descriptor: Descriptor) -> Mapping[bytes, Field]:
-    """The fields of a message by their name in the text; our own bookkeeping field left out."""
+    """Return the fields of a message by their name in text, without the internal payload field."""
     fields: dict[bytes, Field] = {}
     bits: dict[str, int] = {}
     for entry in descriptor.fields:
@@ -102,7 +102,7 @@ def fields_of(descriptor: Descriptor) -> Mapping[bytes, Field]:
             continue
         bit = 0
         if not _is_repeated(entry):
-            # Of a oneof at most one field may be given, so its fields share their bit.
+            # At most one field of a oneof may be set, so its fields share a bit.
             group = entry.containing_oneof.name if entry.containing_oneof else f".{entry.name}"
             bit = bits.setdefault(group, 1 << len(bits))
         fields[entry.name.encode()] = Field(entry, bit)
@@ -169,7 +169,7 @@ def _float_encoder(tag: bytes, form: str) -> Encode:
         value = _float(token)
         try:
             return tag + pack(value)
-        except OverflowError:  # beyond single precision: infinite, as TensorFlow reads it
+        except OverflowError:  # Beyond single precision: infinite, as in TensorFlow.
             return tag + pack(math.copysign(math.inf, value))
 
     return encode
@@ -223,7 +223,7 @@ def _shown(token: bytes) -> str:
 _ENDS: Final = {ord('"'): re.compile(rb'["\n]'), ord("'"): re.compile(rb"['\n]")}
 _BACKSLASH: Final = ord("\\")
 _ESCAPE_RUN: Final = re.compile(rb"(?<!\\)\\")
-# What Python's own decoder does not read as protobuf does: wide octal, \u, \x with one digit...
+# Escapes that Python's decoder reads differently from protobuf: wide octal, \u, 1-digit \x...
 _UNUSUAL: Final = re.compile(rb"""\\(?![0-3][0-7][0-7]|[abfnrtv'"])""")
 _ESCAPE: Final = re.compile(
     rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.)|\Z)",
@@ -231,12 +231,12 @@ _ESCAPE: Final = re.compile(
 )
 _SIMPLE: Final = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True))
 
-# Long literals (weights) are decoded in pieces of this many bytes, to bound the memory it takes.
+# Bytes of long literals (weights) to decode at once, to limit the memory.
 _PIECE: Final = 1 << 20
 
 
 def literal_end(data: Buffer, start: int) -> int | None:
-    """The position of the quote that ends the literal opened at ``start``, or None."""
+    """Return the position of the quote that ends the literal opened at ``start``, or None."""
     search = _ENDS[data[start]].search
     found = search(data, start + 1)
     while found is not None and data[found.start()] == data[start]:
@@ -250,12 +250,12 @@ def literal_end(data: Buffer, start: int) -> int | None:
 
 
 def unescape(data: Buffer, start: int, end: int) -> bytes:
-    """The bytes that the characters ``data[start:end]`` of a literal stand for."""
+    """Decode the escapes in ``data[start:end]`` of a literal."""
     if end - start <= _PIECE:
         return _unescape_piece(bytes(data[start:end]))
     out = bytearray()
     while start < end:
-        # Where a run of backslashes starts, an escape starts: a safe place to cut.
+        # The start of a run of backslashes is the start of an escape: a safe position to split.
         cut = _ESCAPE_RUN.search(data, min(start + _PIECE, end), end)
         stop = cut.start() if cut else end
         out += _unescape_piece(bytes(data[start:stop]))
@@ -266,7 +266,7 @@ def unescape(data: Buffer, start: int, end: int) -> bytes:
 def _unescape_piece(piece: bytes) -> bytes:
     if _BACKSLASH not in piece:
         return piece
-    # Once double backslashes are gone, every backslash starts an escape.
+    # Without double backslashes, every backslash starts an escape.
     plain = piece.replace(rb"\\", rb"\134")
     if _UNUSUAL.search(plain):
         return _ESCAPE.sub(_one_escape, piece)
@@ -305,11 +305,11 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 class Scanner:
-    """Reads forward through a text.
+    """A forward reader of text.
 
     Args:
-        data: the text, as UTF-8; a byte order mark is passed over.
-        file: its name, for messages.
+        data: the text, as UTF-8; a byte order mark is skipped.
+        file: name of the file, for messages.
     """
 
     def __init__(self, data: Buffer, file: str) -> None:
@@ -318,7 +318,7 @@ class Scanner:
         self.at = len(_BOM) if bytes(data[: len(_BOM)]) == _BOM else 0
 
     def token(self) -> bytes:
-        """A number or a name; a minus sign may stand apart from its number."""
+        """Read a number or a name; white space may follow a minus sign."""
         found = _TOKEN.match(self.data, self.at)
         if found is None:
             expected = "a value"
@@ -327,7 +327,7 @@ class Scanner:
         return b"".join(found[0].split())
 
     def literals(self, *, keep: bool) -> bytes:
-        """The bytes of one literal or of several in a row, which count as one."""
+        """Read one literal, or several adjacent ones, which are concatenated."""
         pieces = []
         while True:
             start = self.at
@@ -340,15 +340,15 @@ class Scanner:
             except ValueError as error:
                 raise self.error(str(error), start) from error
             self.at = end + 1
-            # Between literals that count as one no separator may stand.
+            # There is no separator between adjacent literals.
             if self.skip_blank(_SPACE) not in (b'"', b"'"):
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def skip_blank(self, blank: re.Pattern[bytes] = _BLANK) -> bytes:
-        """Go past blanks, comments and, as a rule, separators.
+        """Skip white space, comments, and by default separators.
 
         Returns:
-            The byte that comes next; none at the end of the text.
+            The next byte; empty at the end of the text.
         """
         found = blank.match(self.data, self.at)
         if found is not None:
@@ -356,18 +356,18 @@ class Scanner:
         return bytes(self.data[self.at : self.at + 1])
 
     def unexpected(self, expected: str) -> CorruptFileError:
-        """The error for something else standing where ``expected`` should."""
+        """Return the error for text that is not the expected one."""
         found = _SHOWN.match(self.data, self.at)
         shown = found[0][:40].decode("ascii", "backslashreplace") if found else ""
         what = f"{shown!r} stands" if shown else "the text ends"
         return self.error(f"{what} where {expected} is expected", self.at)
 
     def error(self, what: str, at: int) -> CorruptFileError:
-        """The error for a fault at a position, which it gives as line and column."""
+        """Return the error for a position, with line and column."""
         hint = "the text is damaged or of another kind; export it again"
         return CorruptFileError(what, hint, f"{self.file}:{self.place(at)}")
 
     def place(self, at: int) -> str:
-        """Line and column, counted from 1, of a position."""
+        """Return line and column of a position, starting at 1."""
         before = bytes(self.data[:at])
         return f"{before.count(10) + 1}:{at - before.rfind(10)}"

@@ -1,11 +1,11 @@
-"""Protobuf text turned into the wire format in one pass, driven by a message's descriptor.
+"""Convert protobuf text to the wire format in one pass, using a message's descriptor.
 
-A line in its usual form costs one match of a regular expression; the rest of the grammar
-(comments, ``<>``, lists, adjacent literals, unusual escapes, extensions) takes the slow way. Short
-messages of repeated fields, as attributes are, mostly come again letter by letter, and are not read
-again then.
-The text is read where it lies, and at any moment only the open messages are held beside the
-result, so that a text graph takes little more than its binary form in memory.
+A line in the usual form takes a single regular expression match; the rest of the grammar (comments,
+``<>``, lists, adjacent literals, unusual escapes, extensions) takes a slower path. Short messages
+of repeated fields, such as attributes, often repeat exactly; they are cached.
+
+The text is not copied, and besides the result only the open messages are in memory, so that a text
+graph takes little more memory than its binary form.
 """
 
 from __future__ import annotations
@@ -33,32 +33,36 @@ _USUAL: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_STRING, _ATOM, _OPEN, _CLOSE = 2, 3, 4, 5  # groups of the pattern above
+_STRING, _ATOM, _OPEN, _CLOSE = 2, 3, 4, 5  # Groups of the pattern above.
 
 _NAME: Final = re.compile(rb"[A-Za-z_]\w*|\[[\w./%-]+\]|\d+(?=\s*:)")
 _CLOSERS: Final = {b"{": b"}", b"<": b">"}
 _NO_FIELDS: Final[Mapping[bytes, Field]] = {}
-_DEEPEST: Final = 100  # protobuf's own limit
-# Of messages that may come again: how deep they lie at least, their length, how many are kept.
+_DEEPEST: Final = 100  # Protobuf's own limit.
+# Limits of cached messages: minimum depth, maximum length, and number.
 _WITHIN: Final = 2
 _SHORT: Final = 512
 _MOST: Final = 1 << 12
 
 
 def text_to_wire(data: Buffer, message: type[Message], file: str) -> memoryview:
-    """The wire form of a message given as protobuf text.
+    """Convert a message in protobuf text to the wire format.
 
-    Fields that the message does not have are skipped, and so are messages in fields that it
-    declares as plain bytes.
+    Unknown fields, and messages in fields that are declared as bytes, are skipped.
 
     Args:
         data: the text, as UTF-8.
+        message: type of the message.
+        file: name of the file, for messages.
+
+    Raises:
+        CorruptFileError: if the text is invalid.
     """
     return _Parser(data, fields_of(message.DESCRIPTOR), file).parse()
 
 
 class _Frame:
-    """A message whose end has not come yet."""
+    """An open message."""
 
     __slots__ = ("again", "closer", "fields", "is_list", "out", "owner", "seen", "start")
 
@@ -72,7 +76,7 @@ class _Frame:
         self.is_list = closer == b"]"
         self.out = bytearray()
         self.seen = 0
-        # The rest of a message, from after its opening bracket to the closing one.
+        # The rest of a message, from its opening to its closing bracket.
         self.again = b""
 
 
@@ -81,7 +85,7 @@ class _Parser(Scanner):
         super().__init__(data, file)
         self._frame = _Frame(fields, None, b"", 0)
         self._stack = [self._frame]
-        # What messages came to by field, depth and text: nothing else has a part in it.
+        # Encoded messages by field, depth, and text, which determine them.
         self._known: dict[tuple[Field, int, bytes], bytes] = {}
 
     def parse(self) -> memoryview:
@@ -115,10 +119,10 @@ class _Parser(Scanner):
             self.at = found.end()
 
     def _likely(self, found: re.Match[bytes]) -> bytes:
-        """The text of a message that begins there, if it is short and written as usual.
+        """Return the text of the message that starts here, if it is short and has the usual form.
 
-        Its closer then is the first that stands where the line of its opener begins. Whether it
-        really ends there is known once it is read.
+        Its end is then the first closing bracket with the indentation of the opening line. The
+        caller checks after parsing that the message really ends there.
         """
         if len(self._stack) < _WITHIN or found[_OPEN] != b"{":
             return b""
@@ -155,7 +159,7 @@ class _Parser(Scanner):
             raise self._twice(field, start)
         if field is not None:
             self._frame.seen |= field.bit
-        # A message in a field declared as bytes is one that we do not model: read, not kept.
+        # A message in a field declared as bytes is unknown: parse it, but do not keep it.
         owner = None if fields is None else field
         self._push(_Frame(fields or _NO_FIELDS, owner, _CLOSERS[opener], start))
 
@@ -180,7 +184,7 @@ class _Parser(Scanner):
                 self._known[frame.owner, len(self._stack), frame.again] = bytes(written)
 
     def _unusual(self) -> bool:
-        """Read on by one comment, item or field; False at the end of the text."""
+        """Parse one comment, item, or field; return False at the end of the text."""
         start = self.at
         here = self.skip_blank()
         if not here:
@@ -224,7 +228,7 @@ class _Parser(Scanner):
             raise self.unexpected(expected)
 
     def _any(self, url: bytes) -> bool:
-        """Open the message that "[type.googleapis.com/package.Name] {...}" holds, if we know it."""
+        """Open the message in "[type.googleapis.com/package.Name] {...}" if its type is known."""
         fields = self._frame.fields
         type_url, value = fields.get(b"type_url"), fields.get(b"value")
         name = url[1:-1].rpartition(b".")[2].decode()
@@ -251,7 +255,7 @@ class _Parser(Scanner):
         self.at += 1
 
     def _item(self, here: bytes) -> None:
-        """Read one item of a list, or its end."""
+        """Parse one item of a list, or its end."""
         if here == b"]":
             self._close(here, self.at)
             self.at += 1
@@ -262,7 +266,7 @@ class _Parser(Scanner):
             self._scalar(self._frame.owner, self.at)
 
     def _scalar(self, field: Field | None, start: int) -> None:
-        """Read a number, a name or literals, for a field or, where that is None, for nothing."""
+        """Parse a number, a name, or literals; discard the value if there is no field."""
         value_at = self.at
         here = bytes(self.data[value_at : value_at + 1])
         is_text = here in (b'"', b"'")
@@ -285,7 +289,7 @@ class _Parser(Scanner):
 
 def _value_start(found: re.Match[bytes]) -> int:
     shape = found.lastindex or 0
-    return found.start(shape) - (shape == _STRING)  # the group leaves the quote out
+    return found.start(shape) - (shape == _STRING)  # The group does not include the quote.
 
 
 def _misfit(field: Field) -> str:
@@ -298,7 +302,7 @@ def _misfit(field: Field) -> str:
 
 def text_of_wire(data: bytes) -> str:
     """Format a serialized graph as text, without unknown fields."""
-    from google.protobuf import text_format  # slow to import, and reading needs it never
+    from google.protobuf import text_format  # Slow to import, and not needed for reading.
 
     try:
         spelt = text.GraphDef.FromString(data)
@@ -308,20 +312,24 @@ def text_of_wire(data: bytes) -> str:
 
 
 def wire_of_text(data: Buffer, file: str) -> memoryview:
-    """The wire form of a graph given as text.
+    """Convert a graph in text to the wire format.
 
     Args:
         data: the text, as UTF-8.
+        file: name of the file, for messages.
+
+    Raises:
+        CorruptFileError: if the text is invalid.
     """
     try:
         return text_to_wire(data, text.GraphDef, file)
     except CorruptFileError:
-        # Records of a later release may have names that are not known here: without them, then.
+        # Records of a later release can have unknown names: try without them.
         return text_to_wire(data, pb.GraphDef, file)
 
 
 def _readable(data: bytes) -> bytes:
-    """A serialized graph without the records that cannot be read."""
+    """Remove the records of a serialized graph that cannot be parsed."""
     proto = pb.GraphDef.FromString(data)
     for node in _nodes(proto):
         if not _is_one(text.NodeDef.ExperimentalDebugInfo, node.experimental_debug_info):

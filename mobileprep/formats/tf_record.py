@@ -1,7 +1,7 @@
-"""TFRecord files: records with checksums, plain or compressed by gzip or zlib.
+"""TFRecord files: records with checksums, optionally compressed with gzip or zlib.
 
-Source: ``record_writer.cc`` and ``record_reader.cc`` of TensorFlow. A record is its length (8
-bytes), the masked CRC-32C of that, its bytes, and the masked CRC-32C of those.
+A record is its length (8 bytes), the masked CRC-32C of the length, its bytes, and their masked
+CRC-32C. Source: ``record_writer.cc`` and ``record_reader.cc`` of TensorFlow.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _HINT: Final = "write the records again"
 
 
 class TFRecordFile:
-    """The records of a file, mapped into memory and read by number, from any thread.
+    """The records of a mapped file, by index, from any thread.
 
-    Where each begins is noted at once; a compressed file is unpacked to a temporary file that has
-    no name and goes with this object.
+    The file is indexed when it is opened. A compressed file is decompressed to an unnamed temporary
+    file that exists as long as this object.
 
     Raises:
-        CorruptFileError: the file cannot be read, or is not a TFRecord file.
+        CorruptFileError: if the file cannot be read, or is not a TFRecord file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class TFRecordFile:
         return len(self._starts)
 
     def record(self, index: int) -> bytes:
-        """A record's bytes."""
+        """Return the bytes of a record, after verifying their checksum."""
         start = self._starts[index]
         begin = start + _HEAD.size
         end = begin + self._length(start)
@@ -68,7 +68,7 @@ class TFRecordFile:
         return data
 
     def _found(self) -> Iterator[int]:
-        """Where each record begins; all of them lie within the file."""
+        """Yield the offset of each record, after checking that it is inside the file."""
         size, at = len(self._data), 0
         while at < size:
             length = self._length(at)
@@ -94,14 +94,14 @@ class TFRecordFile:
 
 
 def is_tf_record(data: bytes | memoryview) -> bool:
-    """Whether a file begins with a record, told by the checksum of its length; empty ones do."""
+    """Return whether data starts with a record, by the checksum of its length, or is empty."""
     if len(data) < _HEAD.size:
         return not len(data)
     return bool(masked_crc32c(data[:_LENGTH]) == _HEAD.unpack_from(data)[1])
 
 
 def _unpacked(packed: memoryview, path: Path) -> memoryview:
-    """The bytes of a compressed file, in a temporary one that is mapped."""
+    """Decompress a file to a mapped temporary file."""
     size = 0
     with tempfile.TemporaryFile() as spool:
         try:
@@ -123,7 +123,7 @@ def _unpacked(packed: memoryview, path: Path) -> memoryview:
 
 
 def _blocks(packed: memoryview, path: Path) -> Iterator[bytes]:
-    """What a file unpacks to, a megabyte at a time."""
+    """Yield the decompressed content of a file in blocks of 1 MiB."""
     magic = bytes(packed[: len(_GZIP)])
     if magic == _GZIP:
         with gzip.GzipFile(fileobj=_Reader(packed)) as stream:
@@ -150,7 +150,7 @@ def _inflated(packed: memoryview) -> Iterator[bytes]:
 
 
 class _Reader(io.RawIOBase):
-    """A view as a file, nothing copied ahead."""
+    """A file object for a view, without copying it in advance."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -181,11 +181,11 @@ _LONGEST: Final = 10
 
 
 class Feature(Struct, frozen=True):
-    """The values of one feature.
+    """The values of a feature.
 
     Args:
-        dtype: STRING, FLOAT or INT64.
-        values: a list of bytes, or a vector of numbers of that type.
+        dtype: STRING, FLOAT, or INT64.
+        values: a list of bytes, or a 1-D array of that dtype.
     """
 
     dtype: DType
@@ -193,7 +193,7 @@ class Feature(Struct, frozen=True):
 
 
 def read_example(data: bytes) -> Mapping[bytes, memoryview]:
-    """An example's serialized features by name; the last of two equal names counts."""
+    """Return the serialized features of an example by name; the last of equal names applies."""
     found: dict[bytes, memoryview] = {}
     example = Cursor(data, file=_FILE)
     while example:
@@ -207,7 +207,7 @@ def read_example(data: bytes) -> Mapping[bytes, memoryview]:
 
 
 def read_feature(data: memoryview) -> Feature | None:
-    """The values of a feature, or None where it says nothing, not even its type."""
+    """Return the values of a feature, or None if it is empty, without a dtype."""
     cursor = Cursor(data, file=_FILE)
     if not cursor:
         return None
@@ -220,7 +220,7 @@ def read_feature(data: memoryview) -> Feature | None:
 
 
 def _submessage(cursor: Cursor, wanted: int) -> Cursor | None:
-    """The next field where it is the wanted one; others are passed over."""
+    """Return the next field if it has this tag; skip other fields."""
     tag = cursor.varint()
     if tag == wanted:
         return _sub(cursor)
@@ -229,7 +229,7 @@ def _submessage(cursor: Cursor, wanted: int) -> Cursor | None:
 
 
 def _sub(cursor: Cursor) -> Cursor:
-    """A cursor over the length-delimited body that comes next."""
+    """Return a cursor for the next length-delimited body."""
     length = cursor.varint()
     start = cursor.position
     cursor.skip(length)
@@ -237,7 +237,7 @@ def _sub(cursor: Cursor) -> Cursor:
 
 
 def _entry(cursor: Cursor) -> tuple[bytes, memoryview]:
-    """The name and the serialized values of one feature."""
+    """Return the name and the serialized values of a feature."""
     name, feature = b"", memoryview(b"")
     while cursor:
         tag = cursor.varint()
@@ -260,7 +260,7 @@ def _texts(cursor: Cursor) -> list[bytes]:
 
 
 def _numbers(cursor: Cursor, kind: DType) -> NDArray[Any]:
-    """Numbers one by one, or packed."""
+    """Read unpacked or packed numbers."""
     parts: list[memoryview] = []
     while cursor:
         tag = cursor.varint()
@@ -284,7 +284,7 @@ def _floats(packed: bytes | memoryview, cursor: Cursor) -> NDArray[Any]:
 
 
 def _varints(packed: bytes | memoryview, cursor: Cursor) -> NDArray[Any]:
-    """Signed 64-bit numbers out of base-128 groups, low group first, all at once."""
+    """Decode signed 64-bit varints (base 128, low group first) with numpy."""
     raw = np.frombuffer(packed, np.uint8)
     ends = np.flatnonzero(raw < 0x80)
     if len(ends) == len(raw):

@@ -1,4 +1,4 @@
-"""Bounded reading of bytes, and graphs in wire format without their large tensor payloads."""
+"""Read bytes within bounds, and separate large tensor payloads from graphs in wire format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from mobileprep.errors import CorruptFileError
 
-# Nearly all lengths and tags are that small, and a graph has ten for each node.
+# Nearly all lengths and tags are this small, and each node of a graph has about ten.
 _SHORT: Final = tuple(bytes([value]) for value in range(1 << 7))
 
 VARINT: Final = 0
@@ -25,15 +25,15 @@ DOUBLE_FIELD: Final = 6
 PAYLOAD_FIELD: Final = 500_000_000
 _MOVABLE: Final = frozenset({CONTENT_FIELD, FLOAT_FIELD, DOUBLE_FIELD})
 
-# Below this many bytes a copy is cheaper than a view and its bookkeeping.
+# Below this many bytes, a copy is cheaper than a view.
 LARGE: Final = 1024
 
-# The largest number that takes one byte as a varint.
+# Largest number whose varint takes one byte.
 _ONE_BYTE: Final = 0x7F
 
 
 class Layout(Struct, frozen=True):
-    """Which length-delimited fields of a message lead to tensors."""
+    """The length-delimited fields of a message that lead to tensors."""
 
     fields: dict[int, Layout] = field(default_factory=dict)
     is_tensor: bool = False
@@ -50,9 +50,9 @@ SAVED_MODEL_LAYOUT: Final = Layout({2: META_GRAPH_LAYOUT})
 
 
 class Payload(Struct, frozen=True):
-    """The bytes of one tensor field, and the field's number in TensorProto.
+    """The bytes of a tensor field, and its field number in TensorProto.
 
-    ``sha256`` is their digest where it is known, else empty.
+    ``sha256`` is their digest if known, otherwise empty.
     """
 
     field: int
@@ -64,18 +64,18 @@ _TAKEN: Final = Payload(0, memoryview(b""))
 
 
 def split_payloads(data: Buffer, layout: Layout, file: str) -> tuple[bytes, list[Payload]]:
-    """A serialized message without its large tensor payloads, and those payloads."""
+    """Return a serialized message without its large tensor payloads, and these payloads."""
     payloads: list[Payload] = []
     return without_payloads(Cursor(data, file=file), layout, payloads), payloads
 
 
 class Run(Struct, frozen=True):
-    """A part of a serialized message: ``data[start:stop]``, tags and lengths included.
+    """A part of a serialized message: ``data[start:stop]``, including tags and lengths.
 
     Args:
-        start: where it starts.
-        stop: the first byte behind it.
-        short: whether it holds short records of the field; else it is one field of any kind.
+        start: offset of the first byte.
+        stop: offset after the last byte.
+        short: whether it contains short records of the field; otherwise, it is a single field.
     """
 
     start: int
@@ -84,14 +84,16 @@ class Run(Struct, frozen=True):
 
 
 def split_runs(data: Buffer, number: int, size: int, file: str) -> Iterator[Run]:
-    """A serialized message in parts, in order: records of one repeated field, and other fields.
+    """Split a serialized message in order: records of a repeated field, and other fields.
 
-    Records of less than ``LARGE`` bytes come many at once (see ``short_records``), larger ones and
-    other fields one by one. Parsed one after another and then dropped, parts take far less memory
-    than the whole.
+    Records of less than ``LARGE`` bytes are combined (see ``short_records``); larger ones and other
+    fields are separate. Parsing the parts one by one takes far less memory than parsing the whole.
 
     Args:
-        size: a run ends when it has so many bytes.
+        data: the message.
+        number: number of the repeated field.
+        size: number of bytes after which a run ends.
+        file: name of the file, for messages.
     """
     record = number << 3 | BYTES
     start = position = 0
@@ -113,7 +115,7 @@ def split_runs(data: Buffer, number: int, size: int, file: str) -> Iterator[Run]
 
 
 def short_records(run: bytes) -> Iterator[bytes]:
-    """The bodies of the records of a run, each of less than ``LARGE`` bytes."""
+    """Yield the bodies of the records of a run, each of less than ``LARGE`` bytes."""
     start = 0
     end = len(run)
     while start < end:
@@ -123,9 +125,9 @@ def short_records(run: bytes) -> Iterator[bytes]:
 
 
 def _short_record(data: Buffer, start: int, end: int, tag: int) -> int:
-    """Where a record of less than ``LARGE`` bytes ends; 0 where there is none of that tag.
+    """Return the end of a record of less than ``LARGE`` bytes; 0 if there is none with that tag.
 
-    Written out, as every node of a graph passes here.
+    Inlined for speed, because every node of a graph is parsed here.
     """
     if start + 2 >= end or data[start] != tag:
         return 0
@@ -141,10 +143,10 @@ def _short_record(data: Buffer, start: int, end: int, tag: int) -> int:
 
 
 def without_payloads(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:
-    """The message under the cursor without its large tensor payloads, which join ``payloads``.
+    """Return the message at the cursor without its large tensor payloads, appended to ``payloads``.
 
-    In the returned bytes each payload is replaced by its index plus one in the field
-    ``payload`` of its TensorProto.
+    In the returned bytes, each payload is replaced with its index plus one in the field ``payload``
+    of its TensorProto.
     """
     view = memoryview(cursor.data)
     pieces: list[bytes | memoryview] = []
@@ -183,9 +185,9 @@ def without_payloads(cursor: Cursor, layout: Layout, payloads: list[Payload]) ->
 
 
 def _movable_field(cursor: Cursor) -> int:
-    """The number of the one large payload field of a TensorProto, or 0.
+    """Return the number of the only large payload field of a TensorProto, or 0.
 
-    A field that is given twice is merged by protobuf's rules, so it stays where it is.
+    A repeated field stays in place, because protobuf merges its values.
     """
     scout = Cursor(cursor.data, cursor.position, cursor.end, file=cursor.file, base=cursor.base)
     found = 0
@@ -200,7 +202,7 @@ def _movable_field(cursor: Cursor) -> int:
 
 
 def skip_field(cursor: Cursor, tag: int) -> None:
-    """Pass over the body of a field whose tag was read."""
+    """Skip the body of a field whose tag was already read."""
     kind = tag & 7
     if tag >> 3 == 0:
         msg = "a field has the number 0"
@@ -219,7 +221,7 @@ def skip_field(cursor: Cursor, tag: int) -> None:
 
 
 def encode_varint(value: int) -> bytes:
-    """A non-negative integer in base-128, low group first."""
+    """Encode a non-negative integer in base 128, low group first."""
     if 0 <= value < len(_SHORT):
         return _SHORT[value]
     out = bytearray()
@@ -231,20 +233,20 @@ def encode_varint(value: int) -> bytes:
 
 
 def field_header(number: int, length: int) -> bytes:
-    """Tag and length of a length-delimited field."""
+    """Return tag and length of a length-delimited field."""
     return encode_varint(number << 3 | BYTES) + encode_varint(length)
 
 
 def delimited(number: int, body: bytes) -> bytes:
-    """A whole length-delimited field."""
+    """Return a complete length-delimited field."""
     return field_header(number, len(body)) + body
 
 
 def payload_at(payloads: list[Payload], number: int, file: str) -> Payload:
-    """The payload that ``payload: number`` stands for; each is handed out once.
+    """Return the payload that the field ``payload`` refers to; each can be used only once.
 
-    A file that has the field itself, in a tensor too small to be looked into, names a payload
-    of another tensor, and one of the two comes too late.
+    If a file itself contains that field, in a tensor that is too small to be parsed, it refers to
+    the payload of another tensor, and the second use raises an error.
     """
     found = payloads[number - 1] if 1 <= number <= len(payloads) else _TAKEN
     if found is _TAKEN:
@@ -261,13 +263,14 @@ Buffer = bytes | memoryview
 
 
 class Cursor:
-    """Reads forward through ``data[position:end]``.
+    """A forward reader of ``data[position:end]``.
 
     Args:
-        position: where to start.
-        end: the first byte that may not be read; the length of ``data`` by default.
-        file: the file's name, for messages.
-        base: the offset of ``data[0]`` in that file, for messages.
+        data: the bytes.
+        position: initial position.
+        end: position after the last byte. Default: the length of ``data``.
+        file: name of the file, for messages.
+        base: offset of ``data[0]`` in that file, for messages.
     """
 
     __slots__ = ("base", "data", "end", "file", "position")
@@ -291,12 +294,12 @@ class Cursor:
         return self.position < self.end
 
     def corrupt(self, what: str) -> CorruptFileError:
-        """The error for a fault at the present position."""
+        """Return the error for the current position."""
         where = f"{self.file}, byte {self.base + self.position}"
         return CorruptFileError(what, "the file is damaged or of another kind", where)
 
     def varint(self) -> int:
-        """An unsigned base-128 integer of at most 64 bits."""
+        """Read an unsigned varint of at most 64 bits."""
         result = shift = 0
         data, position, end = self.data, self.position, self.end
         limit = min(end, position + _VARINT_BYTES)
@@ -312,13 +315,13 @@ class Cursor:
         raise self.corrupt(msg)
 
     def take(self, count: int) -> memoryview:
-        """The next ``count`` bytes, as a view."""
+        """Return a view of the next ``count`` bytes."""
         start = self.position
         self.skip(count)
         return memoryview(self.data)[start : self.position]
 
     def skip(self, count: int) -> None:
-        """Pass over the next ``count`` bytes."""
+        """Skip the next ``count`` bytes."""
         left = self.end - self.position
         if not 0 <= count <= left:
             msg = f"{count} bytes are declared where {left} remain"
@@ -326,5 +329,5 @@ class Cursor:
         self.position += count
 
     def fixed(self, width: int) -> int:
-        """A little-endian unsigned integer of ``width`` bytes."""
+        """Read a little-endian unsigned integer of ``width`` bytes."""
         return int.from_bytes(self.take(width), "little")

@@ -1,4 +1,4 @@
-"""Models of any kind to frozen graphs."""
+"""Freeze models of any kind."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ def freeze(
     options: FreezeOptions | None = None,
     warn: Warn | None = None,
 ) -> FreezeResult:
-    """Turn a model's variables into constants, and keep what its outputs need.
+    """Convert the variables of a model to constants, and keep only the nodes that its outputs need.
 
     Args:
-        model: a GraphDef, a MetaGraph (``.meta``), or the folder of a SavedModel; the content says
-            which.
-        outputs: the tensors to keep, or outputs of the signature; by default all of those.
-        signature: the signature that is meant; by default ``serving_default``, or the only one.
-        checkpoint: the values of the variables: a prefix, any file of the set, or a folder. By
-            default a MetaGraph's own beside it, and a SavedModel's inside.
-        saver: a SaverDef that names the op by which the graph restores.
-        tags: those of the MetaGraph of a SavedModel; by default the one for serving.
-        options: the further choices; ``outputs`` and ``signature``, where given, go before its own.
-        warn: called with each warning; by default it is a ``MobileprepWarning``.
+        model: a GraphDef, a MetaGraph (``.meta``), or a SavedModel directory, detected from the
+            content.
+        outputs: tensors to keep, or outputs of the signature. Default: all outputs of the
+            signature.
+        signature: name of the signature. Default: ``serving_default``, or the only one.
+        checkpoint: checkpoint with the variables: a prefix, any file of the set, or a directory.
+            Default: the checkpoint next to a MetaGraph, or in a SavedModel.
+        saver: a SaverDef that names the restore op of the graph.
+        tags: tags of the MetaGraph in a SavedModel. Default: the one for serving.
+        options: other options; ``outputs`` and ``signature`` override its fields if set.
+        warn: function to call with each warning. Default: issue a ``MobileprepWarning``.
 
     Raises:
-        UsageError: no outputs are known, or no MetaGraph has the tags.
-        CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: the model is malformed, an output is not there, or a variable has no
+        UsageError: if no outputs are known, or no MetaGraph has the tags.
+        CorruptFileError: if a file is missing or damaged.
+        InvalidGraphError: if the model is malformed, an output does not exist, or a variable has no
             value.
-        UnsupportedError: the model holds what cannot be frozen.
+        UnsupportedError: if the model contains something that cannot be frozen.
     """
     chosen = options or FreezeOptions()
     chosen = replace(

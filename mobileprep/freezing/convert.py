@@ -1,4 +1,4 @@
-"""Variables turned into constants, in the graph and in the functions that it hands them to."""
+"""Convert variables to constants, in the graph and in functions that receive them as arguments."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _CHANGED: Final = (
 
 
 def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str) -> Graph:
-    """Put constants in the variables' places, under their names.
+    """Replace variables with constants of the same names.
 
-    A function that a loop or a conditional hands a variable to is replaced by a copy that takes
-    its value; the copy's name ends in "_frozen".
+    A function that a loop or conditional calls with a variable is replaced with a copy that takes
+    the value instead. The name of the copy ends in "_frozen".
     """
     if not values:
         return graph
@@ -45,7 +45,7 @@ def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str)
         if node.name in values:
             nodes.append(constant(node.name, values[node.name], inputs=node.control_inputs))
         elif _passes(node) and node.inputs[0].node in held:
-            # The original forgets what such a node noted of the variable's shape.
+            # Like the original, drop the recorded shape of the variable.
             held.add(node.name)
             nodes.append(node.without_attrs("_output_shapes"))
         else:
@@ -58,7 +58,7 @@ def _passes(node: Node) -> bool:
 
 
 class _Functions:
-    """The library as it grows by copies of functions that take values."""
+    """A function library that grows by copies of functions that take values."""
 
     def __init__(self, library: Library, where: str) -> None:
         self._given = library
@@ -76,7 +76,7 @@ class _Functions:
     def converted(
         self, graph: Graph, node: Node, uses: Trace, types: Mapping[str, DType]
     ) -> list[Node]:
-        """What stands in a node's place once the variables that it takes are values."""
+        """Return the replacements of a node once its variables are values."""
         slots = uses.users.get(node.name)
         if not slots:
             return [node]
@@ -112,7 +112,7 @@ class _Functions:
         return node.with_attrs(**changes).without_attrs("_output_shapes")
 
     def _copy(self, func: FuncRef, args: Mapping[int, DType], *, gives_back: bool) -> str:
-        """The name of the function's copy whose arguments of those numbers are values."""
+        """Return the name of a copy of the function in which these arguments are values."""
         key = (func.name, tuple(sorted(args.items())))
         if key not in self._copies:
             name = f"{func.name}_frozen"
@@ -158,7 +158,7 @@ def _argument(name: str, index: int) -> Node:
 
 
 def _with_types(function: Function, args: Mapping[int, DType], *, gives_back: bool) -> Function:
-    """The function with other argument types, and what it noted about those arguments gone."""
+    """Change the argument types of a function, and drop its records about these arguments."""
     signature = function.signature
     inputs = list(signature.inputs)
     outputs = list(signature.outputs)
@@ -176,10 +176,10 @@ def _with_types(function: Function, args: Mapping[int, DType], *, gives_back: bo
 
 
 def converted_user(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    """The nodes that do with a constant what a node does with a variable.
+    """Return the nodes that do the same for a constant as a node does for a variable.
 
-    The last of them has the node's name. They are what the original tool makes, except that a
-    ResourceGather may have batch dimensions, which it refuses.
+    The last node has the name of the original one. The nodes are those of the original tool, except
+    that a ResourceGather may have batch dimensions, which the original rejects.
     """
     conversion = _CONVERSIONS.get(node.op)
     if conversion is not None:
@@ -189,7 +189,7 @@ def converted_user(graph: Graph, node: Node, dtype: DType) -> list[Node]:
 
 
 def _read(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    # Whatever the read waited for cannot change a constant, so control inputs go.
+    # Drop control inputs: they cannot affect a constant.
     return [_successor(node, "Identity", node.inputs[:1], T=attr.dtype(dtype))]
 
 
@@ -199,7 +199,7 @@ def _gather(graph: Graph, node: Node, dtype: DType) -> list[Node]:
     name = f"{node.name}/axis"
     while name in graph:
         name += "_"
-    # In a loop a constant has to wait for something there, or it stands outside.
+    # In a loop, a constant needs a control input there; otherwise it is outside of the loop.
     tied = (control(node.inputs[0].node),) if is_inside(graph, node) else ()
     axis = constant(name, Tensor.of(np.array(batch_dims, index_type.numpy)), inputs=tied)
     extra = {"batch_dims": attr.integer(batch_dims)} if batch_dims else {}
@@ -231,7 +231,7 @@ def _initialized(graph: Graph, node: Node, dtype: DType) -> list[Node]:
     truth = Tensor.of(np.array(True))
     if not is_inside(graph, node):
         return [constant(node.name, truth, node.device, node.control_inputs)]
-    # In a branch that is not taken there must be no answer.
+    # In a branch that does not run, the node must not have a value.
     here = Node(f"{node.name}/here", "Identity", node.inputs[:1], "", {"T": attr.dtype(dtype)})
     tied = (control(here.name), *node.control_inputs)
     return [here, constant(node.name, truth, node.device, tied)]

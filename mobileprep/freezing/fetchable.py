@@ -57,7 +57,7 @@ def always_there(graph: Graph, nodes: Iterable[Node]) -> list[Node]:
 def results_among(
     graph: Graph, flows: Flows, ends: Sequence[Node], fed: Sequence[Ref], *, is_uncut: bool
 ) -> list[Node]:
-    """Those of some ends that look like results; where none would be left, all.
+    """Return the ends that look like results; all ends if none do.
 
     Args:
         is_uncut: whether the graph was saved whole, so that some ends may be leftovers.
@@ -65,7 +65,7 @@ def results_among(
     given = {ref.node for ref in fed}
     left = list(ends)
     for is_none in (
-        # What a rewriter left of a batch norm, whose statistics alone are used elsewhere.
+        # Batch norms that a rewriter replaced, and whose statistics are still used.
         lambda n: n.op in FUSED_BATCH_NORMS,
         leaves_lowered_loop,
         lambda n: _is_left_of_loop(graph, flows, n),
@@ -78,7 +78,7 @@ def results_among(
 
 
 def _without_loop_leftovers(graph: Graph, flows: Flows, ends: list[Node]) -> list[Node]:
-    """The ends without unused results of a loop of which another end needs the used ones."""
+    """Drop unused results of a loop if another end needs its other results."""
     exits = {end.name: _exits_behind(graph, end) for end in ends}
     loops = {
         name: {frame for exit_ in found if (frame := loop_name(graph, exit_))}
@@ -102,7 +102,7 @@ def _without_loop_leftovers(graph: Graph, flows: Flows, ends: list[Node]) -> lis
 
 
 def _exits_behind(graph: Graph, node: Node) -> list[Node]:
-    """The loop exits whose tensors a node passes on without a name that the author chose."""
+    """Return the loop exits whose tensors reach a node without a name chosen by the author."""
     waiting, found = [node], []
     seen = {node.name}
     while waiting:
@@ -117,7 +117,7 @@ def _exits_behind(graph: Graph, node: Node) -> list[Node]:
 
 
 def loop_name(graph: Graph, node: Node) -> str:
-    """The name of the loop that an Exit leaves; empty for a loop of an unusual form."""
+    """Return the name of the loop of an Exit; empty for a loop of an unusual form."""
     for _ in range(3):  # Switch, Merge, Enter
         if not node.data_inputs:
             return ""
@@ -126,7 +126,7 @@ def loop_name(graph: Graph, node: Node) -> str:
 
 
 def _step(graph: Graph, node: Node) -> int:
-    """How many loops and branches more a node's outputs are in than its inputs."""
+    """Return by how many loops and branches a node's outputs are nested deeper than its inputs."""
     if node.op in ENTERS:
         return 1
     if node.op in EXITS:
@@ -140,7 +140,7 @@ def _step(graph: Graph, node: Node) -> int:
 
 
 def _is_left_of_loop(graph: Graph, flows: Flows, node: Node) -> bool:
-    """Whether a node hands on a variable of a While of which another one is used."""
+    """Return whether a node passes on an unused variable of a While with used variables."""
     if node.op != "Identity" or len(node.data_inputs) != 1:
         return False
     producer = graph[node.data_inputs[0].node]
@@ -151,7 +151,7 @@ def _is_left_of_loop(graph: Graph, flows: Flows, node: Node) -> bool:
 
 
 def _is_counter(graph: Graph, node: Node, given: set[str]) -> bool:
-    """Whether a loop's variable knows of the inputs only how often the loop has turned."""
+    """Return whether a loop's variable depends on the inputs only by the number of iterations."""
 
     def before(name: str) -> Iterable[str]:
         producers = (graph[r.node] for r in graph[name].data_inputs)
@@ -161,7 +161,7 @@ def _is_counter(graph: Graph, node: Node, given: set[str]) -> bool:
 
 
 def _is_check(graph: Graph, flows: Flows, node: Node) -> bool:
-    """Whether a node only checks a tensor, or passes on one that others take without the check."""
+    """Return whether a node only checks a tensor, or passes on one that others use unchecked."""
     if node.op == "CheckNumerics":
         return flows.is_used(node.name)
     if node.op in MERGES:
@@ -175,7 +175,7 @@ def _is_check(graph: Graph, flows: Flows, node: Node) -> bool:
 
 
 def _is_picture(flows: Flows, node: Node) -> bool:
-    """Whether a node only brings a tensor into the shape that a summary shows."""
+    """Return whether a node only reshapes a tensor for a summary."""
     takers = flows.takers(node.name)
     return node.op in _RESHAPES and bool(takers) and all(_PICTURES.match(n.op) for n, _ in takers)
 
@@ -189,9 +189,9 @@ _PREPROCESSING_MOVES: Final = frozenset(
     | {"ReverseV2", "Transpose"}
 )
 _MEASURES: Final = frozenset({"Shape", "Size", "Rank"})
-# Longer than any preprocessing.
+# More steps than any preprocessing has.
 _MOST_STEPS: Final = 40
-# Channels of an image: a larger constant is not a mean or a deviation.
+# Maximum channels of an image: larger constants are not a mean or a deviation.
 _MOST_CHANNELS: Final = 4
 
 
@@ -200,8 +200,8 @@ class DecodedImage(Struct, frozen=True):
 
     Args:
         ref: the decoded and preprocessed tensor, which the app can feed.
-        contents: the tensor of the file's content.
-        formula: how ``ref`` follows from pixels ``x`` from 0 to 255.
+        contents: the tensor with the content of the file.
+        formula: computation of ``ref`` from pixels ``x`` from 0 to 255.
         is_fed: whether the app feeds the content, so that it is not constant.
     """
 
@@ -212,7 +212,7 @@ class DecodedImage(Struct, frozen=True):
 
 
 def decoded_images(graph: Graph, flows: Flows, entries: Collection[Ref]) -> list[DecodedImage]:
-    """The images that a graph decodes from a constant, or from a content that the app feeds."""
+    """Return the images that a graph decodes from a constant or from content that the app feeds."""
     fed = {ref.node for ref in entries}
     images = []
     for node in graph:
@@ -245,14 +245,14 @@ def _followed(graph: Graph, flows: Flows, decoder: Node) -> DecodedImage:
 
 
 def _is_split(node: Node) -> bool:
-    """Whether an op joins the image with others."""
+    """Return whether an op combines the image with others."""
     return node.op == "Pack" and len(node.data_inputs) > 1
 
 
 def _affine_step(
     graph: Graph, node: Node, ref: Ref, scale: Array, offset: Array
 ) -> tuple[Array, Array] | None:
-    """The scale and offset after an op; None for an op that is not preprocessing."""
+    """Return the scale and offset after an op; None for an op that is not preprocessing."""
     tensors = node.data_inputs
     if len(tensors) != 2 or ref not in tensors:
         return None
@@ -274,7 +274,7 @@ def _affine_step(
 
 
 def _formula(scale: Array, offset: Array) -> str:
-    """``(x - 128) / 128`` for a scale of 1/128 and an offset of -1."""
+    """Format the formula, such as ``(x - 128) / 128`` for a scale of 1/128 and an offset of -1."""
     if not np.all(scale):
         return "x"
     mean, deviation = -offset / scale, 1 / scale

@@ -1,4 +1,4 @@
-"""From a path that a user names to the model that it holds: told by content, not by suffix."""
+"""Find the model at a path, by content instead of file extension."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _SHOWN: Final = 8
 
 
 class FoundModel(Struct, frozen=True):
-    """A model as a recipe's ``source`` names it.
+    """A model, as the ``source`` of a recipe names it.
 
     Args:
-        kind: the key of ``source``.
-        path: the file, or the folder of a SavedModel.
-        checkpoint: the prefix of its checkpoint, where the recipe has to name it.
-        notes: full sentences on what was chosen and why.
+        kind: key of ``source``.
+        path: the file, or the directory of a SavedModel.
+        checkpoint: prefix of the checkpoint if the recipe has to name it, otherwise None.
+        notes: sentences about the choice and its reasons.
     """
 
     kind: ModelKind
@@ -48,13 +48,18 @@ class FoundModel(Struct, frozen=True):
 
 
 def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
-    """The model that a path leads to.
+    """Return the model at a path.
 
     Args:
-        path: a graph, a MetaGraph, a SavedModel's file or folder, a checkpoint's prefix or any
-            file of it, or a folder that holds such.
+        path: a graph, a MetaGraph, a file or directory of a SavedModel, a checkpoint's prefix or
+            any of its files, or a directory that contains one of these.
+
+    Raises:
+        CorruptFileError: if there is no such file, or it is not a model.
+        UnsupportedError: if the file is of a known foreign format.
+        UsageError: if there are several models, or a checkpoint has no graph.
     """
-    if os.path.isdir(path):  # noqa: PTH112 - answers, where Path raises, for names too long
+    if os.path.isdir(path):  # noqa: PTH112 - Path raises for names that are too long
         return _in_folder(path, checkpoint)
     if not os.path.lexists(path):
         if prefixes_of(path.parent, path.name):
@@ -78,7 +83,6 @@ def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
 
 
 def load_found(found: FoundModel, tags: Sequence[str] = ()) -> LoadedSource:
-    """Load a model that was found."""
     if found.kind == "saved_model":
         return load_source(saved_model=found.path, tags=tags)
     if found.kind == "meta_graph":
@@ -87,7 +91,7 @@ def load_found(found: FoundModel, tags: Sequence[str] = ()) -> LoadedSource:
 
 
 def inference_graph(found: FoundModel) -> FoundModel | None:
-    """The graph for inference beside a training MetaGraph, which takes the same checkpoint."""
+    """Return the inference graph next to a training MetaGraph with the same checkpoint."""
     if found.kind != "meta_graph":
         return None
     prefix = found.checkpoint or examined(found.path, "MetaGraphDef").own_checkpoint
@@ -143,7 +147,7 @@ def _paired(candidate: Candidate, *notes: str) -> FoundModel:
 
 
 def _of_checkpoint(path: Path) -> FoundModel:
-    """The graph beside a checkpoint, of which the user named a file, the prefix or the state."""
+    """Return the graph next to a checkpoint, given its prefix, a file, or the state file."""
     prefix = find_checkpoint(path).prefix
     if prefix.parts[-2:] == VARIABLES_PREFIX.parts:
         folder = prefix.parent.parent
@@ -183,7 +187,7 @@ def _in_folder(folder: Path, checkpoint: Path | None) -> FoundModel:
 
 
 def _candidates(folder: Path, prefixes: Sequence[Path]) -> list[Candidate]:
-    """The graphs and MetaGraphs of a folder, each with the first checkpoint that fits it."""
+    """Return the graphs and MetaGraphs of a directory, each with the first matching checkpoint."""
     found = []
     for path in entries_of(folder).files:
         try:
@@ -191,12 +195,12 @@ def _candidates(folder: Path, prefixes: Sequence[Path]) -> list[Candidate]:
             if kind == "GraphDef" or kind == "MetaGraphDef":
                 found.append(with_checkpoint(examined(path, kind), prefixes))
         except MobileprepError:
-            continue  # many files of a directory are not models
+            continue  # Many files of a directory are not models.
     return found
 
 
 def _groups(fitting: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Candidates by checkpoint; of one model's checkpoints the newest alone."""
+    """Group candidates by checkpoint, with only the newest checkpoint of each model."""
     groups: dict[Path | None, list[Candidate]] = {}
     for candidate in fitting:
         groups.setdefault(candidate.checkpoint, []).append(candidate)
@@ -210,7 +214,7 @@ def _groups(fitting: Sequence[Candidate]) -> list[list[Candidate]]:
 
 
 def _best(group: Sequence[Candidate]) -> Candidate:
-    """A graph for inference before one for training, a MetaGraph before a graph."""
+    """Prefer graphs for inference over those for training, and MetaGraphs over graphs."""
     return min(
         group,
         key=lambda c: (c.is_of_training, c.kind != "MetaGraphDef", c.is_text, c.path.name),
@@ -258,7 +262,7 @@ def _report_pointers(folder: Path) -> None:
 
 
 def _below(folder: Path, depth: int = 1) -> FoundModel:
-    """The model in a folder's folders: of versions, which are numbers, the newest."""
+    """Return the model in a subdirectory; if all names are version numbers, the newest."""
     found: list[FoundModel] = []
     names = entries_of(folder).folders
     for below in names:
@@ -281,7 +285,7 @@ def _below(folder: Path, depth: int = 1) -> FoundModel:
     raise _choice(folder, shown, found[0].path)
 
 
-# Entries that are looked at, so that a huge folder is not read for hours.
+# Maximum number of directory entries to examine, so that a huge directory is not read for hours.
 _LOOKED_AT: Final = 1000
 _STEP: Final = re.compile(r"(\d+)\Z")
 _SHARDS: Final = re.compile(r"-\d{5}-of-\d{5}\Z")
@@ -289,14 +293,14 @@ _INDEX: Final = ".index"
 
 
 class Entries(Struct, frozen=True):
-    """The regular files and the folders in a folder, hidden ones left out, sorted by name."""
+    """The regular files and subdirectories of a directory, without hidden ones, sorted by name."""
 
     files: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
 
 
 def entries_of(folder: Path) -> Entries:
-    """What lies in a folder; nothing where it cannot be read."""
+    """Return the entries of a directory; empty if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             listed = sorted(
@@ -311,7 +315,7 @@ def entries_of(folder: Path) -> Entries:
 
 
 def prefixes_of(folder: Path, prefix: str = "") -> list[Path]:
-    """The prefixes of the checkpoints in a folder, sorted."""
+    """Return the prefixes of the checkpoints in a directory, sorted."""
     found: dict[Path, None] = {}
     for path in entries_of(folder).files:
         if not path.name.startswith(prefix):
@@ -319,7 +323,7 @@ def prefixes_of(folder: Path, prefix: str = "") -> list[Path]:
         try:
             kind = file_kind(path)
         except NotDownloadedError:
-            # Still a prefix: opening it reports the pointer.
+            # Still a prefix: opening it reports the Git LFS pointer.
             kind = "checkpoint index" if path.name.endswith(_INDEX) else None
         except MobileprepError:
             continue
@@ -331,9 +335,9 @@ def prefixes_of(folder: Path, prefix: str = "") -> list[Path]:
 
 
 def ranked_prefixes(folder: Path) -> list[Path]:
-    """The prefixes of the checkpoints in a folder, the likeliest to be meant first.
+    """Return the prefixes of the checkpoints in a directory, the most likely one first.
 
-    That which the state file names comes first, then those of the highest step.
+    The prefix in the state file is first; the others are sorted by step, highest first.
     """
     prefixes = sorted(prefixes_of(folder), key=_step, reverse=True)
     try:

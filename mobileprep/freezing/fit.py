@@ -1,4 +1,4 @@
-"""Whether a model has the inputs and outputs that a recipe names; all misfits at once."""
+"""Check that a model has the inputs and outputs that a recipe names, and report all mismatches."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class DeclaredInput(Struct, frozen=True):
 
 
 class Misfit(Struct, frozen=True):
-    """Something that a recipe says of a model and that is not so.
+    """A statement of a recipe that does not match the model.
 
     Args:
-        keys: the path of keys in the recipe's sections: ``("outputs", 0)``.
-        message: what.
+        keys: path of keys in the recipe's sections: ``("outputs", 0)``.
+        message: description of the mismatch.
         hint: the fix, or empty.
     """
 
@@ -64,11 +64,11 @@ class Misfit(Struct, frozen=True):
 
 
 class Fit(Struct, frozen=True):
-    """How a model and what a recipe says of it go together.
+    """The result of comparing a model with a recipe.
 
     Args:
-        misfits: what does not, in the order of the recipe's sections.
-        frozen: the frozen model; None where its outputs are not known.
+        misfits: the mismatches, in the order of the recipe's sections.
+        frozen: the frozen model; None if its outputs are not known.
     """
 
     misfits: tuple[Misfit, ...]
@@ -76,9 +76,9 @@ class Fit(Struct, frozen=True):
 
 
 def fit(source: LoadedSource, options: FreezeOptions, inputs: Sequence[DeclaredInput]) -> Fit:
-    """Look for everything in a model that a recipe says of it.
+    """Check everything that a recipe states about a model.
 
-    Weights stay where they are: large ones of a checkpoint are views on its file.
+    Large weights of a checkpoint are not copied; they are views of its file.
     """
     check_names(source.graph, source.where)
     check_inputs(source.graph, source.where)
@@ -133,7 +133,7 @@ def _missing_outputs(source: LoadedSource, options: FreezeOptions) -> Iterator[M
 
 
 def _contradicted(graph: Graph, inputs: Sequence[DeclaredInput]) -> Iterator[Misfit]:
-    """Types and shapes that are not the model's."""
+    """Yield types and shapes that differ from those of the model."""
     shapes = known_shapes(graph, [parse_ref(declared.name) for declared in inputs])
     for declared, shape in zip(inputs, shapes, strict=True):
         what = f"the input {declared.name!r}"
@@ -154,7 +154,7 @@ def _contradicted(graph: Graph, inputs: Sequence[DeclaredInput]) -> Iterator[Mis
 def _unneeded(
     source: LoadedSource, frozen: Graph, inputs: Sequence[DeclaredInput]
 ) -> Iterator[Misfit]:
-    """Inputs that no output needs."""
+    """Yield inputs that no output needs."""
     for declared in inputs:
         if parse_ref(declared.name).node not in frozen:
             found = (s for s in guess(source).inputs if parse_ref(s.name).node in frozen)
@@ -173,7 +173,11 @@ def _nearest(name: str, graph: Graph) -> str:
 def check_inputs_suffice(
     graph: Graph, inputs: Sequence[str], outputs: Sequence[str], where: str
 ) -> None:
-    """Check that an app has to feed nothing but the declared inputs."""
+    """Check that the app has to feed only the declared inputs.
+
+    Raises:
+        InvalidGraphError: if an output needs another placeholder.
+    """
     declared = _nodes(inputs)
     others = [n for n in graph if n.op in PLACEHOLDERS and n.name not in declared]
     if not inputs or not others:
@@ -194,7 +198,11 @@ def check_inputs_suffice(
 def check_inputs_count(
     graph: Graph, inputs: Sequence[str], outputs: Sequence[str], where: str
 ) -> None:
-    """Check that no declared input replaces another one."""
+    """Check that no declared input is computed from another one.
+
+    Raises:
+        InvalidGraphError: if an input has no effect.
+    """
     needed = _needed(graph, inputs, outputs)
     for name in inputs:
         node = parse_ref(name).node
@@ -215,10 +223,10 @@ def check_inputs_count(
 
 
 def unused_inputs(graph: Graph, inputs: Iterable[str], outputs: Sequence[str]) -> list[str]:
-    """The declared inputs that no output of a prepared graph needs.
+    """Return the declared inputs that no output of a prepared graph needs.
 
-    Single values and truth values are left out: transforms remove the training mode that they
-    choose.
+    Scalars and booleans are not included, because transforms remove the training mode that they
+    select.
     """
     needed = _needed(graph, (), outputs)
     unused = []
@@ -235,7 +243,7 @@ def unused_inputs(graph: Graph, inputs: Iterable[str], outputs: Sequence[str]) -
 def parameters_cut_off(
     graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
 ) -> tuple[int, int]:
-    """The number of parameters that only declared inputs need, and of all behind the outputs."""
+    """Return the number of parameters that only declared inputs need, and of all parameters."""
     before = _parameters(graph, _needed(graph, (), outputs))
     return before - _parameters(graph, _needed(graph, inputs, outputs)), before
 
@@ -246,7 +254,7 @@ def _parameters(graph: Graph, names: Iterable[str]) -> int:
 
 
 def _needed(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> set[str]:
-    """The nodes that outputs need where the inputs are fed."""
+    """Return the nodes that outputs need if the inputs are fed."""
     fed = _nodes(inputs)
 
     def producers(name: str) -> Iterable[str]:
@@ -263,16 +271,17 @@ _SHOWN: Final = 5
 
 
 class Candidate(Struct, frozen=True):
-    """A graph that a recipe could name, and the checkpoint that fits it.
+    """A graph that a recipe could name, and its matching checkpoint.
 
     Args:
-        kind: which message the file holds.
-        is_text: whether it is text.
-        is_of_training: whether it holds losses, gradients or updates.
-        variables: those that its likely outputs need.
-        own_checkpoint: a MetaGraph's checkpoint of the same name.
-        checkpoint: the prefix of the checkpoint that holds them.
-        lacking: those that no checkpoint holds.
+        path: path of the file.
+        kind: message type of the file.
+        is_text: whether the file is in text format.
+        is_of_training: whether the graph contains losses, gradients, or updates.
+        variables: variables that its likely outputs need.
+        own_checkpoint: checkpoint of a MetaGraph with the same name.
+        checkpoint: prefix of the checkpoint with the variables.
+        lacking: variables that no checkpoint contains.
     """
 
     path: Path
@@ -285,7 +294,11 @@ class Candidate(Struct, frozen=True):
     lacking: tuple[str, ...] = ()
 
     def check(self) -> Candidate:
-        """The candidate itself."""
+        """Return the candidate itself.
+
+        Raises:
+            InvalidGraphError: if no checkpoint contains all of its variables.
+        """
         if not self.lacking:
             return self
         names = ", ".join(map(repr, self.lacking[:_SHOWN]))
@@ -299,7 +312,7 @@ class Candidate(Struct, frozen=True):
 
 
 def examined(path: Path, kind: Literal["GraphDef", "MetaGraphDef"]) -> Candidate:
-    """What is to be known of a graph's file before a checkpoint is chosen for it."""
+    """Examine a graph file before choosing its checkpoint."""
     source = _load(path, kind, None)
     if not len(source.graph):
         message = "holds no node"
@@ -317,7 +330,7 @@ def examined(path: Path, kind: Literal["GraphDef", "MetaGraphDef"]) -> Candidate
 
 
 def with_checkpoint(candidate: Candidate, prefixes: Sequence[Path]) -> Candidate:
-    """The candidate with the first of some checkpoints that holds its variables."""
+    """Add the first checkpoint that contains the variables of a candidate."""
     if not candidate.variables or candidate.own_checkpoint is not None:
         return candidate
     fewest: tuple[str, ...] = tuple(v.name for v in candidate.variables)
@@ -330,7 +343,7 @@ def with_checkpoint(candidate: Candidate, prefixes: Sequence[Path]) -> Candidate
             pointer = pointer or error
             continue
         except MobileprepError:
-            continue  # of another model
+            continue  # A checkpoint of another model.
         if not lacking:
             return replace(candidate, checkpoint=prefix)
         fewest = min(fewest, lacking, key=len)
@@ -348,9 +361,9 @@ def _load(
 
 
 def _needed_part(source: LoadedSource) -> Graph:
-    """The part of a graph that its likely outputs need; all of it where none is seen."""
+    """Return the part of a graph that its likely outputs need; all of it if there are none."""
     found = find_interface(source, chosen_signature(source, ""))
     roots = [parse_ref(t.name).node for t in found.outputs]
-    # Of a training graph the likeliest output alone is a result.
+    # In a training graph, only the most likely output is a result.
     roots = roots[:1] if is_of_training(source.graph) else roots
     return extract(source.graph, roots) if roots else source.graph

@@ -1,4 +1,4 @@
-"""Turns a loaded model into a graph without variables."""
+"""Convert a loaded model to a graph without variables."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ from mobileprep.runtime.functions.inline import inline_calls
 
 
 def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
-    """Replace variables by constants, and keep what the outputs need.
+    """Replace variables with constants, and keep only the nodes that the outputs need.
 
-    Constants, their names and the ops that read them come out as the original ``freeze_graph``
-    writes them. A graph without variables is only cut down to its outputs.
+    The constants, their names, and the ops that read them are those of the original
+    ``freeze_graph``. In a graph without variables, only unneeded nodes are removed.
 
     Args:
         source: the model; large weights of its checkpoint become views, not copies.
-        options: what to keep and convert.
+        options: tensors to keep and variables to convert.
 
     Raises:
-        UsageError: no outputs are named, or a signature is not there.
-        InvalidGraphError: an output is not there, or a variable has no fitting value.
-        CorruptFileError: the checkpoint cannot be read.
-        UnsupportedError: an output needs an op that changes a variable, or a function cannot be
-            taken apart.
-        ArtifactError: the result would pass protobuf's limit of 2 GiB.
+        UsageError: if no outputs are named, or a signature does not exist.
+        InvalidGraphError: if an output does not exist, or a variable has no matching value.
+        CorruptFileError: if the checkpoint cannot be read.
+        UnsupportedError: if an output needs an op that changes a variable, or a function cannot be
+            inlined.
+        ArtifactError: if the result would exceed protobuf's limit of 2 GiB.
     """
     check_names(source.graph, source.where)
     check_inputs(source.graph, source.where)
@@ -108,7 +108,7 @@ def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
 
 
 def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
-    """A sentence for each name of a list of variables that is none."""
+    """Return a warning for each name in a list of variables that is not a variable."""
     known = {n.name for n in variables_of(source.graph)}
     return [
         f"{name!r} is not a variable of the graph; {nearest_hint(name, known)}".rstrip("; ")
@@ -118,7 +118,7 @@ def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
 
 
 def _about_files(frozen: Graph, assets: tuple[Asset, ...]) -> tuple[str, ...]:
-    """A sentence for each file that only the machine of the training has."""
+    """Return a warning for each file that exists only on the training machine."""
     return tuple(
         f"the graph reads the file {path!r}, which the app needs under that path; "
         "name the file in 'assets' of the recipe's 'source' to put its contents into the graph"
@@ -127,7 +127,7 @@ def _about_files(frozen: Graph, assets: tuple[Asset, ...]) -> tuple[str, ...]:
 
 
 def _inputs(source: LoadedSource, options: FreezeOptions, frozen: Graph) -> tuple[str, ...]:
-    """The inputs of the signature that the frozen graph still has."""
+    """Return the inputs of the signature that are still in the frozen graph."""
     signature = chosen_signature(source, options.signature)
     named = () if signature is None else [s.name for s in signature.inputs.values()]
     return tuple(name for name in named if parse_ref(name).node in frozen)
@@ -136,7 +136,7 @@ def _inputs(source: LoadedSource, options: FreezeOptions, frozen: Graph) -> tupl
 def _for_inference(
     graph: Graph, source: LoadedSource, options: FreezeOptions, roots: list[str]
 ) -> tuple[Graph, tuple[str, ...]]:
-    """The graph without what only training does, and what the user should know of it."""
+    """Remove nodes that only training needs, and return the warnings."""
     warnings: list[str] = []
     if options.remove_dropout:
         cut = remove_dropout(graph)
@@ -163,10 +163,10 @@ def _for_inference(
 def _needed(
     source: LoadedSource, options: FreezeOptions, roots: list[str]
 ) -> tuple[Graph, tuple[str, ...], set[str]]:
-    """What the outputs need, calls taken apart.
+    """Return the part of the graph that the outputs need, with calls inlined.
 
     Returns:
-        the graph, the ops in it that fill its lookup tables, and all that a loader would run.
+        the graph, its ops that fill lookup tables, and all ops that a loader would run.
     """
 
     def apart(names: list[str]) -> Graph:
@@ -202,7 +202,7 @@ _FLAGS: Final = (
 
 
 def chosen_signature(source: LoadedSource, name: str) -> Signature | None:
-    """The signature of that name, or for an empty name the default or the only one, or None."""
+    """Return the signature of that name; for an empty name the default, the only one, or None."""
     signatures = source.signatures
     if name:
         if name not in signatures:
@@ -216,7 +216,7 @@ def chosen_signature(source: LoadedSource, name: str) -> Signature | None:
 
 
 def output_tensors(source: LoadedSource, options: FreezeOptions) -> tuple[str, ...]:
-    """The names of the tensors to keep, each once."""
+    """Return the names of the tensors to keep, without duplicates."""
     signature = chosen_signature(source, options.signature)
     if not options.outputs:
         if signature is None:
@@ -271,7 +271,7 @@ def _unknown(name: str, signature: Signature | None, source: LoadedSource) -> In
 
 
 def _likely(source: LoadedSource, signature: Signature | None) -> str:
-    from mobileprep.freezing.guess import described, guess  # only failures need it
+    from mobileprep.freezing.guess import described, guess  # Only needed for errors.
 
     found = guess(source, signature).outputs
     hint = f"likely outputs: {described(found)}" if found else "name the outputs of the app"
@@ -284,14 +284,15 @@ def _there_are(signatures: Iterable[str]) -> str:
     return ", ".join(sorted(signatures)) or "there are none"
 
 
-_SCALE, _OFFSET, _MEAN, _VARIANCE = 1, 2, 3, 4  # inputs; outputs 1 and 2 are the batch's own
+# Input indices; outputs 1 and 2 are the statistics of the batch.
+_SCALE, _OFFSET, _MEAN, _VARIANCE = 1, 2, 3, 4
 
 
 def switch_fused(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
-    """Switch every fused batch normalisation in training mode to inference.
+    """Switch every fused batch normalization in training mode to inference.
 
-    Its averages are the variables that its statistics move, or else those beside its scale
-    under the names that all libraries give them.
+    The averages are the variables that the statistics update, or else those next to the scale with
+    the names that all libraries use.
     """
     nodes: list[Node] = []
     done: list[str] = []
@@ -323,7 +324,7 @@ def switch_fused(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
 def _is_left_in_training(graph: Graph, node: Node) -> bool:
     if node.op not in FUSED_BATCH_NORMS or not node.attr_bool("is_training", True):
         return False
-    # In a branch, the app says at run time whether it trains.
+    # In a branch, the app selects training or inference at run time.
     return bool(node.inputs) and not is_branch_input(graph, node.inputs[0])
 
 
@@ -357,7 +358,7 @@ def _beside_scale(around: Graph, graph: Graph, node: Node) -> tuple[Node, Node] 
 
 MEAN_AND_VARIANCE: Final = ("moving_mean", "moving_variance")
 
-# From a statistic of the batch to the op that moves its average.
+# Ops between a statistic of the batch and the update of its average.
 _UPDATES: Final = frozenset(
     {"AssignSub", "AssignSubVariableOp", "AssignAdd", "AssignAddVariableOp"} | ASSIGNMENTS
 )
@@ -369,12 +370,12 @@ _DEEPEST: Final = 8
 
 
 class Switched(Struct, frozen=True):
-    """A graph whose batch normalisation uses moving averages.
+    """A graph whose batch normalization uses moving averages.
 
     Args:
-        graph: with the variables that it lacked.
-        switched: what was in training mode and is no longer.
-        left: the ops for which no averages were found.
+        graph: the graph, with missing variables added.
+        switched: the batch normalizations that are no longer in training mode.
+        left: the ops for which there are no averages.
     """
 
     graph: Graph
@@ -383,7 +384,7 @@ class Switched(Struct, frozen=True):
 
 
 def moved_by(graph: Graph, statistic: Ref) -> Node | None:
-    """The one variable that an op updates with a statistic of the batch, or None."""
+    """Return the only variable that an op updates with a statistic of the batch, or None."""
     found = {v.name: v for v in _updated(graph, statistic)}
     named = [v for v in found.values() if is_average(v)]
     if len(found) > 1 and len(named) == 1:
@@ -392,12 +393,12 @@ def moved_by(graph: Graph, statistic: Ref) -> Node | None:
 
 
 def is_average(variable: Node) -> bool:
-    """Whether a variable has a name that libraries give to the averages of batch norm."""
+    """Return whether a variable has the usual name of a batch norm average."""
     return variable.name.rpartition("/")[2] in MEAN_AND_VARIANCE
 
 
 def read_of(graph: Graph, variable: Node, name: str) -> Node:
-    """A new node that reads a variable, under the wanted name or one like it."""
+    """Create a node that reads a variable, with an unused name that starts with ``name``."""
     while name in graph:
         name += "_"
     dtype = attr.dtype(variable.attr_dtype("dtype").base)
@@ -430,7 +431,7 @@ _CHOICES: Final = frozenset({"Switch", "Select", "SelectV2", "If", "StatelessIf"
 
 
 def switch_moments(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
-    """Use the averages wherever statistics of a batch move variables that are named as such."""
+    """Replace batch statistics that update moving averages with those averages."""
     found: dict[str, dict[str, tuple[Ref, Node]]] = {}
     for node in graph:
         if not _is_statistic(graph, node):
@@ -459,7 +460,7 @@ def switch_moments(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
 
 
 def _is_statistic(graph: Graph, node: Node) -> bool:
-    """Whether a node gives a mean over all dimensions but the channels'."""
+    """Return whether a node computes a mean over all dimensions except channels."""
     mean: Node | None = node
     if node.op == "Squeeze" and node.data_inputs:
         mean = graph.get(node.inputs[0].node)
@@ -467,12 +468,12 @@ def _is_statistic(graph: Graph, node: Node) -> bool:
         return False
     if mean is None or mean.op != _MEAN_OP or not mean.data_inputs:
         return False
-    # In a branch, the app says at run time whether it trains.
+    # In a branch, the app selects training or inference at run time.
     return not is_branch_input(graph, mean.inputs[0])
 
 
 def _is_chosen(graph: Graph, statistic: Ref) -> bool:
-    """Whether the app says at run time if it is this statistic that counts, or the average."""
+    """Return whether the app selects this statistic or the average at run time."""
     return any(
         c.op in _CHOICES and statistic in c.inputs for c in graph.consumers.get(statistic.node, ())
     )

@@ -1,8 +1,8 @@
-"""Guesses which tensors of a model are its inputs and outputs.
+"""Guess which tensors of a model are its inputs and outputs.
 
-``summarize_graph`` takes placeholders for inputs, and nodes that nothing consumes for outputs.
-In a training graph that finds the savers' file names, the labels, losses, summaries and updates;
-this module distinguishes them from the inputs and outputs of an app.
+``summarize_graph`` reports placeholders as inputs, and nodes without consumers as outputs. In a
+training graph, these include file names of savers, labels, losses, summaries, and updates. This
+module distinguishes them from the inputs and outputs of an app.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SAVER_FILE: Final = "saver_filename"
 _FILES: Final = frozenset(
     {"SaveV2", "Save", "SaveSlices", "RestoreV2", "Restore", "RestoreSlice", "MergeV2Checkpoints"}
 )
-# They take a tensor as it is; a ScalarSummary takes what was worked out for it alone.
+# These log a tensor unchanged; a ScalarSummary logs a value computed only for it.
 _WATCHERS: Final = re.compile(r"(Histogram|Image|Audio|Tensor)Summary(V2)?\Z")
 _MEASURES: Final = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _PREDICATE: Final = re.compile(r"(.*/)?pred_id(_\d+)?\Z")
@@ -60,7 +60,7 @@ _SHOWN: Final = 6
 
 
 class GuessedInterface(Struct, frozen=True):
-    """The likely inputs and outputs of a model, likeliest first, and the images it decodes."""
+    """The likely inputs and outputs of a model, most likely first, and the images it decodes."""
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
@@ -68,9 +68,9 @@ class GuessedInterface(Struct, frozen=True):
 
 
 def guess(source: LoadedSource, signature: Signature | None = None) -> GuessedInterface:
-    """The likely inputs and outputs of a model; none of a graph that is broken.
+    """Guess the inputs and outputs of a model; none for an invalid graph.
 
-    The caller reports an error of its own.
+    The caller reports the error of the graph.
     """
     try:
         return find_interface(source, signature)
@@ -79,7 +79,11 @@ def guess(source: LoadedSource, signature: Signature | None = None) -> GuessedIn
 
 
 def find_interface(source: LoadedSource, signature: Signature | None = None) -> GuessedInterface:
-    """The likely inputs and outputs of a model; see ``guess``."""
+    """Guess the inputs and outputs of a model; see ``guess``.
+
+    Raises:
+        InvalidGraphError: if an input names a node that does not exist.
+    """
     graph = source.graph
     if signature is not None:
         given, wanted = (_distinct(s.values()) for s in (signature.inputs, signature.outputs))
@@ -89,18 +93,18 @@ def find_interface(source: LoadedSource, signature: Signature | None = None) -> 
     fed, labels, images = _fed(graph, flows)
     outputs = _outputs(graph, flows, fed, labels)
     specs = [s for s in _specs(graph, outputs) if s.dtype not in _INTERNAL]
-    # Sorting keeps the deepest first among those of numbers.
+    # Sorting is stable, so that the deepest numeric output remains first.
     outs = tuple(sorted(specs, key=_is_of_control))
     return GuessedInterface(_specs(graph, fed), outs, tuple(images))
 
 
 def specs_of(graph: Graph, names: Iterable[str]) -> tuple[TensorSpec, ...]:
-    """Tensors by name, with type and shape as far as the graph tells them."""
+    """Return tensors by name, with type and shape as far as the graph shows them."""
     return _completed(graph, tuple(map(TensorSpec, names)))
 
 
 def described(tensors: Sequence[TensorSpec]) -> str:
-    """A few tensors in one line: ``image (float32 [-1, 8, 8, 1]), ...``."""
+    """Format a few tensors in one line: ``image (float32 [-1, 8, 8, 1]), ...``."""
     shown = [
         f"{t.name} ({t.dtype.short} {'of any shape' if t.shape is None else list(t.shape)})"
         for t in tensors[:_SHOWN]
@@ -114,14 +118,14 @@ def _distinct(specs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
 
 
 def _completed(graph: Graph, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-    """The tensors of a signature, with type and shape from the graph where it tells neither."""
+    """Add missing types and shapes of a signature's tensors from the graph."""
     refs = [parse_ref(s.name) for s in specs if s.dtype is DType.INVALID]
     known = {s.name: s for s in _specs(graph, [r for r in refs if r.node in graph])}
     return tuple(replace(known.get(str(parse_ref(s.name)), s), name=s.name) for s in specs)
 
 
 def _fed(graph: Graph, flows: Flows) -> tuple[list[Ref], list[Ref], list[DecodedImage]]:
-    """The tensors that an app would feed, those that only training feeds, and decoded images."""
+    """Return the tensors that an app feeds, those that only training feeds, and decoded images."""
     of_files = flows.leading_to(n.name for n in graph if n.op in _FILES)
     entries = [r for node in graph for r in _entries(flows, node)]
     entries = [r for r in entries if r.node != _SAVER_FILE and not flows.takes(r, of_files)]
@@ -165,7 +169,7 @@ def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Re
 
 
 def _ends(graph: Graph, flows: Flows, computed: set[str], scored: set[str]) -> list[Node]:
-    """The nodes that only scores and summaries take, in the graph's order."""
+    """Return the nodes that only scores and summaries use, in the graph's order."""
     ends = (
         node
         for node in graph
@@ -179,7 +183,7 @@ def _ends(graph: Graph, flows: Flows, computed: set[str], scored: set[str]) -> l
 
 
 def _is_end(flows: Flows, node: Node, scored: set[str]) -> bool:
-    """Whether scores and summaries alone take a node, or measure it besides."""
+    """Return whether only scores and summaries use a node, besides measuring its shape."""
     takers = [n for n, _ in flows.takers(node.name)]
     values = [n for n in takers if n.op not in _MEASURES]
     is_taken = all(n.name in scored or _WATCHERS.match(n.op) for n in values)
@@ -187,7 +191,7 @@ def _is_end(flows: Flows, node: Node, scored: set[str]) -> bool:
 
 
 def _is_one(graph: Graph, spec: TensorSpec) -> bool:
-    """Whether a tensor is a single number: of a scalar's shape, or reduced along all its axes."""
+    """Return whether a tensor is a single number: a scalar, or reduced along all its axes."""
     axes = graph[spec.name].data_inputs[1:]
     is_whole = bool(axes) and graph[axes[0].node].op == "Range"
     return spec.dtype.is_floating and (spec.shape == () or (spec.shape is None and is_whole))
@@ -202,15 +206,15 @@ def _is_of_branch(graph: Graph, node: Node) -> bool:
 
 
 def _depths(graph: Graph, fed: Sequence[Ref]) -> dict[str, int]:
-    """The largest number of ops between the inputs and each node; a loop counts once.
+    """Return the largest number of ops between the inputs and each node; a loop counts once.
 
-    Every result of a loop is as deep as the loop's deepest one: a TensorArray enters a loop without
-    a tensor of the model.
+    All results of a loop are as deep as its deepest one, because a TensorArray enters a loop
+    without a tensor of the model.
     """
     depths = {ref.node: 0 for ref in fed}
     order = execution_order(graph, "")
     turns = _turns(graph)
-    for _ in range(2):  # what a loop computes comes after its results in the order
+    for _ in range(2):  # A loop's body follows its results in this order.
         for node in order:
             names = [r.node for r in node.data_inputs]
             if node.op in EXITS:
@@ -222,7 +226,7 @@ def _depths(graph: Graph, fed: Sequence[Ref]) -> dict[str, int]:
 
 
 def _turns(graph: Graph) -> dict[str, list[str]]:
-    """The nodes that hold the next values of each loop's variables, by the loop's name."""
+    """Return the nodes with the next values of each loop's variables, by the loop's name."""
     turns: dict[str, list[str]] = {}
     for node in graph:
         if node.op in MERGES:
@@ -235,7 +239,7 @@ def _turns(graph: Graph) -> dict[str, list[str]]:
 
 
 def _is_of_control(spec: TensorSpec) -> bool:
-    """Whether a tensor rather steers a branch, or is a message, than being a result."""
+    """Return whether a tensor more likely controls a branch, or is a message, than is a result."""
     return spec.dtype in (DType.BOOL, DType.STRING, DType.INVALID)
 
 

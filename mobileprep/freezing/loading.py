@@ -1,4 +1,4 @@
-"""From a model's path to a graph that runs: GraphDefs as they are, other models frozen."""
+"""Load models as runnable graphs: GraphDefs unchanged, other models frozen."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class ModelOptions(Struct, frozen=True):
     """Options for freezing a model; empty values use the model's own.
 
     Args:
-        fetches: the tensors to compute, or outputs of the signature.
-        signature: the signature that is meant.
-        tags: those of the MetaGraph of a SavedModel.
-        checkpoint: the values of the variables.
+        fetches: tensors to compute, or outputs of the signature.
+        signature: name of the signature.
+        tags: tags of the MetaGraph in a SavedModel.
+        checkpoint: checkpoint with the variables.
     """
 
     fetches: tuple[str, ...] = ()
@@ -41,13 +41,13 @@ class ModelOptions(Struct, frozen=True):
 
 
 class Model(Struct, frozen=True):
-    """A model that can be run.
+    """A runnable model.
 
     Args:
-        graph: without variables.
-        path: the file that it was read from; what it reads itself lies near.
-        outputs: the tensors that a signature names, or those asked for; empty for a GraphDef.
-        names: tensors by the names that the signature has for them.
+        graph: the graph, without variables.
+        path: file of the model; other files that the graph reads are near it.
+        outputs: tensors that a signature or the options name; empty for a GraphDef.
+        names: tensor names by argument name of the signature.
     """
 
     graph: Graph
@@ -56,12 +56,12 @@ class Model(Struct, frozen=True):
     names: Mapping[str, str] = field(default_factory=dict)
 
     def tensor(self, name: str) -> str:
-        """The tensor of a name that may be an argument of the signature."""
+        """Return the tensor of a name, which can be an argument of the signature."""
         known = parse_ref(name).node in self.graph
         return name if known else self.names.get(name, name)
 
     def tensors(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The tensors of names; the name of a whole signature stands for all of its outputs."""
+        """Return the tensors of names; the name of a signature selects all of its outputs."""
         found = tuple(self.tensor(name) for name in names)
         if self.outputs and any(parse_ref(name).node not in self.graph for name in found):
             return self.outputs
@@ -69,9 +69,9 @@ class Model(Struct, frozen=True):
 
 
 def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -> Model:
-    """Read a GraphDef or a .tflite file, or freeze what has variables.
+    """Read a GraphDef or a .tflite file, or freeze a model with variables.
 
-    That is a SavedModel, a MetaGraph, or a graph with its checkpoint.
+    Models with variables are SavedModels, MetaGraphs, and graphs with a checkpoint.
     """
     file = saved_model_file(path) if path.is_dir() else path
     if is_tflite_file(file):
@@ -87,7 +87,7 @@ def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -
 
 
 def computed_ends(graph: Graph) -> tuple[str, ...]:
-    """The ends of a graph, but for the nodes that fill its tables and put nothing out."""
+    """Return the ends of a graph, without nodes that only fill its tables."""
     return tuple(name for name in ends(graph) if graph[name].op not in FILLERS)
 
 
@@ -98,7 +98,7 @@ def open_source(
     saver: Path | None = None,
     tags: Sequence[str] = (),
 ) -> LoadedSource:
-    """Load a model whose kind its content tells."""
+    """Load a model, and detect its kind from its content."""
     file = saved_model_file(path) if path.is_dir() else path
     if is_tflite_file(file):
         return _tflite_source(file)
@@ -122,11 +122,11 @@ def _tflite_source(file: Path) -> LoadedSource:
 
 
 class FoundSource(Struct, frozen=True):
-    """A model that a path led to.
+    """The model at a path.
 
     Args:
         source: the model.
-        notes: what was read, where it is not what the path names; sentences.
+        notes: sentences about the loaded files if they are not those that the path names.
     """
 
     source: LoadedSource
@@ -136,11 +136,11 @@ class FoundSource(Struct, frozen=True):
 def find_source(
     path: Path, *, checkpoint: Path | None = None, tags: Sequence[str] = ()
 ) -> FoundSource:
-    """Load a model as ``open_source`` does, or the one beside a checkpoint or in a folder.
+    """Load a model like ``open_source``, or find one next to a checkpoint or in a directory.
 
     Args:
-        path: as of ``open_source``; or a checkpoint's prefix, any of its files, or a folder of
-            checkpoints, graphs or versions, as of ``find_model``.
+        path: path as for ``open_source``, a checkpoint's prefix or any of its files, or a directory
+            of checkpoints, graphs, or versions as for ``find_model``.
     """
     if _is_model(path):
         return FoundSource(open_source(path, checkpoint=checkpoint, tags=tags))
@@ -151,8 +151,8 @@ def find_source(
 
 
 def _is_model(path: Path) -> bool:
-    """Whether a path itself names a graph, or a file that nothing else can be made of."""
-    if os.path.isdir(path):  # noqa: PTH112 - answers, where Path raises, for names too long
+    """Return whether the path is that of a graph, or of a file that is not part of a model."""
+    if os.path.isdir(path):  # noqa: PTH112 - Path raises for names that are too long
         return any((path / name).is_file() for name in SAVED_MODEL_NAMES)
     if not os.path.lexists(path):
         return False

@@ -1,4 +1,4 @@
-"""A model as training left it, before it is frozen."""
+"""A trained model, before it is frozen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mobileprep.graph.op_sets import ASSIGNMENTS
 from mobileprep.graph.refs import Ref
 from mobileprep.runtime.functions.inline import inline_calls
 
-# Op to the index of the input that holds the tensor names.
+# Index of the input with the tensor names, by op.
 _RESTORES: Final = {"RestoreV2": 1, "Restore": 1, "RestoreSlice": 1}
 _RESTORE_ALL: Final = "save/restore_all"
 _HAVE_SLICES: Final = frozenset({"RestoreV2", "RestoreSlice"})
@@ -28,11 +28,11 @@ _PASS_ON: Final = frozenset({"Identity"})
 
 
 class SavedValue(Struct, frozen=True):
-    """Where a variable's value lies in a checkpoint.
+    """The location of a variable's value in a checkpoint.
 
     Args:
-        key: the tensor's name in the checkpoint.
-        slice_spec: the part of it, as savers write it ("10 4 0,5:0,4"); empty for the whole.
+        key: name of the tensor in the checkpoint.
+        slice_spec: slice in the format of savers ("10 4 0,5:0,4"); empty for the whole tensor.
     """
 
     key: str
@@ -40,7 +40,7 @@ class SavedValue(Struct, frozen=True):
 
 
 class TableSource(Struct, frozen=True):
-    """Where the contents of a lookup table lie in a checkpoint, and the op that imports them."""
+    """The location of a lookup table's contents in a checkpoint, and the op that imports them."""
 
     keys: SavedValue
     values: SavedValue
@@ -49,10 +49,10 @@ class TableSource(Struct, frozen=True):
 
 
 def restored_from(graph: Graph, restore_op: str) -> dict[str, list[SavedValue]]:
-    """For each variable node what the graph's restore ops assign to it.
+    """Return the values that the graph's restore ops assign to each variable node.
 
     Args:
-        restore_op: the op whose dependencies come first, where it is there; for an empty text
+        restore_op: op whose dependencies have precedence, if it exists. Default if empty:
             "save/restore_all".
     """
     found: dict[str, list[SavedValue]] = {}
@@ -62,7 +62,7 @@ def restored_from(graph: Graph, restore_op: str) -> dict[str, list[SavedValue]]:
 
 
 def imported_from(graph: Graph, restore_op: str) -> dict[str, TableSource]:
-    """For each node of a lookup table what the graph's restore ops import into it."""
+    """Return the contents that the graph's restore ops import into each lookup table node."""
     found: dict[str, TableSource] = {}
     for restoring in _restoring(graph, restore_op):
         for node in restoring:
@@ -77,10 +77,10 @@ def imported_from(graph: Graph, restore_op: str) -> dict[str, TableSource]:
 
 
 def _restoring(graph: Graph, restore_op: str) -> Iterator[Graph]:
-    """Where restore ops are, the chosen one's first."""
+    """Yield the graphs with restore ops, that of the chosen op first."""
     restore_op = restore_op or _RESTORE_ALL
     if restore_op in graph:
-        # Since TensorFlow 2 savers are functions.
+        # Savers of TensorFlow 2 are functions.
         yield inline_calls(extract(graph, [restore_op]), [restore_op], "")
     yield graph
 
@@ -100,7 +100,7 @@ def _collect(graph: Graph, found: dict[str, list[SavedValue]]) -> None:
 
 
 def _source(graph: Graph, value: Ref) -> SavedValue | None:
-    """What a restore op gives at the end of a chain of identities."""
+    """Return the output of a restore op at the start of a chain of identities."""
     for node, index in upstream(graph, value):
         if node.op in _RESTORES:
             keys = _strings(graph, node, _RESTORES[node.op])
@@ -114,7 +114,7 @@ def _source(graph: Graph, value: Ref) -> SavedValue | None:
 
 
 def _strings(graph: Graph, node: Node, slot: int) -> list[str]:
-    """The elements of a constant of strings at an input; none where it is something else."""
+    """Return the strings of a constant at an input; empty for other inputs."""
     producer = graph.get(node.inputs[slot].node) if slot < len(node.inputs) else None
     if producer is None or producer.op != "Const":
         return []
@@ -127,7 +127,7 @@ def _strings(graph: Graph, node: Node, slot: int) -> list[str]:
 def candidates(
     variable: Node, restored: Mapping[str, list[SavedValue]], extra: Iterable[SavedValue] = ()
 ) -> list[SavedValue]:
-    """Where a variable's value may lie, the best first: as restored, else by its own names."""
+    """Return the possible locations of a variable's value: as restored first, then by name."""
     found = [*restored.get(variable.name, ()), *extra, SavedValue(variable.name)]
     shared = variable.attr_str("shared_name", "")
     if shared and shared != variable.name:
@@ -144,7 +144,7 @@ class TensorSpec(Struct, frozen=True):
 
 
 class Signature(Struct, frozen=True):
-    """A named entry of a model: tensors by argument name."""
+    """A signature of a model: tensors by argument name."""
 
     inputs: Mapping[str, TensorSpec] = field(default_factory=dict)
     outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
@@ -154,9 +154,9 @@ class Asset(Struct, frozen=True):
     """A file that a graph reads, such as the vocabulary of a lookup table.
 
     Args:
-        tensor: the name of the string tensor that holds its path.
-        name: its name within the model's assets.
-        path: where it lies now.
+        tensor: name of the string tensor with its path.
+        name: file name within the model's assets.
+        path: current path of the file.
     """
 
     tensor: str
@@ -165,18 +165,18 @@ class Asset(Struct, frozen=True):
 
 
 class LoadedSource(Struct, frozen=True):
-    """A model as it was saved.
+    """A saved model.
 
     Args:
-        graph: all of its nodes, training's included.
-        where: the file it came from, for messages.
-        checkpoint: the values of its variables, or None.
-        signatures: by name.
-        restore_op: the op that restores a checkpoint in the graph, or an empty text.
-        init_ops: the ops to run after the variables are there: they fill lookup tables.
-        assets: files that it reads.
-        keys: checkpoint keys of variable nodes that the graph itself does not tell.
-        files: files that the graph reads from paths elsewhere, to be found by their names.
+        graph: the graph with all nodes, including those for training.
+        where: file of the model, for messages.
+        checkpoint: checkpoint with the variables, or None.
+        signatures: signatures by name.
+        restore_op: op that restores a checkpoint in the graph, or an empty string.
+        init_ops: ops to run after the variables are initialized: they fill lookup tables.
+        assets: files that the graph reads.
+        keys: checkpoint keys of variable nodes that do not follow from the graph.
+        files: files that can replace paths in the graph, matched by name.
     """
 
     graph: Graph
@@ -191,36 +191,36 @@ class LoadedSource(Struct, frozen=True):
 
 
 class FreezeOptions(Freeze, frozen=True):
-    """What freezing is asked to do: its options, and what to keep.
+    """Options of freezing, with the outputs to keep.
 
     Args:
-        outputs: tensors to keep, by tensor name ("probabilities", "split:1"), by the name of an
-            output of the signature, or by the name of a signature, which stands for all of its
-            outputs. Default: all outputs of the signature.
-        signature: the signature that is meant; without it "serving_default", or the only one.
+        outputs: tensors to keep: names of tensors ("probabilities", "split:1"), of outputs of the
+            signature, or of a signature, which selects all of its outputs. Default: all outputs of
+            the signature.
+        signature: name of the signature. Default: "serving_default", or the only one.
     """
 
     outputs: tuple[str, ...] = ()
     signature: str = ""
 
     def converts(self, variable: str) -> bool:
-        """Whether a variable, named by its node, is to become a constant."""
+        """Return whether to convert a variable, given the name of its node, to a constant."""
         wanted = self.variable_names_whitelist
         return (not wanted or variable in wanted) and variable not in self.variable_names_blacklist
 
 
 class FreezeResult(Struct, frozen=True):
-    """A frozen graph and what was done to get it.
+    """A frozen graph, and how it was created.
 
     Args:
-        graph: the nodes that the outputs need, variables replaced by constants.
-        inputs: the tensors of the chosen signature's inputs, or none without a signature.
-        outputs: the tensor names of the outputs, signature names resolved.
-        variables: for each converted variable node the checkpoint key that it was read from;
-            an empty text for one that an initializer gave.
-        init_ops: the ops that the app runs once after loading: they fill lookup tables.
-        assets: the files that those read, and the tensors that hold their paths.
-        warnings: what the user should know, a sentence each.
+        graph: the nodes that the outputs need, with variables replaced by constants.
+        inputs: input tensors of the chosen signature, or none without a signature.
+        outputs: tensor names of the outputs, with names of the signature resolved.
+        variables: checkpoint key of each converted variable node; an empty string if the value is
+            from an initializer.
+        init_ops: ops that the app runs once after loading: they fill lookup tables.
+        assets: files that these ops read, and the tensors with their paths.
+        warnings: warnings for the user, one sentence each.
     """
 
     graph: Graph

@@ -1,4 +1,4 @@
-"""What a first recipe says of a model's interface: inputs, outputs, and why it is these."""
+"""Propose the inputs and outputs for a first recipe of a model, with the reasons."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor, known_sizes, setting
 
-# Ops that take the content of one file.
+# Ops whose input is the content of a single file.
 _ONE_FILE: Final = frozenset(
     {"DecodeWav", "DecodeJpeg", "DecodePng", "DecodeBmp", "DecodeGif", "DecodeImage"}
     | {"DecodeAndCropJpeg", "ParseSingleExample"}
 )
-# As recipes name tensors.
+# Tensor names that recipes accept.
 _NAME: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*(:[0-9]+)?\Z")
 
 _NO_SHAPE: Final = "The graph does not record its shape."
 
 
 class ProposedInput(Struct, frozen=True):
-    """An input, and what the app has to know of it."""
+    """An input, with a remark for the author of the app."""
 
     spec: TensorSpec
     remark: str = ""
 
 
 class Proposal(Struct, frozen=True):
-    """The interface of a model.
+    """The proposed interface of a model.
 
     Args:
-        signature: the signature to name; empty for none, the default or the only one.
-        inputs: likeliest first.
-        outputs: the names of the outputs.
-        about_inputs: why these, and what else there is; sentences.
-        about_outputs: likewise.
-        guessed: the outputs with type and shape, where neither a signature nor a caller named
-            them.
+        signature: signature that the recipe has to name; empty if there is none or it is the
+            default.
+        inputs: inputs, most likely first.
+        outputs: names of the outputs.
+        about_inputs: sentences about the choice of inputs and their alternatives.
+        about_outputs: sentences about the choice of outputs and their alternatives.
+        guessed: the outputs with type and shape if neither a signature nor the caller named them.
     """
 
     signature: str = ""
@@ -74,11 +74,14 @@ def propose(
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
 ) -> Proposal:
-    """The inputs and outputs of a model, as far as it shows them.
+    """Propose the inputs and outputs of a model.
 
     Args:
-        inputs: the names that the user gives, of tensors or of the signature's arguments; empty for
-            the likely ones.
+        inputs: names of tensors or of the signature's arguments, as given by the user; empty for
+            the likely inputs.
+
+    Raises:
+        InvalidGraphError: if the graph has no output that an app could fetch.
     """
     name = signature or _signature(source)
     chosen = chosen_signature(source, name)
@@ -119,7 +122,7 @@ def propose(
 def _tensors(
     source: LoadedSource, arguments: Mapping[str, TensorSpec], names: Iterable[str]
 ) -> list[str]:
-    """Names of tensors for such names, which come first, and those of a signature's arguments."""
+    """Return tensor names for names of tensors, which have precedence, or of arguments."""
     return [
         name
         if name not in arguments or parse_ref(name).node in source.graph
@@ -129,7 +132,7 @@ def _tensors(
 
 
 def _signature(source: LoadedSource) -> str:
-    """The signature to take where none is the default: one that takes numbers comes first."""
+    """Return the signature to use if there is no default: preferably one with numeric inputs."""
     if chosen_signature(source, "") is not None or not source.signatures:
         return ""
 
@@ -154,7 +157,7 @@ def _about_signature(source: LoadedSource, name: str) -> str:
 def _outputs(
     source: LoadedSource, found: GuessedInterface, given: Sequence[str], *, is_told: bool
 ) -> tuple[tuple[str, ...], list[str]]:
-    """The outputs, and what is said of them."""
+    """Return the outputs, and sentences about them."""
     if given:
         return tuple(given), []
     named = [t for t in found.outputs if _NAME.match(t.name)]
@@ -178,7 +181,7 @@ def _about_ends(source: LoadedSource, ends: Iterable[TensorSpec]) -> str:
 def _needed(
     source: LoadedSource, inputs: Sequence[TensorSpec], outputs: Iterable[str]
 ) -> tuple[TensorSpec, ...]:
-    """The inputs that outputs need; what only the default of another input needs is not fed."""
+    """Return the inputs that outputs need; inputs of defaults that are not fed are not needed."""
     graph = source.graph
     roots = [node for name in outputs if (node := parse_ref(name).node) in graph]
     fed = {parse_ref(t.name) for t in inputs if not _has_default(source, t)}
@@ -189,7 +192,7 @@ def _needed(
 
 
 def _has_default(source: LoadedSource, spec: TensorSpec) -> bool:
-    """Whether an input only steers, and does what an app wants without being fed."""
+    """Return whether an input is a control value whose default fits an app."""
     node = source.graph.get(parse_ref(spec.name).node)
     is_number = spec.shape == () or spec.dtype is DType.BOOL
     return node is not None and node.op == DEFAULTED and is_number
@@ -198,7 +201,7 @@ def _has_default(source: LoadedSource, spec: TensorSpec) -> bool:
 def _remarked(
     source: LoadedSource, spec: TensorSpec, images: Iterable[DecodedImage]
 ) -> ProposedInput:
-    """An input with the shape that its first ops show, and what the app should know of it."""
+    """Return an input with the shape that its first ops require, and a remark for the app."""
     ref = parse_ref(spec.name)
     if spec.dtype is DType.BOOL and not spec.shape:
         remark = "A switch, such as between training and inference: the app feeds false for that."

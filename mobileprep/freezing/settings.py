@@ -1,4 +1,4 @@
-"""The options of freezing: keys of a recipe, flags of the verb, and what the freezing works by."""
+"""Options of freezing: keys of a recipe and flags of the command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mobileprep.core.declare import Option
 
 
 class Freeze(Struct, frozen=True, kw_only=True):
-    """How variables become constants; the original ``freeze_graph``'s options keep their names."""
+    """Options for converting variables to constants, named as in the original ``freeze_graph``."""
 
     clear_devices: Annotated[bool, Option("Remove the device of every node.")] = True
     moving_averages: Annotated[

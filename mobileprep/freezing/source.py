@@ -1,4 +1,4 @@
-"""Loads a model from the files that training or exporting left."""
+"""Load a model from the files that training or exporting created."""
 
 from __future__ import annotations
 
@@ -48,11 +48,14 @@ def load_source(
     saver: Path | None = None,
     tags: Sequence[str] = (),
 ) -> LoadedSource:
-    """Load a model; exactly one of ``graph``, ``meta_graph`` and ``saved_model`` is given.
+    """Load a model from exactly one of ``graph``, ``meta_graph``, and ``saved_model``.
 
     Args:
-        checkpoint: the values of the variables: a prefix, any file of the set, or a folder.
-            Without it a MetaGraph's own is looked for beside it, and a SavedModel's inside.
+        checkpoint: checkpoint with the variables: a prefix, any file of the set, or a directory.
+            Default: the checkpoint next to a MetaGraph, or in a SavedModel.
+
+    Raises:
+        UsageError: if not exactly one model is named.
     """
     given = [p for p in (graph, meta_graph, saved_model) if p is not None]
     if len(given) != 1:
@@ -109,7 +112,7 @@ def _loaded(meta: MetaGraph, checkpoint: Checkpoint | None, assets: Path) -> Loa
 
 
 def _keys(checkpoint: Checkpoint | None, graph: Graph) -> dict[str, SavedValue]:
-    """What the checkpoint itself tells of where variables lie in it."""
+    """Return the locations of variables that follow from the checkpoint itself."""
     if checkpoint is None:
         return {}
     return {**slices_by_name(checkpoint, graph), **keys_by_full_name(checkpoint, graph)}
@@ -120,7 +123,7 @@ def _opened(checkpoint: Path | None) -> Checkpoint | None:
 
 
 def _is_checkpoint(prefix: Path) -> bool:
-    """Whether a checkpoint of either format has this prefix."""
+    """Return whether a checkpoint of either format has this prefix."""
     if prefix.with_name(f"{prefix.name}.index").is_file() or prefix.is_file():
         return True
     return any(prefix.parent.glob(f"{glob.escape(prefix.name)}-?????-of-?????"))
@@ -132,16 +135,16 @@ _REGRESSION, _CLASSIFICATION, _GENERIC = 1, 2, 3
 
 
 def bundle_signatures(messages: Iterable[bytes]) -> dict[str, Signature]:
-    """The one signature that a session bundle's come to; none where they cannot be read.
+    """Return the signature of a session bundle; none if it cannot be read.
 
-    The pair of named signatures ``inputs`` and ``outputs`` takes and gives tensors by name, as
-    apps do, and comes before the default one, which takes serialized examples.
+    The named signatures ``inputs`` and ``outputs`` map names to tensors, as apps need it. They have
+    precedence over the default signature, whose input is serialized examples.
     """
     for message in messages:
         try:
             found = _read(message)
         except (CorruptFileError, UnicodeDecodeError):
-            continue  # the model may do without
+            continue  # Models can be used without the signature.
         if found is not None:
             return {_DEFAULT: found}
     return {}
@@ -189,7 +192,7 @@ def _binding(content: Buffer) -> TensorSpec:
 
 
 def _entry(content: Buffer) -> tuple[str, Buffer]:
-    """A map's entry: its key and its value."""
+    """Return the key and the value of a map entry."""
     fields = dict(_fields(content))
     return bytes(fields.get(1, b"")).decode(), fields.get(2, b"")
 
@@ -204,7 +207,7 @@ def _fields(content: Buffer) -> Iterator[tuple[int, Buffer]]:
         yield tag >> 3, cursor.take(cursor.varint())
 
 
-# The signature under which TensorFlow 2 names its init op, and TensorFlow 1's collections.
+# The signature with the init op of TensorFlow 2, and the collections of TensorFlow 1.
 INIT_SIGNATURE: Final = "__saved_model_init_op"
 _INIT_COLLECTIONS: Final = ("saved_model_main_op", "legacy_init_op", "serving_init_op")
 _ASSET_COLLECTIONS: Final = ("saved_model_assets", "serving_assets")
@@ -219,9 +222,9 @@ M = TypeVar("M", bound=Message)
 
 
 def signatures_of(proto: pb.MetaGraphDef) -> dict[str, Signature]:
-    """The signatures by name, sorted; an argument of several tensors is named part by part.
+    """Return the signatures by name, sorted; parts of an argument are separate tensors.
 
-    Those of a session bundle, the export format before SavedModel, come before none.
+    If there are none, return those of a session bundle, the export format before SavedModel.
     """
     if not proto.signature_def and BUNDLE_COLLECTION in proto.collection_def:
         listed = proto.collection_def[BUNDLE_COLLECTION].any_list.value
@@ -236,7 +239,7 @@ def signatures_of(proto: pb.MetaGraphDef) -> dict[str, Signature]:
 
 
 def init_ops_of(proto: pb.MetaGraphDef) -> tuple[str, ...]:
-    """The names of the ops that a loader runs once the variables have their values."""
+    """Return the ops that a loader runs after it has restored the variables."""
     found: dict[str, None] = {}
     if INIT_SIGNATURE in proto.signature_def:
         for info in proto.signature_def[INIT_SIGNATURE].outputs.values():
@@ -249,7 +252,6 @@ def init_ops_of(proto: pb.MetaGraphDef) -> tuple[str, ...]:
 
 
 def assets_of(proto: pb.MetaGraphDef, folder: Path, where: str) -> tuple[Asset, ...]:
-    """The files that the graph reads."""
     found: dict[str, Asset] = {}
     for record in (*proto.asset_file_def, *_collected_assets(proto, where)):
         path = inside(folder, record.filename)
@@ -259,7 +261,7 @@ def assets_of(proto: pb.MetaGraphDef, folder: Path, where: str) -> tuple[Asset, 
 
 
 def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, SavedValue]:
-    """For each variable node that is a slice of a partitioned variable, which slice it is."""
+    """Return the slice of each variable node that is part of a partitioned variable."""
     found: dict[str, SavedValue] = {}
     for name in _VARIABLE_COLLECTIONS:
         if name not in proto.collection_def:
@@ -282,7 +284,7 @@ def _specs(infos: object) -> dict[str, TensorSpec]:
 
 
 def _tensors(key: str, info: pb.TensorInfo) -> Iterator[tuple[str, TensorSpec]]:
-    """The tensors of an argument: one, those of a sparse tensor, or of another that has parts."""
+    """Yield the tensors of an argument: one, or several for sparse and composite tensors."""
     shape = shape_from_proto(info.tensor_shape)
     encoding = info.WhichOneof("encoding")
     if encoding == "name":
@@ -317,10 +319,10 @@ _OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def keys_by_full_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, SavedValue]:
-    """For each variable node its key, where the object graph names it without doubt.
+    """Return the key of each variable node that the object graph identifies uniquely.
 
-    A name that two variables or two objects share tells nothing, nor does one of another type;
-    such variables are found by the graph's restore ops alone.
+    Names of several variables or objects, and entries of another type, are ambiguous and skipped;
+    such variables are only identified by the graph's restore ops.
     """
     if _OBJECT_GRAPH not in checkpoint:
         return {}
@@ -347,7 +349,7 @@ def keys_by_full_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, SavedVa
         keys = saved.get(name, ())
         if shared[name] == 1 and len(keys) == 1:
             (key,) = keys
-            # Paths of assets lie in variables that have no names and are not saved.
+            # Variables with paths of assets have no names and are not saved.
             if key in checkpoint and checkpoint.entry(key).dtype is node.attr_dtype("dtype").base:
                 found[node.name] = SavedValue(key)
     return found
@@ -357,9 +359,9 @@ _PART: Final = re.compile(r"(.+)/part_(\d{1,6})\Z")
 
 
 def slices_by_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, SavedValue]:
-    """For "NAME/part_0", "NAME/part_1", ... the slices of the tensor NAME that they hold.
+    """Return the slices of the tensor NAME for variables "NAME/part_0", "NAME/part_1", and so on.
 
-    Pieces that do not make up that tensor, side by side along one axis, tell nothing.
+    Parts that do not add up to the tensor along one axis are skipped.
     """
     parts: dict[str, dict[int, tuple[str, TensorShape]]] = {}
     for node in variables_of(graph):
@@ -395,7 +397,7 @@ def _slices(
 
 
 def _axis(shapes: Sequence[tuple[int, ...]], full: Sequence[int]) -> int | None:
-    """The axis along which the pieces lie side by side, or None."""
+    """Return the axis along which the parts are concatenated, or None."""
     for axis, size in enumerate(full):
         rest = [(*full[:axis], *full[axis + 1 :])] * len(shapes)
         if [(*s[:axis], *s[axis + 1 :]) for s in shapes] != rest:

@@ -1,4 +1,4 @@
-"""Lookup tables: the ops that fill those that the outputs use, and the files they read."""
+"""Lookup tables: the ops that fill those that the outputs use, and the files that they read."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ _IMMUTABLE: Final = frozenset({"HashTable", "HashTableV2"})
 
 
 def has_tables(graph: Graph) -> bool:
-    """Whether any node is a lookup table."""
     return any(n.op in TABLES for n in graph)
 
 
 def filling_ops(graph: Graph, roots: Iterable[str], init_ops: Iterable[str]) -> tuple[str, ...]:
-    """The ops that fill a table which the roots use, in graph order.
+    """Return the ops that fill a table that the roots use, in graph order.
 
-    They are those below ``init_ops``; for a table that these leave empty, its one initializer,
-    wherever it is.
+    These are the fillers among the dependencies of ``init_ops``. A table that these do not fill
+    gets its only initializer from anywhere in the graph.
     """
     needed = reachable(graph, roots)
     tables = {name for name in needed if graph[name].op in TABLES}
@@ -57,7 +56,7 @@ def filling_ops(graph: Graph, roots: Iterable[str], init_ops: Iterable[str]) -> 
 
 
 def initializers_of(graph: Graph) -> list[str]:
-    """The ops at the top of a graph that fill a table for good."""
+    """Return the ops outside of functions that permanently fill a table."""
     return [n.name for n in graph if _fills_for_good(graph, n)]
 
 
@@ -69,7 +68,7 @@ def _fills_for_good(graph: Graph, node: Node) -> bool:
 
 
 def paths_elsewhere(graph: Graph, assets: Sequence[Asset]) -> dict[str, str]:
-    """The paths of files that ops read and that are not assets, by the constants that hold them."""
+    """Return paths that ops read and that are not assets, by the constant with the path."""
     known = {parse_ref(a.tensor).node for a in assets}
     paths = {}
     for node in graph:
@@ -82,9 +81,13 @@ def paths_elsewhere(graph: Graph, assets: Sequence[Asset]) -> dict[str, str]:
 
 
 def matching_assets(graph: Graph, assets: Sequence[Asset], files: Sequence[Path]) -> list[Asset]:
-    """The files that ops read under another path, as assets.
+    """Return the files that ops read under another path as assets.
 
-    A file matches a path of the same name; of several, the one whose directories match best.
+    A file matches a path with the same name; if several match, the one with the most similar
+    directories is used.
+
+    Raises:
+        InvalidGraphError: if two files match equally well.
     """
     found = []
     for name, path in paths_elsewhere(graph, assets).items():
@@ -101,13 +104,17 @@ def matching_assets(graph: Graph, assets: Sequence[Asset], files: Sequence[Path]
 
 
 def _common_parts(parts: Sequence[str], file: Path) -> int:
-    """How many names at the ends of two paths are equal."""
+    """Return the number of equal names at the ends of two paths."""
     equal = [a == b for a, b in zip(reversed(parts), reversed(file.parts), strict=False)]
     return next((i for i, same in enumerate(equal) if not same), len(equal))
 
 
 def used_assets(graph: Graph, assets: Sequence[Asset]) -> tuple[Asset, ...]:
-    """The assets whose tensors are in the graph."""
+    """Return the assets whose tensors are in the graph.
+
+    Raises:
+        CorruptFileError: if the file of an asset does not exist.
+    """
     found = tuple(a for a in assets if parse_ref(a.tensor).node in graph)
     for asset in found:
         if not asset.path.is_file():
@@ -117,10 +124,10 @@ def used_assets(graph: Graph, assets: Sequence[Asset]) -> tuple[Asset, ...]:
 
 
 def with_inlined_files(graph: Graph, assets: Sequence[Asset]) -> Graph:
-    """Replace ops that read assets by constants with the contents of those files.
+    """Replace ops that read assets with constants of the contents of the files.
 
-    A table is then filled by an ``InitializeTable`` with the name of the op that read the file, so
-    that an app has no file to ship, and no path to know. The nodes that hold paths stay.
+    An ``InitializeTable`` with the name of the op that read the file then fills the table, so that
+    the app needs no file and no path. The nodes with the paths are kept.
     """
     paths = {parse_ref(a.tensor).node: a.path for a in assets}
     nodes: list[Node] = []
@@ -138,7 +145,7 @@ def with_inlined_files(graph: Graph, assets: Sequence[Asset]) -> Graph:
 
 
 def _path_source(graph: Graph, node: Node) -> Node | None:
-    """The node that holds the path which an op reads a file from; None for other ops."""
+    """Return the node with the path that an op reads a file from; None for other ops."""
     if node.op not in (*READERS, "ReadFile") or not node.data_inputs:
         return None
     path = node.data_inputs[-1]
@@ -184,9 +191,9 @@ def _filled_by_constants(graph: Graph, reader: Node, path: Path) -> list[Node]:
 
 
 def with_plain_paths(graph: Graph, assets: Sequence[Asset]) -> Graph:
-    """The graph with the name of each asset as its path.
+    """Replace the path of each asset with its name.
 
-    Before, that path is a place where the model was trained, or missing.
+    The original path exists only on the training machine, or is missing.
     """
     names = {parse_ref(a.tensor).node: a.name for a in assets}
     if not names:
@@ -202,12 +209,12 @@ def _named(node: Node, name: str) -> Node:
 
 
 _MUTABLE: Final = frozenset(op for op in TABLES if op.startswith("Mutable"))
-# The other kinds store whole buckets, or several values a key.
+# Other kinds store whole buckets, or several values for each key.
 _PLAIN: Final = frozenset({"MutableHashTable", "MutableHashTableV2"})
 
 
 class Imported(Struct, frozen=True):
-    """A graph with ops that import the contents of tables, and the names of those ops."""
+    """A graph with ops that import the contents of tables, and the names of these ops."""
 
     graph: Graph
     ops: tuple[str, ...] = ()
@@ -216,7 +223,7 @@ class Imported(Struct, frozen=True):
 def with_contents(
     graph: Graph, roots: Iterable[str], filled: Sequence[str], source: LoadedSource, saver: str
 ) -> Imported:
-    """The graph with each mutable table's saved contents as constants, and import ops."""
+    """Add the saved contents of each mutable table as constants, with import ops."""
     done = {graph[name].inputs[0].node for name in filled}
     needed = reachable(graph, roots)
     tables = [n for n in graph if n.op in _MUTABLE and n.name in needed and n.name not in done]

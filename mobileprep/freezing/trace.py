@@ -1,4 +1,4 @@
-"""Follows variables through a graph to the ops that use them."""
+"""Follow variables through a graph to the ops that use them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mobileprep.graph.reachability import closure, reachable, without_dangling
 from mobileprep.graph.refs import Ref
 from mobileprep.runtime.functions.inline import FUNCTIONAL, LOOPS
 
-# Ops that hand a variable on as it is; a converted variable makes them carry its value.
+# Ops that pass on a variable unchanged; after conversion, they pass on its value.
 HAND_ON: Final = frozenset(
     {"Identity", "Enter", "Exit", "NextIteration", "Switch", "Merge", "_SwitchN"}
 )
@@ -43,12 +43,12 @@ READS: Final = frozenset(
 
 
 class Trace(Struct, frozen=True):
-    """Who uses the variables that are to be converted.
+    """The uses of the variables that are to be converted.
 
     Args:
-        users: the ops that have to change, each with the variable that it takes at an input.
-        blocked: (variable, op) for each op that changes a variable or does something else that
-            cannot be done to a constant.
+        users: the variable at each input of each op that has to change.
+        blocked: (variable, op) for each op that changes a variable or does something else that is
+            impossible with a constant.
     """
 
     users: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
@@ -56,12 +56,12 @@ class Trace(Struct, frozen=True):
 
 
 def variables_of(graph: Graph) -> list[Node]:
-    """The variable nodes, in the graph's order."""
+    """Return the variable nodes, in the graph's order."""
     return [n for n in graph if n.op in VARIABLE_OPS]
 
 
 def trace(graph: Graph, variables: Iterable[Node]) -> Trace:
-    """Follow each variable through the ops that hand it on to the ops that use it."""
+    """Follow each variable through the ops that pass it on to the ops that use it."""
     users: dict[str, dict[int, str]] = {}
     blocked: list[tuple[str, str]] = []
     for variable in variables:
@@ -84,7 +84,7 @@ def trace(graph: Graph, variables: Iterable[Node]) -> Trace:
 
 
 def _is_affected(graph: Graph, consumer: Node, slot: int, variable: Node) -> bool:
-    """Whether an op takes the variable itself at an input, and not just its value."""
+    """Return whether an input of an op is the variable itself, not just its value."""
     definition = signature_of(consumer, graph.library)
     if definition is None:
         # For an unknown op, only the dtype of a resource shows that it needs the variable.
@@ -102,7 +102,7 @@ def _can_change(consumer: Node, slot: int) -> bool:
 
 def _handed_on(graph: Graph, node: Node, slot: int) -> list[Ref]:
     if node.op in MERGES:
-        return [Ref(node.name)]  # the second output is a number
+        return [Ref(node.name)]  # The second output is an index.
     if node.op in HAND_ON or node.op in REF_FORMS:
         return [Ref(node.name, i) for i in range(output_count(node, graph.library) or 1)]
     if node.op in LOOPS:
@@ -111,7 +111,7 @@ def _handed_on(graph: Graph, node: Node, slot: int) -> list[Ref]:
 
 
 def extract(graph: Graph, roots: Iterable[str]) -> Graph:
-    """The roots and what they depend on, in the graph's order, with the functions they call."""
+    """Return the roots and their dependencies, with the functions they call."""
     keep = reachable(graph, roots)
     if len(keep) == len(graph):
         return graph
@@ -120,7 +120,7 @@ def extract(graph: Graph, roots: Iterable[str]) -> Graph:
 
 
 def clear_devices(graph: Graph) -> Graph:
-    """The graph with no device requested by any node, those inside functions included."""
+    """Remove the device of every node, including those inside functions."""
     bodies = (f.nodes for f in graph.library.functions.values())
     if not any(n.device for nodes in (graph.nodes, *bodies) for n in nodes):
         return graph
@@ -143,9 +143,9 @@ _READS: Final = frozenset({"Identity", "ReadVariableOp"}) | _WAYS_IN
 
 
 def upstream(graph: Graph, ref: Ref) -> Iterator[tuple[Node, int]]:
-    """The producer of a tensor, the producer of its first input, and so on, each node once.
+    """Yield the producer of a tensor, the producer of its first input, and so on, without cycles.
 
-    Each comes with the index of the output.
+    Each node comes with the index of the output.
     """
     seen: set[str] = set()
     while ref.node not in seen and not ref.is_control:
@@ -160,7 +160,7 @@ def upstream(graph: Graph, ref: Ref) -> Iterator[tuple[Node, int]]:
 
 
 def variable_behind(graph: Graph, ref: Ref) -> Node | None:
-    """The variable that a tensor is read from, or None."""
+    """Return the variable that a tensor is read from, or None."""
     for node, _ in upstream(graph, ref):
         if node.op in VARIABLE_OPS:
             return node
@@ -170,7 +170,7 @@ def variable_behind(graph: Graph, ref: Ref) -> Node | None:
 
 
 def is_inside(graph: Graph, node: Node) -> bool:
-    """Whether an op that takes a variable first stands in a loop or a branch.
+    """Return whether an op whose first input is a variable is inside a loop or a branch.
 
     A variable gets there only through Enter or Switch.
     """
@@ -180,19 +180,19 @@ def is_inside(graph: Graph, node: Node) -> bool:
 
 
 def is_branch_input(graph: Graph, ref: Ref) -> bool:
-    """Whether a tensor reaches an op only when a condition chooses the op's branch."""
+    """Return whether a condition selects the branch of an op by this tensor's Switch."""
     node = graph.get(ref.node)
     return node is not None and node.op in SWITCHES
 
 
 class Flows:
-    """The takers of every node's tensors.
+    """The consumers of every node's tensors.
 
-    Each edge is looked at once: a node may have thousands of control inputs, and walking them
-    again for each tensor would make a walk grow with the square of a graph.
+    Each edge is visited only once: a node can have thousands of control inputs, and visiting them
+    for each tensor would take quadratic time.
 
     Args:
-        graph: every input names one of its nodes.
+        graph: a graph in which all inputs exist.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -203,19 +203,19 @@ class Flows:
                 self._takers.setdefault(ref.node, []).append((node, ref.index))
 
     def takers(self, name: str) -> Sequence[tuple[Node, int]]:
-        """The nodes that take a tensor of a node, each with the number of that output."""
+        """Return the nodes that use a tensor of a node, each with the index of that output."""
         return self._takers.get(name, ())
 
     def is_used(self, name: str) -> bool:
-        """Whether a node takes a tensor of a node, or waits for it."""
+        """Return whether any node depends on a node, by data or control."""
         return name in self._graph.consumers
 
     def takes(self, ref: Ref, names: Container[str]) -> bool:
-        """Whether one of the named nodes takes a tensor."""
+        """Return whether one of the named nodes uses a tensor."""
         return any(n.name in names for n, index in self.takers(ref.node) if index == ref.index)
 
     def downstream(self, refs: Iterable[Ref], *, past: Container[str] = ()) -> set[str]:
-        """The nodes that tensors flow into, directly or not."""
+        """Return the nodes that tensors flow into, directly or indirectly."""
         starts = (n for ref in refs for n, index in self.takers(ref.node) if index == ref.index)
 
         def takers(name: str) -> Iterable[str]:
@@ -224,5 +224,5 @@ class Flows:
         return closure((n.name for n in starts if n.name not in past), takers)
 
     def leading_to(self, names: Iterable[str]) -> set[str]:
-        """The named nodes, and all whose tensors flow into them, directly or not."""
+        """Return the named nodes, and all nodes whose tensors flow into them."""
         return reachable(self._graph, names, through_control=False)

@@ -1,4 +1,4 @@
-"""What training leaves in a graph beside the model: losses, gradients, updates, chance."""
+"""Training nodes of a graph: losses, gradients, updates, and random ops."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from mobileprep.graph.reachability import dependents, reachable
 from mobileprep.graph.refs import Ref
 from mobileprep.ops.shape_inference import infer_shapes
 
-# What watches, measures or changes a model without being a result of it.
+# Ops that log, measure, or change a model but are not results of it.
 ASIDE: Final = re.compile(
     r"(Shape|ShapeN|Size|Rank|Range|OnesLike|ZerosLike|Fill|BroadcastGradientArgs|ConcatOffset|"
     r".*Summary(V2)?|Assert|Print(V2)?|NoOp|Assign.*|.*Scatter.*Update|(Resource|Sparse)*Apply.*|"
     r"Save.*|Restore.*|.*Dataset.*|Log.*Tensor.*)\Z"
 )
 _PENALTY: Final = "L2Loss"
-# What optimizers add: gradients, and what applies them.
+# Nodes that optimizers add: gradients, and the ops that apply them.
 _GRADIENTS: Final = re.compile(r"(.*/)?(gradient(s|_tape)(_\d+)?/|\w+/update_)")
 _UPDATES: Final = re.compile(r"((Resource|Sparse)*Apply.*|Assign(Add|Sub)(VariableOp)?)\Z")
 # Scopes of TensorFlow's losses, metrics, and assertions, and those that training scripts use.
@@ -47,17 +47,17 @@ _SCORING: Final = re.compile(
 )
 _ASSERTION: Final = re.compile(r"(.*/)?(assert_[a-z_]+|Assert|AssertGuard)(_\d+)?/")
 _LOGARITHMS: Final = frozenset({"Log", "Log1p"})
-# What an error is computed with, as long as the author gave it no name.
+# Ops that compute an error, unless the author has named the node.
 _ERRORS: Final = _LOGARITHMS | {"Square", "Pow", "Abs"}
-# Clamp a probability above zero before the logarithm, or subtract it from one.
+# Ops that clamp a probability above zero before the logarithm, or subtract it from one.
 _SHIFTS: Final = frozenset({"Add", "AddV2", "Sub", "Maximum", "Minimum", "ClipByValue"})
 _REDUCTIONS: Final = frozenset({"Mean", "Sum"})
-# Lead to the condition of an assertion.
+# Ops that compute the condition of an assertion.
 _CONDITIONS: Final = frozenset(
     {"All", "Any", "Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual"}
     | {"LogicalAnd", "LogicalOr", "LogicalNot", "IsFinite", "IsNan", "IsInf"}
 )
-# Convert what a condition compares.
+# Ops that convert the operands of a condition.
 _CONVERSIONS: Final = frozenset({"Cast", "Pack", "StridedSlice"})
 _PACK_NAME: Final = "stack"
 _LOSS_ARITHMETIC: Final = (
@@ -72,7 +72,7 @@ _RANDOM: Final = re.compile(r"(Stateless)?(Random|TruncatedNormal|Multinomial).*
 
 
 def is_gradient(node: Node) -> bool:
-    """Whether a node works out or applies a gradient."""
+    """Return whether a node computes or applies a gradient."""
     return _GRADIENTS.match(node.name) is not None
 
 
@@ -82,22 +82,22 @@ def is_of_training(graph: Graph) -> bool:
 
 
 def is_uncut(graph: Graph) -> bool:
-    """Whether a graph was saved whole, so that some of its ends may be leftovers.
+    """Return whether a graph was saved whole, so that some of its ends may be leftovers.
 
-    A graph without variables was frozen, which keeps only what its outputs need.
+    A graph without variables was frozen, which keeps only the nodes that its outputs need.
     """
     return is_of_training(graph) or any(n.op in VARIABLE_OPS for n in graph)
 
 
 def has_default_name(node: Node) -> bool:
-    """Whether a node has the name that TensorFlow chooses, such as ``ArgMax_1``."""
+    """Return whether a node has a name that TensorFlow chooses, such as ``ArgMax_1``."""
     name = re.sub(r"(V\d+)?(_\d+)?\Z", "", node.name.rpartition("/")[2], count=1)
     usual = _PACK_NAME if node.op == "Pack" else re.sub(r"V\d+\Z", "", node.op).lower()
     return name.replace("_", "").lower() == usual
 
 
 def scores_of(graph: Graph, flows: Flows, labels: Iterable[Ref]) -> set[str]:
-    """The nodes that compute losses, scores, assertions, and gradients."""
+    """Return the nodes that compute losses, scores, assertions, and gradients."""
     losses = [n.name for n in graph if n.op in LOSSES or n.op == _PENALTY]
     scored = {*losses, *flows.downstream([*labels, *map(Ref, losses)])}
     scored.update(n.name for n in graph if is_gradient(n) or _ASSERTION.match(n.name))
@@ -107,11 +107,11 @@ def scores_of(graph: Graph, flows: Flows, labels: Iterable[Ref]) -> set[str]:
 def losses_among(
     graph: Graph, flows: Flows, ends: Iterable[Node], fed: Iterable[Ref], scored: Set[str]
 ) -> set[str]:
-    """Names of the nodes that only compute losses without a label, such as of an autoencoder."""
+    """Return the nodes that only compute losses without a label, as in an autoencoder."""
     given = {ref.node for ref in fed}
 
     def is_step(node: Node, part: Set[str]) -> bool:
-        """Whether a node only leads to a loss."""
+        """Return whether a node is only part of a loss."""
         is_arithmetic = node.op in _LOSS_ARITHMETIC and node.name not in given
         is_named = node.op == "Identity" and not has_default_name(node)
         has_weights = any(variable_behind(graph, ref) for ref in node.data_inputs)
@@ -153,9 +153,9 @@ def _with_preparation(graph: Graph, flows: Flows, scored: set[str]) -> set[str]:
 
 
 def _prepares(graph: Graph, flows: Flows, node: Node) -> bool:
-    """Whether a node only prepares a result for a score that takes it.
+    """Return whether a node only prepares a result for a score.
 
-    The author of a model names the results; the ops of a score keep their default names.
+    Authors name the results of a model; the ops of a score keep their default names.
     """
     if _SCORING.match(node.name):
         return True
@@ -171,10 +171,7 @@ def _prepares(graph: Graph, flows: Flows, node: Node) -> bool:
 
 
 def of_chance_or_batch(graph: Graph, flows: Flows) -> set[str]:
-    """The nodes that depend on chance, or on the statistics of their batch.
-
-    Branches are selected when the model runs, so nodes after a Merge are not included.
-    """
+    """Return the nodes that depend on random numbers or on the statistics of their batch."""
     starts = {
         n.name
         for n in graph
@@ -190,15 +187,15 @@ _LABEL_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _LABEL_SLOT: Final = 1
-# Ops with weights, which a model's inputs flow into and labels and learning rates do not.
+# Ops with weights, which consume the inputs of a model but not labels and learning rates.
 _WEIGHTED: Final = re.compile(
     r"(Conv[23]D|DepthwiseConv2dNative|Conv[23]DBackpropInput(V2)?|(Batch)?MatMul(V2|V3)?|Einsum|"
     r"Sparse(TensorDense)?MatMul|SparseSegment(Sum|Mean|SqrtN)(WithNumSegments)?|"
     r"(Resource)?Gather(V2|Nd)?|FusedBatchNorm(V2|V3)?|LookupTableFind(V2)?|.*LSTM.*|.*RNN.*)\Z"
 )
-# They take rows of a table, which are weights only if the table is.
+# Lookups of table rows, which are weights only if the table is.
 _LOOKUPS: Final = re.compile(r"((Resource)?Gather(V2|Nd)?|SparseSegment.*)\Z")
-# They hold what a model gives against what it should have given.
+# Ops that compare the output of a model with the expected output.
 _COMPARISONS: Final = frozenset({"Equal", "NotEqual", "InTopK", "InTopKV2", "SquaredDifference"})
 _DISTANCES: Final = frozenset({"Square", "Abs", "Pow"})
 _LOGARITHM_OPS: Final = frozenset({"Log", "LogSoftmax"})
@@ -206,7 +203,7 @@ _ONE_NUMBER: Final = ((),)
 
 
 def labels_of(graph: Graph, flows: Flows, entries: Sequence[Ref]) -> set[Ref]:
-    """Those of the tensors that a graph may be fed with that an app does not feed."""
+    """Return the entries that an app does not feed, such as labels."""
     labels = _told(graph, entries)
     is_frozen = not any(n.op in VARIABLE_OPS for n in graph)
     weights = [n.name for n in graph if _is_weighted(graph, n, is_frozen=is_frozen)]
@@ -235,7 +232,7 @@ def _told(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
 def _is_weighted(graph: Graph, node: Node, *, is_frozen: bool) -> bool:
     if not _WEIGHTED.match(node.op) or is_gradient(node) or not node.data_inputs:
         return False
-    # Losses gather what the model gives for each label.
+    # Losses gather the model's output for each label.
     table = node.inputs[0]
     return (
         not _LOOKUPS.match(node.op)
@@ -245,10 +242,10 @@ def _is_weighted(graph: Graph, node: Node, *, is_frozen: bool) -> bool:
 
 
 def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, given: Container[str]) -> bool:
-    """Whether an entry only serves to score what a model gives.
+    """Return whether an entry only serves to score the model's output.
 
-    It is then compared with that, or comes to nothing but single numbers. An entry that is a single
-    number itself holds for all samples, as no label does.
+    Such an entry is compared with the output, or only produces single numbers. An entry that is a
+    single number itself applies to all samples, unlike a label.
     """
     after = flows.downstream([entry])
     ends = [n for n in after if not flows.takers(n) and not ASIDE.match(graph[n].op)]
@@ -267,7 +264,7 @@ def _compares(
     results = [r.node for r in node.data_inputs if r.node in given and r.node not in after]
     if not results:
         return False
-    if node.op == "Mul":  # the cross entropy, written out
+    if node.op == "Mul":  # The cross entropy as separate ops.
         return any(graph[name].op in _LOGARITHM_OPS for name in results)
     if node.op == "Sub":
         takers = flows.takers(node.name)
@@ -276,14 +273,14 @@ def _compares(
 
 
 class Cut(Struct, frozen=True):
-    """A graph after its dropout was cut out, and how many layers that were."""
+    """A graph without dropout, and the number of removed layers."""
 
     graph: Graph
     count: int = 0
 
 
 def remove_dropout(graph: Graph) -> Cut:
-    """Replace each dropout whose keep probability is constant by an Identity of its input."""
+    """Replace each dropout that has a constant keep probability with an Identity of its input."""
     nodes: list[Node] = []
     count = 0
     for node in graph:
@@ -300,7 +297,7 @@ def remove_dropout(graph: Graph) -> Cut:
 
 
 def _dropped(graph: Graph, node: Node) -> Ref | None:
-    """What a node drops parts of, if it is the last one of a dropout."""
+    """Return the input of a dropout, given its last node; None for other nodes."""
     found = masked(graph, node) if "T" in node.attrs else None
     if found is None:
         return None
@@ -309,7 +306,7 @@ def _dropped(graph: Graph, node: Node) -> Ref | None:
     source = unscaled(graph, scaled, rate)
     if source is None or kept is None or not 0 < kept <= 1:
         return None
-    # In a branch, the app says at run time whether it trains.
+    # In a branch, the app selects training or inference at run time.
     return None if is_branch_input(graph, source) else source
 
 
@@ -317,7 +314,7 @@ _HINT: Final = "choose other outputs, or list the variable under variable_names_
 
 
 class Settled(Struct, frozen=True):
-    """A graph in which nothing changes a variable any more, and what to tell the user."""
+    """A graph without updates of variables, and warnings for the user."""
 
     graph: Graph
     warnings: tuple[str, ...] = ()
@@ -326,13 +323,16 @@ class Settled(Struct, frozen=True):
 def without_updates(
     graph: Graph, roots: Sequence[str], uses: Trace, initial: Container[str], where: str
 ) -> Settled:
-    """The graph without the ops that change variables and without what takes their results.
+    """Remove ops that change variables, and the ops that use their results.
 
-    Such ops hang on control dependencies, as training leaves them: the updates of moving
-    averages, step counters. An Assign whose result an output takes becomes that result.
+    Training adds such ops with control dependencies: updates of moving averages, and step counters.
+    An Assign whose result an output uses is replaced with its value.
 
     Args:
-        initial: ops that are run before everything else: they give variables their values.
+        initial: ops that run first and initialize the variables.
+
+    Raises:
+        UnsupportedError: if an output needs the variable after a change.
     """
     by_data = reachable(graph, roots, through_control=False)
     plain: dict[str, Node] = {}
@@ -357,7 +357,7 @@ def without_updates(
 
 
 def _result(graph: Graph, variable: str, node: Node, where: str) -> Node:
-    """What an Assign leaves in its variable, which nothing else may tell it."""
+    """Replace an Assign with the value that it stores, if that does not depend on the variable."""
     value = node.data_inputs[1] if len(node.data_inputs) > 1 else None
     if node.op != "Assign" or value is None or variable in reachable(graph, [value.node]):
         message = (
@@ -371,9 +371,9 @@ def _result(graph: Graph, variable: str, node: Node, where: str) -> Node:
 
 
 def _left(graph: Graph, node: Node, gone: Container[str]) -> Node | None:
-    """What an op leaves in its loop or branch, where others may wait for nothing else; or None.
+    """Return a replacement for a removed op in a loop or branch that other nodes may wait for.
 
-    Constants that lose what they wait for there would stand outside of it.
+    Without control inputs, constants that wait for it would be outside of the loop or branch.
     """
     if not is_inside(graph, node):
         return None

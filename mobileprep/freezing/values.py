@@ -1,4 +1,4 @@
-"""The values of variables, found in a checkpoint and checked against the graph."""
+"""Read the values of variables from a checkpoint, and check them against the graph."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _NAMED_AT_MOST: Final = 10
 
 
 class Values(Struct, frozen=True):
-    """What variables are.
+    """The values of variables.
 
     Args:
-        tensors: by variable node.
-        keys: the checkpoint keys that they have; an empty text for those that were computed.
-        assets: files whose paths are among them.
-        warnings: what to tell the user.
+        tensors: values by variable node.
+        keys: checkpoint keys by variable node; an empty string for computed values.
+        assets: files whose paths are values.
+        warnings: warnings for the user.
     """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
@@ -53,10 +53,14 @@ class Values(Struct, frozen=True):
 def read_values(
     graph: Graph, variables: Sequence[Node], source: LoadedSource, options: FreezeOptions
 ) -> Values:
-    """The value of each variable.
+    """Read the value of each variable.
 
-    The ops that the user names as initializers come before the checkpoint, as the original runs
-    them after it has restored the checkpoint; the model's own init ops come after it.
+    Ops that the user names as initializers override the checkpoint, because the original runs them
+    after it restores the checkpoint. The model's own init ops do not override it.
+
+    Raises:
+        InvalidGraphError: if variables have no value, or differ from the checkpoint.
+        ArtifactError: if the frozen graph would be too large.
     """
     if not variables:
         return Values()
@@ -80,7 +84,7 @@ def read_values(
 
 
 def without_value(variables: Iterable[Node], source: LoadedSource) -> list[str]:
-    """The names of variables that the checkpoint of a model does not hold."""
+    """Return the names of variables that are not in the checkpoint of a model."""
     saved = _Saved(source, FreezeOptions())
     listed = list(variables)
     found = {v.name: place for v in listed if (place := saved.place(v)) is not None}
@@ -99,20 +103,20 @@ class _Saved:
         self._restored = restored_from(source.graph, restore_op) if self._names else {}
 
     def places(self, variable: Node) -> list[SavedValue]:
-        """Where a variable may lie, the best first."""
+        """Return the possible locations of a variable, best first."""
         return _places(variable, self._restored, self._source, self._options)
 
     def place(self, variable: Node) -> SavedValue | None:
-        """Where a variable lies, or None where the checkpoint does not hold it."""
+        """Return the location of a variable, or None if it is not in the checkpoint."""
         return next((p for p in self.places(variable) if p.key in self._names), None)
 
     def read(self, variable: Node) -> Tensor | None:
-        """A variable's value, or None where the checkpoint does not hold it."""
+        """Return the value of a variable, or None if it is not in the checkpoint."""
         place = self.place(variable)
         return None if place is None else self.known(variable, place)
 
     def known(self, variable: Node, place: SavedValue) -> Tensor:
-        """The value that lies at a place; the elements are a view on the file."""
+        """Return the value at a location as a view of the file."""
         if self._source.checkpoint is None:
             message = f"{variable.name!r} is read from no checkpoint"
             raise InternalError(message)
@@ -130,7 +134,7 @@ def _places(
     places = candidates(variable, restored, [known] if known else [])
     if not options.moving_averages:
         return places
-    # The average is a variable of its own where the graph has it, and has its own key then.
+    # If the graph has the average as a separate variable, it also has its own key.
     averaged = restored.get(variable.name + _AVERAGE_SUFFIX, [])
     return [
         *averaged,
@@ -174,7 +178,7 @@ def _shape_of(place: SavedValue, full: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_size(graph: Graph, found: Mapping[str, SavedValue], source: LoadedSource) -> None:
-    """Refuse what cannot be written, before anything is read."""
+    """Reject a graph that would be too large before reading the values."""
     size = 0
     if source.checkpoint is not None:
         for place in found.values():
@@ -192,7 +196,7 @@ def _check_size(graph: Graph, found: Mapping[str, SavedValue], source: LoadedSou
 
 
 def _check_complete(missing: Sequence[str], saved: _Saved, source: LoadedSource) -> None:
-    """Every variable has a value; those that have none are all named in one error."""
+    """Raise an error that lists all variables without a value."""
     if not missing:
         return
     if source.checkpoint is None:
@@ -247,10 +251,11 @@ def initial_values(
     ops: Sequence[str],
     saved: Callable[[Node], Tensor | None],
 ) -> Initialized:
-    """The values that ops assign to variables; variables that they do not assign are left out.
+    """Return the values that ops assign to variables, without variables that they do not assign.
 
     Args:
-        saved: gives the checkpoint's value of another variable, which initializers may read.
+        saved: function that returns the checkpoint's value of another variable, which initializers
+            may read.
     """
     for name in ops:
         if name not in source.graph:
@@ -282,7 +287,7 @@ def initial_values(
 
 
 def _assigned(graph: Graph, wanted: frozenset[str]) -> dict[str, Ref]:
-    """What is assigned to each wanted variable."""
+    """Return the tensor that is assigned to each wanted variable."""
     found: dict[str, Ref] = {}
     for node in graph:
         if node.op in ASSIGNMENTS and len(node.data_inputs) > 1:
@@ -299,9 +304,9 @@ def _computed(
     saved: Callable[[Node], Tensor | None],
     where: str,
 ) -> Tensor | None:
-    """The value of a tensor, or None where it needs a variable that has none yet."""
+    """Return the value of a tensor, or None if it needs a variable without a value so far."""
     from mobileprep.runtime.interpreter import (
-        Interpreter,  # costs start-up time; few models need it
+        Interpreter,  # Slow to import, and few models need it.
     )
 
     part = extract(graph, [ref.node])

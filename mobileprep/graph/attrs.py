@@ -1,4 +1,4 @@
-"""Attribute values of nodes, each with the kind that op definitions name it by."""
+"""Attribute values of nodes, with the kind names of op definitions."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.tensor import Tensor
 
 TensorShape = tuple[int, ...] | None
-"""Dimensions, -1 where unknown; None where even their number is unknown."""
+"""Dimensions, with -1 for an unknown size; None for an unknown rank."""
 
 
 class FuncRef(Struct, frozen=True):
-    """A function named by an attribute, with the attributes that bind its signature."""
+    """A function in an attribute value, with the attributes that bind its signature."""
 
     name: str
     attrs: Mapping[str, AttrValue] = field(default_factory=dict)
 
 
 class AttrValue(Struct, frozen=True):
-    """One attribute.
+    """An attribute value.
 
     Args:
-        kind: "string", "int", "float", "bool", "type", "shape", "tensor", "func",
-            "placeholder", "list(KIND)", "list" for an empty list, "" for no value at all.
+        kind: "string", "int", "float", "bool", "type", "shape", "tensor", "func", "placeholder",
+            "list(KIND)", "list" for an empty list, or "" for no value.
         value: bytes, int, float, bool, DType, TensorShape, Tensor, FuncRef, str, or a tuple.
     """
 
@@ -36,48 +36,48 @@ class AttrValue(Struct, frozen=True):
 
 
 Attrs = Mapping[str, AttrValue]
-"""Attributes by name; nodes of a kind may share one such mapping, so it is never changed."""
+"""Attributes by name. Never modified, because similar nodes can share a mapping."""
 
 REPEATED_KINDS: Final = frozenset({"string", "int", "bool", "type", "list(int)", "list(type)"})
-"""Kinds whose values are equal for equal hashes, and repeat a lot in a graph."""
+"""Kinds whose equal values are interchangeable (unlike 0.0 and -0.0) and often repeat."""
 
 
 def string(value: str | bytes) -> AttrValue:
-    """A string attribute; text is stored as UTF-8."""
+    """Return a string attribute; str is encoded as UTF-8."""
     return AttrValue("string", value.encode() if isinstance(value, str) else value)
 
 
 def integer(value: int) -> AttrValue:
-    """An int attribute."""
+    """Return an int attribute."""
     return AttrValue("int", value)
 
 
 def floating(value: float) -> AttrValue:
-    """A float attribute; it is written in single precision."""
+    """Return a float attribute, which is serialized in single precision."""
     return AttrValue("float", value)
 
 
 def boolean(value: bool) -> AttrValue:
-    """A bool attribute."""
+    """Return a bool attribute."""
     return AttrValue("bool", value)
 
 
 @lru_cache(maxsize=1 << 10, typed=True)
 def dtype(value: DType) -> AttrValue:
-    """A type attribute; one for each type, as nearly every node of a graph has some."""
+    """Return a type attribute; cached, because nearly every node has one."""
     return AttrValue("type", value)
 
 
 def shape(value: TensorShape) -> AttrValue:
-    """A shape attribute."""
+    """Return a shape attribute."""
     return AttrValue("shape", value)
 
 
 def tensor(value: Tensor) -> AttrValue:
-    """A tensor attribute."""
+    """Return a tensor attribute."""
     return AttrValue("tensor", value)
 
 
 def integers(*values: int) -> AttrValue:
-    """A list(int) attribute."""
+    """Return a list(int) attribute."""
     return AttrValue("list(int)", tuple(values))

@@ -1,7 +1,7 @@
-"""Branches: under which conditions each node of a graph with Switch nodes runs.
+"""Conditions under which the nodes of a graph with Switch nodes run.
 
-A node behind an output of a Switch runs where its predicate has that value; where it does not,
-its outputs are dead, and so is everything that needs them, up to a Merge.
+A node that depends on an output of a Switch runs if the predicate has that value. Otherwise, its
+outputs are dead, and so are all nodes that depend on them, up to a Merge.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PASSING: Final = frozenset({"Identity", "LoopCond", "StopGradient"})
 
 
 Literal = tuple[Edge, bool]
-"""A predicate and the value that it must have."""
+"""A predicate and its required value."""
 
 Conditions = frozenset[Literal]
 
@@ -25,10 +25,10 @@ _NEVER: Final[Literal] = (("", 0), False)
 
 
 class Branches:
-    """The conditions under which the nodes of one region run; nodes are added in order.
+    """The conditions under which the nodes of a region run; nodes are added in execution order.
 
     Args:
-        pred: the value of a predicate where it is constant, else None.
+        pred: returns the value of a constant predicate, or None.
     """
 
     def __init__(self, pred: Callable[[Edge], bool | None]) -> None:
@@ -38,7 +38,7 @@ class Branches:
         self._switches: dict[str, tuple[Literal, Literal]] = {}
 
     def add(self, node: Node) -> None:
-        """Work out a node's conditions from those of its inputs, which were added before."""
+        """Compute a node's conditions from those of its inputs, which are already added."""
         if node.op in MERGES:
             self._of_node[node.name] = self._merged(node)
             return
@@ -50,38 +50,38 @@ class Branches:
             self._sources[(node.name, 0)] = self._source(edge(node.data_inputs[0]))
 
     def add_unit(self, names: Iterable[str], inputs: Iterable[Ref]) -> None:
-        """Add nodes that all run where all of some inputs are there."""
+        """Add nodes that all run if all of the inputs are available."""
         conditions = frozenset().union(*(self.of(r) for r in inputs))
-        # What asks for both values of a predicate never runs.
+        # A node that requires both values of a predicate never runs.
         if any((pred, not value) in conditions for pred, value in conditions):
             conditions |= {_NEVER}
         self._of_node.update(dict.fromkeys(names, conditions))
 
     def of_node(self, name: str) -> Conditions:
-        """The conditions under which a node runs."""
+        """Return the conditions under which a node runs."""
         return self._of_node.get(name, frozenset())
 
     def set_conditions(self, name: str, conditions: Conditions) -> None:
-        """Add a node whose conditions are known."""
+        """Add a node with the given conditions."""
         self._of_node[name] = conditions
 
     def predicate(self, name: str) -> Edge | None:
-        """The tensor that a Switch goes by, None of another node."""
+        """Return the predicate of a Switch; None for other nodes."""
         literals = self._switches.get(name)
         return None if literals is None else literals[0][0]
 
     def taken(self, node: Node) -> int | None:
-        """The output that a Switch always gives, or None where it depends on what is fed."""
+        """Return the output that a Switch always selects, or None if it depends on inputs."""
         literals = self._switches.get(node.name)
         known = None if literals is None else self._pred(literals[0][0])
         return None if known is None else int(known)
 
     def never(self, ref: Ref) -> bool:
-        """Whether a tensor cannot be computed, or a node cannot run, whatever is fed."""
+        """Return whether a tensor is never computed, or a node never runs, for any inputs."""
         return _NEVER in self.of(ref)
 
     def of(self, ref: Ref) -> Conditions:
-        """The conditions under which a tensor is computed, or a control input has run."""
+        """Return the conditions under which a tensor is computed, or a control input has run."""
         own = self.of_node(ref.node)
         literals = self._switches.get(ref.node)
         if literals is None or ref.is_control:
@@ -96,7 +96,7 @@ class Branches:
         return self._sources.get(tensor, tensor)
 
     def _merged(self, node: Node) -> Conditions:
-        """Any one input suffices: of two opposite branches one is always there."""
+        """Any input suffices: one of two opposite branches always runs."""
         inputs = [c for r in node.data_inputs if _NEVER not in (c := self.of(r))]
         if not inputs:
             return frozenset({_NEVER})

@@ -26,13 +26,13 @@ _WAITS: Final = "it waits for other nodes"
 
 
 class Guards:
-    """Finds the nodes of a graph whose removal would change what it computes."""
+    """A search for nodes whose removal would change the results of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
 
     def reason(self, node: Node, sources: Sequence[Ref]) -> str:
-        """Why a node must stay, or an empty text."""
+        """Return the reason to keep a node, or an empty string."""
         if self._last_output.get(node.name, 0) >= len(sources):
             return _LATER_OUTPUT
         if node.name in self._awaited and self._graph[sources[0].node].op in SWITCHES:
@@ -60,14 +60,14 @@ class Guards:
 
 
 class Bypass:
-    """Takes out node after node, sources before consumers.
+    """A removal of nodes, one by one, producers before consumers.
 
     Args:
         graph: the graph.
-        protected: names of nodes that stay.
+        protected: names of nodes to keep.
 
     Raises:
-        InvalidGraphError: an input is not there.
+        InvalidGraphError: if an input does not exist.
     """
 
     def __init__(self, graph: Graph, protected: Collection[str]) -> None:
@@ -79,16 +79,16 @@ class Bypass:
         self._skipped: Counter[str] = Counter()
 
     def source(self, ref: Ref) -> Ref:
-        """What stands for a tensor or a control dependency by now."""
+        """Return the current replacement of a tensor or a control dependency."""
         found = self._sources.get(ref.node)
         if found is None:
             return ref
         return control(found[0].node) if ref.is_control else found[ref.index]
 
     def take_out(self, node: Node, *sources: Ref) -> bool:
-        """Take out a node unless the graph hangs on it; its outputs are ``sources`` from now on.
+        """Replace a node with ``sources``, unless that would change results.
 
-        The sources need not be followed to nodes that stay.
+        The sources may themselves be outputs of removed nodes. Return whether the node was removed.
         """
         reason = self._reason(node, [self.source(s) for s in sources])
         if reason:
@@ -98,11 +98,11 @@ class Bypass:
         return True
 
     def leave(self, reason: str) -> None:
-        """Count a node that stays for a reason of the caller's."""
+        """Count a node that the caller keeps, by reason."""
         self._skipped[reason] += 1
 
     def result(self, *, with_unused: bool = True) -> Rewritten:
-        """The graph without the nodes."""
+        """Return the graph without the removed nodes."""
         graph = self._graph
         if not self._sources:
             return Rewritten(graph, skipped=self._skipped)
@@ -127,11 +127,11 @@ class Bypass:
 
 
 IDENTITIES: Final = frozenset({"Identity", "Snapshot", "StopGradient", "PreventGradient"})
-"""Ops whose only output is their only input; they differ in training alone."""
+"""Ops that return their only input unchanged; they differ only in training."""
 
 
 def source_behind(graph: Graph, ref: Ref) -> Ref:
-    """The tensor that a reference leads to through nothing but identities."""
+    """Return the tensor that a reference leads to through identities."""
     seen: set[str] = set()
     while True:
         node = graph[ref.node]
@@ -142,12 +142,12 @@ def source_behind(graph: Graph, ref: Ref) -> Ref:
 
 
 def node_behind(graph: Graph, ref: Ref) -> Node:
-    """The node that a reference leads to through nothing but identities."""
+    """Return the node that a reference leads to through identities."""
     return graph[source_behind(graph, ref).node]
 
 
 def constant_behind(graph: Graph, ref: Ref) -> Tensor | None:
-    """The value of the constant that a reference leads to, or None where it is none."""
+    """Return the value of the constant that a reference leads to, or None."""
     node = node_behind(graph, ref)
     return node.attr_tensor("value") if node.op == "Const" else None
 
@@ -156,12 +156,12 @@ _IDLE: Final = IDENTITIES | {"Const", "NoOp"}
 
 
 def without_idle_controls(graph: Graph, protected: Collection[str]) -> Graph:
-    """Remove control inputs from constants, and nodes that only these edges kept.
+    """Remove control inputs on constants, and nodes that only these edges kept.
 
     Constants, and Identity and NoOp nodes that only depend on constants, impose no order.
     TensorFlow 2 creates many such edges, from each weight to one NoOp, which then count as uses of
-    the weights. Edges from a constant that waits for a Switch or an Enter stay, because it is in a
-    branch or a loop.
+    the weights. Edges from a constant that waits for a Switch or an Enter are kept, because it is
+    in a branch or a loop.
     """
     if not any(r.is_control for n in graph for r in n.inputs):
         return graph
@@ -176,7 +176,7 @@ def without_idle_controls(graph: Graph, protected: Collection[str]) -> Graph:
 
 
 def _idle(graph: Graph) -> frozenset[str]:
-    """The nodes that have nothing to wait for."""
+    """Return the nodes that wait for nothing."""
     idle: set[str] = set()
     for node in execution_order(graph):
         if node.op in _IDLE and all(r.node in idle for r in node.inputs):

@@ -1,4 +1,4 @@
-"""What two graphs differ in: nodes added, removed and changed, down to elements of constants."""
+"""Compare graphs: added, removed, and changed nodes, and the elements of constants."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.graph.tflite import is_tflite_file, read_tflite
 
-# Elements that are compared at once: so many stay in the processor's cache.
+# Number of elements to compare at once, so that they stay in the processor's cache.
 _AT_ONCE: Final = 1 << 16
 
 
 class GraphDifference(Struct, frozen=True):
-    """One way in which two graphs differ.
+    """A difference between two graphs.
 
     Args:
-        kind: "added", "removed", "op", "inputs", "device", "attribute", "constant", "function"
-            or "versions".
-        name: the node's or function's name; empty for the versions.
-        detail: the attribute's name, or empty.
-        before: what the first graph has, in words.
-        after: what the second graph has.
-        largest: for constants of numbers of one type and shape, the largest absolute difference;
-            NaN where elements are numbers on one side only.
+        kind: "added", "removed", "op", "inputs", "device", "attribute", "constant", "function", or
+            "versions".
+        name: name of the node or function; empty for the versions.
+        detail: name of the attribute, or empty.
+        before: value in the first graph, as text.
+        after: value in the second graph, as text.
+        largest: largest absolute difference of numeric constants with equal dtype and shape; NaN if
+            elements are NaN or infinite on one side only.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class GraphDifference(Struct, frozen=True):
     largest: float | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """JSON-able data; a difference without bound (NaN on one side) is null."""
+        """Return JSON data; ``largest`` is null if it is not finite."""
         largest = self.largest if self.largest is not None and math.isfinite(self.largest) else None
         return {
             "kind": self.kind,
@@ -78,15 +78,15 @@ def compare(
 
     Args:
         a: a graph, or the path of a GraphDef or ``.tflite`` file.
-        b: the other.
-        tolerance: absolute differences of float constants up to this are ignored.
+        b: the other graph.
+        tolerance: largest absolute difference of float constants to ignore.
 
     Returns:
-        Removed and changed nodes in the order of ``a``, then added ones.
+        Removed and changed nodes in the order of ``a``, then added nodes.
 
     Raises:
-        CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: a graph is malformed.
+        CorruptFileError: if a file is missing or damaged.
+        InvalidGraphError: if a graph is malformed.
     """
     return compare_graphs(_read(a), _read(b), tolerance=tolerance)
 
@@ -99,12 +99,13 @@ def _read(graph: Graph | FilePath) -> Graph:
 
 
 def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[GraphDifference]:
-    """What became of ``a`` in ``b``: removed and changed nodes in a's order, then added ones.
+    """Return the changes from ``a`` to ``b``: removed and changed nodes, then added nodes.
 
     Args:
+        a: the first graph.
         b: the second graph.
-        tolerance: differences of float constants up to this, absolute, do not count. The order
-            of control inputs never counts.
+        tolerance: largest absolute difference of float constants to ignore. The order of control
+            inputs is always ignored.
     """
     found = _versions(a, b)
     found += _nodes(a.by_name, b.by_name, "", tolerance)
@@ -190,9 +191,9 @@ def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> li
 
 
 def _numbers_differ(x: Array, y: Array) -> tuple[int, float]:
-    """How many elements differ, and the largest absolute difference.
+    """Return the number of different elements, and the largest absolute difference.
 
-    NaN equals itself; where one of two elements is NaN, so is the difference.
+    NaN equals NaN. If only one of two elements is NaN, their difference is NaN.
     """
     x, y = x.reshape(-1), y.reshape(-1)
     count, largest = 0, 0.0
@@ -203,7 +204,7 @@ def _numbers_differ(x: Array, y: Array) -> tuple[int, float]:
             continue
         gap = _largest_gap(a, b)
         if not math.isfinite(gap):
-            # NaN on both sides does not count, nor what is infinite on both.
+            # Ignore elements that are NaN or the same infinity on both sides.
             differ &= (a == a) | (b == b)
             gap = _largest_gap(a[differ], b[differ])
         count += int(np.count_nonzero(differ))
@@ -212,7 +213,7 @@ def _numbers_differ(x: Array, y: Array) -> tuple[int, float]:
 
 
 def _largest_gap(x: Array, y: Array) -> float:
-    """The largest absolute difference; 0 of no elements."""
+    """Return the largest absolute difference; 0 if there are no elements."""
     if x.dtype == np.float32:
         x, y = _furthest_apart(x, y)
     wide = np.complex128 if x.dtype.kind == "c" else np.float64
@@ -221,10 +222,11 @@ def _largest_gap(x: Array, y: Array) -> float:
 
 
 def _furthest_apart(x: Array, y: Array) -> tuple[Array, Array]:
-    """The pairs whose difference, rounded to single precision, is the largest.
+    """Return the pairs with the largest difference, rounded to single precision.
 
-    Rounding keeps the order, so the largest exact difference is that of one of them. Single
-    precision takes a fifth of the time of double. All pairs where that does not tell.
+    Rounding preserves the order, so these pairs include the largest exact difference. Single
+    precision takes a fifth of the time of double precision. If the differences are not finite,
+    return all pairs.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.subtract(x, y)
@@ -244,7 +246,7 @@ def _told(value: AttrValue | None) -> str:
 
 
 def _in_words(value: object) -> str:
-    """A value as a reader of graphs spells it: types by name, texts without quotes."""
+    """Format a value for messages: types by name, strings without quotes."""
     if isinstance(value, DType):
         return value.short
     if isinstance(value, bytes):

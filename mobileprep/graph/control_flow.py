@@ -16,18 +16,18 @@ GATES: Final = TWO_WAY | ENTERS | EXITS | MERGES | NEXT_ITERATIONS
 
 
 def conditional_nodes(graph: Graph) -> frozenset[str]:
-    """The gates of branches and loops, and all that depends on one by data or control.
+    """Return the gates of branches and loops, and all nodes that depend on one by data or control.
 
-    What such a node's control inputs say is not order alone: they decide whether it runs, and
-    in which turn of a loop.
+    Control inputs of such nodes do not only affect the order: they decide whether a node runs, and
+    in which iteration of a loop.
     """
     return frozenset(dependents(graph, [n.name for n in graph if n.op in _GATES]))
 
 
 def loop_nodes(graph: Graph) -> frozenset[str]:
-    """The gates of loops, and all that depends on one by data or control.
+    """Return the gates of loops, and all nodes that depend on one by data or control.
 
-    What has no other input that is in a loop has to wait for one to be in it. In a branch nothing
-    has to: what takes a tensor of a branch that is not taken does not run.
+    A node in a loop without another input from the loop needs a control input from it. Nodes in
+    branches do not: a node with a dead input does not run.
     """
     return frozenset(dependents(graph, [n.name for n in graph if n.op in ENTERS]))

@@ -1,4 +1,4 @@
-"""Dropout as graphs have it: a tensor scaled up, and a random mask laid on it."""
+"""Dropout in graphs: a scaled tensor and a random mask."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mobileprep.graph.op_sets import DIVISIONS, ENTERS, SUMS, SWITCHES
 from mobileprep.graph.refs import Ref
 
 DROPS: Final = "_drops"
-"""Attribute set by ``with_known_masks``: whether the rate is the share dropped, not kept."""
+"""Attribute set by ``with_known_masks``: whether the rate is the dropped or the kept share."""
 _SELECTS: Final = frozenset({"Select", "SelectV2"})
 _HANDED_ON: Final = ENTERS | SWITCHES | {"Identity", "Cast", "PlaceholderWithDefault"}
 
 
 def masked(graph: Graph, node: Node) -> tuple[Ref, KeepRate] | None:
-    """The tensor that a random mask is laid on, and how much of it the mask keeps."""
+    """Return the tensor that a random mask is applied to, and the share that the mask keeps."""
     tensors = node.data_inputs
     if node.op == "Mul" and len(tensors) == 2:
         for tensor, mask in (tensors, tensors[::-1]):
@@ -38,7 +38,7 @@ def masked(graph: Graph, node: Node) -> tuple[Ref, KeepRate] | None:
 
 
 def unscaled(graph: Graph, ref: Ref, rate: KeepRate) -> Ref | None:
-    """The tensor before it was scaled, where the scale is one divided by the rate."""
+    """Return the tensor before scaling if the scale is one divided by the rate, otherwise None."""
     node = node_behind(graph, ref)
     tensors = node.data_inputs
     if len(tensors) != 2:
@@ -54,14 +54,14 @@ def unscaled(graph: Graph, ref: Ref, rate: KeepRate) -> Ref | None:
 
 
 def with_known_masks(graph: Graph, fetches: Collection[str] = ()) -> Graph:
-    """Let each unseeded draw of a dropout mask know how much the mask keeps.
+    """Add the keep rate to each unseeded random op of a dropout mask.
 
-    Where a mask keeps everything, the numbers do not matter, and no seed is needed. A draw that
-    something else reads stays as it is.
+    If a mask keeps all elements, the random numbers do not matter, and no seed is needed. Random
+    ops with other consumers are not changed.
 
     Returns:
-        The graph, in which ``RandomUniform`` takes the rate as a second input, and has the
-        attribute ``DROPS`` for the meaning of the rate.
+        The graph, in which ``RandomUniform`` has the rate as its second input, and the attribute
+        ``DROPS`` for the meaning of the rate.
     """
     rates: dict[str, KeepRate] = {}
     for node in graph:
@@ -81,13 +81,13 @@ def with_known_masks(graph: Graph, fetches: Collection[str] = ()) -> Graph:
 
 
 def is_unseeded(node: Node) -> bool:
-    """Whether a node draws uniform numbers and has no seed of its own."""
+    """Return whether a node generates uniform random numbers without its own seed."""
     seeds = (node.attr_int("seed", 0), node.attr_int("seed2", 0))
     return node.op == "RandomUniform" and not any(seeds)
 
 
 def _reads_alone(graph: Graph, mask: Node, random: str, fetches: Collection[str]) -> bool:
-    """Whether random numbers, and what is computed of them, go to one mask alone."""
+    """Return whether random numbers and values computed from them are only used by one mask."""
     name = random
     while name != mask.name:
         consumers = graph.consumers.get(name, ())
@@ -105,10 +105,10 @@ def _is_zero(graph: Graph, ref: Ref) -> bool:
 
 
 def neutral_probability(graph: Graph, name: str) -> float | None:
-    """The value of a dropout's probability with which it changes nothing.
+    """Return the value of a dropout's probability that disables the dropout.
 
     Returns:
-        1 for a probability to keep, 0 for one to drop, and None for a node that is neither.
+        1 for a probability to keep, 0 for a probability to drop, and None for other nodes.
     """
     for node in graph:
         found = masked(graph, node)
@@ -121,7 +121,7 @@ def neutral_probability(graph: Graph, name: str) -> float | None:
 
 
 def _probabilities(graph: Graph, ref: Ref) -> list[tuple[str, bool]]:
-    """The nodes that hand a probability on, each with whether it holds one minus it."""
+    """Return the nodes that pass on a probability, and whether each contains one minus it."""
     found: list[tuple[str, bool]] = []
     is_complement = False
     seen: set[str] = set()
@@ -138,18 +138,18 @@ def _probabilities(graph: Graph, ref: Ref) -> list[tuple[str, bool]]:
 
 
 _UNIFORM: Final = frozenset({"RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2"})
-# True where an element is kept: beside a random number stands the share that is dropped, or kept.
+# The mask is true for kept elements: random numbers are compared with the dropped or kept share.
 _ABOVE_DROPPED: Final = frozenset({"GreaterEqual", "Greater"})
 _BELOW_KEPT: Final = frozenset({"Less", "LessEqual"})
 COMPARISONS: Final = _ABOVE_DROPPED | _BELOW_KEPT
-"""Ops of masks that are false or true."""
+"""Ops of boolean masks."""
 _ARITHMETIC: Final[Mapping[str, Callable[[float, float], float]]] = {
     **dict.fromkeys(SUMS, operator.add),
     "Sub": operator.sub,
     "Mul": operator.mul,
 }
 _DEPTH: Final = 4
-# Rates and scales are rounded to single, or even half, precision.
+# Rates and scales are rounded to single or half precision.
 _TOLERANCE: Final = 1e-3
 
 
@@ -158,9 +158,9 @@ class KeepRate(Struct, frozen=True):
 
     Args:
         graph: the graph.
-        ref: the tensor that holds the share kept, or dropped.
-        dropped: whether it is the share dropped.
-        random: the name of the node that draws the random numbers.
+        ref: tensor with the kept or dropped share.
+        dropped: whether ``ref`` is the dropped share.
+        random: name of the node that generates the random numbers.
     """
 
     graph: Graph
@@ -169,7 +169,7 @@ class KeepRate(Struct, frozen=True):
     random: str
 
     def is_rate(self, ref: Ref) -> bool:
-        """Whether a tensor is the share that is kept."""
+        """Return whether a tensor is the kept share."""
         if not self.dropped and source_behind(self.graph, ref) == self._source:
             return True
         node = node_behind(self.graph, ref)
@@ -179,7 +179,7 @@ class KeepRate(Struct, frozen=True):
         return self._is(_number(self.graph, ref))
 
     def is_reciprocal(self, ref: Ref) -> bool:
-        """Whether a tensor is one divided by the share that is kept."""
+        """Return whether a tensor is one divided by the kept share."""
         node = node_behind(self.graph, ref)
         if node.op in DIVISIONS and len(node.data_inputs) == 2:
             one, rate = node.data_inputs
@@ -189,7 +189,7 @@ class KeepRate(Struct, frozen=True):
 
     @property
     def constant(self) -> float | None:
-        """The share that is kept, where it follows from constants."""
+        """The kept share if it follows from constants, otherwise None."""
         rate = _number(self.graph, self.ref)
         return None if rate is None else 1 - rate if self.dropped else rate
 
@@ -205,10 +205,10 @@ class KeepRate(Struct, frozen=True):
 
 
 def kept_with(graph: Graph, mask: Ref, *, is_number: bool) -> KeepRate | None:
-    """How much a random mask keeps, or None for any other tensor.
+    """Return the keep rate of a random mask, or None for other tensors.
 
     Args:
-        is_number: whether it is to be 0 or 1, rather than false or true.
+        is_number: whether the mask is 0 or 1 instead of false or true.
     """
     node = node_behind(graph, mask)
     if is_number and node.op == "Floor" and len(node.data_inputs) == 1:
@@ -225,7 +225,7 @@ def kept_with(graph: Graph, mask: Ref, *, is_number: bool) -> KeepRate | None:
 
 
 def is_one_minus(graph: Graph, node: Node) -> bool:
-    """Whether a node subtracts a tensor from one."""
+    """Return whether a node subtracts a tensor from one."""
     return (
         node.op == "Sub" and len(node.data_inputs) == 2 and _number(graph, node.data_inputs[0]) == 1
     )
@@ -243,7 +243,7 @@ def _kept_by_floor(graph: Graph, total: Node) -> KeepRate | None:
 
 
 def _uniform(graph: Graph, ref: Ref) -> str:
-    """The node that draws a tensor of random numbers between 0 and 1; empty for other tensors."""
+    """Return the node that generates uniform numbers from 0 to 1; empty for other tensors."""
     node = node_behind(graph, ref)
     if node.op in _UNIFORM:
         return node.name
@@ -259,7 +259,7 @@ def _uniform(graph: Graph, ref: Ref) -> str:
 
 
 def _number(graph: Graph, ref: Ref, depth: int = _DEPTH) -> float | None:
-    """A tensor's value where it is a single number that follows from constants."""
+    """Return the value of a tensor if it is a single number that follows from constants."""
     node = node_behind(graph, ref)
     if node.op == "Const":
         value = constant_behind(graph, ref)

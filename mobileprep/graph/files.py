@@ -1,4 +1,4 @@
-"""Graph files: mapped and read, text told from binary by content, written atomically."""
+"""Read and write graph files: map files, detect text by content, and write atomically."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _PROTOBUF_LIMIT = (1 << 31) - 1
 
 
 def read_graph(path: Path) -> Graph:
-    """Read a GraphDef file, binary, text or memory-mapped, whatever its name ends in.
+    """Read a binary, text, or memory-mapped GraphDef file with any file extension.
 
-    The regions of a memory-mapped model become constants, which are views on the file.
+    The regions of a memory-mapped model become constants that are views of the file.
     """
     graph, regions = _read(path)
     return with_constants(graph, regions, str(path)) if regions else graph
@@ -55,12 +55,12 @@ def read_shipped_graph(path: Path) -> Graph:
     """Read a graph as the app loads it: ImmutableConst nodes stay unchanged."""
     graph, regions = _read(path)
     if regions:
-        with_constants(graph, regions, str(path))  # refuses what names no region
+        with_constants(graph, regions, str(path))  # Raises an error for nodes without a region.
     return graph
 
 
 def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
-    """A graph as it lies in its file, and the regions of a memory-mapped model."""
+    """Return the graph in a file, and the regions of a memory-mapped model."""
     data = map_file(path)
     if not data:
         msg = "is empty"
@@ -96,9 +96,9 @@ def _packaged(data: Buffer, file: str) -> tuple[Graph, Mapping[str, PackageRegio
 
 
 def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
-    """Write a graph atomically, binary or as protobuf text."""
+    """Write a graph atomically, as binary or text protobuf."""
     if as_text:
-        # Slow to import, and binary needs it never.
+        # Slow to import, and not needed for binary files.
         from mobileprep.formats.text_proto import text_of_wire
 
         write_text(path, text_of_wire(graph_to_bytes(graph)))
@@ -110,7 +110,11 @@ def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
 
 
 def check_serialized_size(size: int, where: str) -> None:
-    """Whether a binary graph of so many bytes can be read again."""
+    """Check that a binary graph of this size can be read again.
+
+    Raises:
+        ArtifactError: if the size exceeds protobuf's limit of 2 GiB.
+    """
     if size > _PROTOBUF_LIMIT:
         message = f"the graph would take {size} bytes, more than protobuf's limit of 2 GiB"
         raise ArtifactError(message, "quantize the weights first (quantize_weights)", where)
@@ -119,59 +123,59 @@ def check_serialized_size(size: int, where: str) -> None:
 def load_graph(path: FilePath) -> Graph:
     """Read a graph.
 
-    Large constants stay in the file, which is mapped: do not overwrite it in place while the graph
-    is in use. ``save_graph`` to the same path is safe.
+    Large constants remain in the mapped file: do not overwrite it in place while the graph is in
+    use. ``save_graph`` to the same path is safe.
 
     Args:
-        path: a GraphDef, binary, text or memory-mapped, whatever its name ends in.
+        path: a binary, text, or memory-mapped GraphDef with any file extension.
 
     Raises:
-        CorruptFileError: it is missing, damaged, or another kind of message.
-        InvalidGraphError: a constant has an impossible shape.
+        CorruptFileError: if the file is missing, damaged, or contains another message type.
+        InvalidGraphError: if a constant has an impossible shape.
     """
     return read_graph(Path(path))
 
 
 def save_graph(graph: Graph, path: FilePath, *, as_text: bool = False) -> None:
-    """Write a graph; the file is there whole or not at all.
+    """Write a graph atomically.
 
     Args:
-        graph: what to write.
-        path: where.
-        as_text: write protobuf text instead of binary.
+        graph: the graph.
+        path: path of the file.
+        as_text: whether to write text instead of binary protobuf.
 
     Raises:
-        ArtifactError: the file cannot be written, or would pass protobuf's limit of 2 GiB.
+        ArtifactError: if the file cannot be written, or would exceed protobuf's limit of 2 GiB.
     """
     write_graph(Path(path), graph, as_text=as_text)
 
 
 def check_holds_nodes(graph: Graph, where: str) -> None:
-    """Make sure that there is something to judge: of other files, too, some read as no nodes."""
+    """Check that a graph has nodes, because some other files parse as a graph without nodes."""
     if not graph.nodes:
         message = "holds no nodes"
         raise InvalidGraphError(message, "name the frozen graphs of the app", where)
 
 
 IMMUTABLE: Final = "ImmutableConst"
-"""The op whose output is a region."""
+"""Op whose output is a region."""
 REGION_NAME: Final = "memory_region_name"
-"""Its attribute that names the region."""
+"""Attribute of ``ImmutableConst`` with the name of the region."""
 
 
 class MemmappedModel(Struct, frozen=True):
     """A graph and the regions that its ImmutableConst nodes name.
 
     Args:
-        graph: what the runtime reads.
-        regions: names with the prefix, and the tensor of each, in the order of the nodes.
+        graph: the graph that the runtime reads.
+        regions: name (with prefix) and tensor of each region, in the order of the nodes.
     """
 
     graph: Graph
     regions: Sequence[tuple[str, Tensor]]
 
     def pieces(self) -> Iterator[bytes | Tensor]:
-        """The pieces of the file in turn; a tensor stands for its raw content."""
+        """Yield the pieces of the file in order; a tensor represents its raw content."""
         directory = Directory()
         for name, tensor in self.regions:
             yield directory.add(name, tensor.nbytes, aligned=True)
@@ -182,7 +186,7 @@ class MemmappedModel(Struct, frozen=True):
 
 
 def with_constants(graph: Graph, regions: Mapping[str, PackageRegion], file: str) -> Graph:
-    """A memory-mapped model's graph with constants in place of ImmutableConst nodes."""
+    """Replace the ImmutableConst nodes of a memory-mapped model with constants."""
     return graph.with_nodes(_constant(n, regions, file) if n.op == IMMUTABLE else n for n in graph)
 
 
@@ -205,7 +209,7 @@ def _constant(node: Node, regions: Mapping[str, PackageRegion], file: str) -> No
 
 
 def _fault(region: PackageRegion | None, size: int) -> str:
-    """Why TensorFlow's kernel would not take a region; empty where it does."""
+    """Return the reason why TensorFlow's kernel would reject a region, or an empty string."""
     if region is None:
         return "does not exist"
     if len(region.view) < size:
@@ -216,20 +220,19 @@ def _fault(region: PackageRegion | None, size: int) -> str:
 
 
 APART: Final = 16 << 10
-"""Tensors of so many bytes or more get a file of their own; many small files would cost time."""
+"""Minimum bytes of tensors with their own file; many small files would be slow."""
 
 _DAMAGED: Final = "is damaged: its large nodes have no place"
 
 Keep = Callable[[Tensor], Part]
-"""Stores the content of a tensor in a file of its own, and returns its name."""
+"""Writes the content of a tensor to its own file, and returns its name."""
 
 
 def graph_index(graph: Graph, keep: Keep) -> bytes:
-    """An index of a graph: the graph without large tensors, and their digests.
+    """Return an index of a graph: the graph without large tensors, and their digests.
 
-    Nodes with such tensors stand apart, each with its position: numbers of parts stand for the
-    contents. Contents in the bodies of functions stay where they are. Equal graphs give equal
-    bytes.
+    Nodes with such tensors are stored separately with their positions, and part numbers replace the
+    contents. Tensors in function bodies are stored in place. Equal graphs have equal bytes.
     """
     parts: list[Part] = []
     positions: list[int] = []
@@ -255,7 +258,7 @@ def graph_index(graph: Graph, keep: Keep) -> bytes:
 
 
 def graph_from_index(data: Buffer, find: Callable[[Part], memoryview], file: str) -> Graph:
-    """The graph of an index."""
+    """Return the graph of an index."""
     parts, body = read_index(data, file, GRAPH)
     cursor = Cursor(body, file=file)
     count = cursor.varint()
@@ -277,18 +280,18 @@ def graph_from_index(data: Buffer, find: Callable[[Part], memoryview], file: str
 
 
 def tensors_apart(graph: Graph) -> list[Tensor]:
-    """The tensors that ``graph_index`` asks to keep, each once."""
+    """Return the tensors that ``graph_index`` stores separately, without duplicates."""
     found = (node.attrs[name].value for node in graph.nodes for name in _apart(node))
     return list({id(tensor): tensor for tensor in found}.values())
 
 
 def lies_apart(tensor: Tensor) -> bool:
-    """Whether a tensor of a graph gets a file of its own."""
+    """Return whether a tensor of a graph gets its own file."""
     return tensor.nbytes >= APART and is_large(tensor)
 
 
 def _apart(node: Node) -> frozenset[str]:
-    """The attributes whose tensors get a file of their own."""
+    """Return the attributes whose tensors get their own file."""
     return frozenset(
         name
         for name, value in node.attrs.items()
@@ -297,7 +300,7 @@ def _apart(node: Node) -> frozenset[str]:
 
 
 def file_index(pieces: Iterable[bytes | Tensor], keep: Keep) -> bytes:
-    """An index of the file that pieces make: the bytes between large tensors."""
+    """Return an index of the file that consists of these pieces, with large tensors as parts."""
 
     def piece(item: bytes | Tensor) -> Buffer | Part:
         if not isinstance(item, Tensor):

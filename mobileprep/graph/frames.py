@@ -1,4 +1,4 @@
-"""Frames: which nodes belong to which while loop of control flow v1."""
+"""Frames: the assignment of nodes to the while loops of control flow v1."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, EXITS, NEXT_ITERATIONS
 from mobileprep.graph.refs import Edge, edge
 
-# Far more than any model has; each node is asked for all the loops around it.
+# Far more than any model has; the loops around each node are compared.
 _DEEPEST: Final = 64
 
 
 @dataclass(eq=False, slots=True)
 class Frame:
-    """The nodes of one while loop, or of the whole graph.
+    """The nodes of a while loop, or of the whole graph.
 
     Args:
-        name: the loop's name; empty for the whole graph.
-        parent: the frame around it.
-        nodes: nodes in this frame and in none within, each after its inputs.
-        children: the loops directly within.
+        name: name of the loop; empty for the whole graph.
+        parent: the enclosing frame.
+        nodes: nodes directly in this frame, each after its inputs.
+        children: the loops directly in this frame.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Frame:
     children: list[Frame] = field(default_factory=list)
 
     def ancestors(self) -> list[Frame]:
-        """The frame itself and those around it, from the inside out."""
+        """Return the frame itself and the enclosing frames, innermost first."""
         found: list[Frame] = []
         frame: Frame | None = self
         while frame is not None:
@@ -41,7 +41,7 @@ class Frame:
         return found
 
     def of_op(self, ops: Collection[str]) -> list[Node]:
-        """The nodes with one of some ops."""
+        """Return the nodes with one of these ops."""
         return [n for n in self.nodes if n.op in ops]
 
 
@@ -49,18 +49,18 @@ class Frames:
     """The frame of every node.
 
     Args:
-        nodes: the nodes, each after its inputs (but for the edges that close loops).
-        fed: tensors that are given.
-        where: the graph's name, for messages.
+        nodes: the nodes, each after its inputs (except for edges that close loops).
+        fed: tensors that are fed.
+        where: name of the graph, for messages.
 
     Raises:
-        InvalidGraphError: a node takes tensors of two loops, or leaves a loop it is not in.
+        InvalidGraphError: if a node uses tensors of two loops, or leaves a loop that it is not in.
     """
 
     def __init__(self, nodes: Sequence[Node], fed: Collection[Edge], where: str) -> None:
         self.root = Frame("", None)
         self.of_node: dict[str, Frame] = {}
-        # Where a node's outputs are: an Exit's outside of its loop.
+        # Frame of a node's outputs: for an Exit, the one outside of its loop.
         self._outputs: dict[str, Frame] = {}
         self._where = where
         for node in nodes:

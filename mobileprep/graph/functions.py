@@ -1,4 +1,4 @@
-"""Which functions of a library a graph needs."""
+"""Remove unused functions from the library of a graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mobileprep.graph.reachability import closure
 
 
 def drop_unused_functions(graph: Graph) -> Graph:
-    """The graph with only the functions that its nodes reach, and the gradients of those."""
+    """Keep only the functions that the nodes of a graph reach, and their gradients."""
     library = graph.library
     if not library.functions:
         return graph

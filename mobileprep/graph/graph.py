@@ -1,4 +1,4 @@
-"""A graph: nodes in order, a function library, versions. Never changed once made."""
+"""Immutable graphs: nodes in order, a function library, and versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mobileprep.graph.tensor import Tensor
 
 
 class Versions(Struct, frozen=True):
-    """The GraphDef versions of the producer and of the oldest fitting consumer."""
+    """The GraphDef versions of the producer and of the oldest supported consumer."""
 
     producer: int = 0
     min_consumer: int = 0
@@ -22,9 +22,9 @@ class Versions(Struct, frozen=True):
 
 
 class Function(Struct, frozen=True):
-    """A function of the library: a signature, a body, and where its results come from.
+    """A function of the library: its signature, its body, and the sources of its results.
 
-    Inputs of body nodes spell tensors as "node:output:index"; ``ret`` does so too.
+    Inputs of body nodes and values of ``ret`` have the form "node:output:index".
     """
 
     signature: OpDef
@@ -37,12 +37,12 @@ class Function(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name that nodes call it by."""
+        """The name that nodes use to call the function."""
         return self.signature.name
 
 
 class Library(Struct, frozen=True):
-    """Functions by name, and which functions are gradients of which."""
+    """Functions by name, and pairs of functions and their gradients."""
 
     functions: Mapping[str, Function] = field(default_factory=dict)
     gradients: tuple[tuple[str, str], ...] = ()
@@ -52,12 +52,12 @@ class Library(Struct, frozen=True):
 
 
 class Graph:
-    """Nodes in their stored order, with look-ups made when first asked for.
+    """Nodes in their stored order, with lazily computed indexes.
 
     Args:
         nodes: the nodes; names should be unique, which `graph.verify` checks.
-        library: the functions that nodes may call.
-        versions: the graph's versions.
+        library: functions that nodes may call.
+        versions: versions of the graph.
     """
 
     __slots__ = ("_by_name", "_consumers", "library", "nodes", "pieces", "versions")
@@ -72,26 +72,26 @@ class Graph:
         self.library = library or Library()
         self.versions = versions or Versions()
         self.pieces: tuple[bytes | Tensor, ...] | None = None
-        """What `graph.serde` made of it, once it has."""
+        """The serialized graph, cached by `graph.serde`."""
         self._by_name: dict[str, Node] | None = None
         self._consumers: dict[str, list[Node]] | None = None
 
     def with_nodes(self, nodes: Iterable[Node]) -> Graph:
-        """A graph of other nodes with this one's library and versions."""
+        """Return a graph of other nodes with the same library and versions."""
         return Graph(nodes, self.library, self.versions)
 
     @property
     def by_name(self) -> Mapping[str, Node]:
-        """Nodes by name; of two nodes with one name the later one."""
+        """Nodes by name; if several have the same name, the last one."""
         if self._by_name is None:
             self._by_name = {n.name: n for n in self.nodes}
         return self._by_name
 
     @property
     def consumers(self) -> Mapping[str, list[Node]]:
-        """For each node name the nodes that take an output of it, each once, in graph order.
+        """The nodes that use an output of each node, without duplicates, in graph order.
 
-        A control dependency counts. Names without consumers are absent.
+        Control dependencies are included. Names without consumers are absent.
         """
         if self._consumers is None:
             consumers: dict[str, list[Node]] = {}
@@ -107,8 +107,8 @@ class Graph:
         return self._consumers
 
     def __str__(self) -> str:
-        """A line for each node; see `mobileprep.graph.text`."""
-        from mobileprep.graph.text import graph_text  # which needs this module
+        """Return a line for each node; see `mobileprep.graph.text`."""
+        from mobileprep.graph.text import graph_text  # That module imports this one.
 
         return graph_text(self)
 
@@ -125,5 +125,5 @@ class Graph:
         return self.by_name[name]
 
     def get(self, name: str) -> Node | None:
-        """The node of that name, or None."""
+        """Return the node of that name, or None."""
         return self.by_name.get(name)

@@ -1,4 +1,4 @@
-"""A node: name, op, inputs, device and attributes, never changed once made."""
+"""Immutable nodes: name, op, inputs, device, and attributes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _FAULTY = "the graph was written by a faulty tool, or a step took the attribute 
 
 
 class Node(Struct, frozen=True):
-    """One node of a graph or of a function's body.
+    """A node of a graph or of a function's body.
 
     Args:
-        name: unique in its graph.
-        op: the op's name, or a function's.
-        inputs: tensors first, control dependencies last, as the graph lists them.
-        device: the requested device, or an empty text.
-        attrs: by name; treated as read-only.
-        debug_info: serialized debugging and type records, carried through unread.
+        name: unique name in its graph.
+        op: name of the op or function.
+        inputs: tensors first, then control dependencies, in the order of the graph.
+        device: requested device, or an empty string.
+        attrs: attributes by name; treated as read-only.
+        debug_info: serialized debugging and type records, preserved without parsing.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Node(Struct, frozen=True):
 
     @property
     def data_inputs(self) -> tuple[Ref, ...]:
-        """The inputs that carry tensors."""
+        """The inputs that are tensors."""
         return tuple([r for r in self.inputs if r.index != CONTROL])
 
     @property
@@ -48,22 +48,22 @@ class Node(Struct, frozen=True):
         return tuple([r for r in self.inputs if r.index == CONTROL])
 
     def with_inputs(self, inputs: tuple[Ref, ...]) -> Node:
-        """The node with other inputs."""
+        """Return a copy with other inputs."""
         return Node(self.name, self.op, inputs, self.device, self.attrs, self.debug_info)
 
     def with_attrs(self, **changes: AttrValue) -> Node:
-        """The node with attributes set."""
+        """Return a copy with changed or added attributes."""
         return replace(self, attrs={**self.attrs, **changes})
 
     def without_attrs(self, *names: str) -> Node:
-        """The node with attributes taken off; names that it does not have are ignored."""
+        """Return a copy without these attributes; ignore names that do not exist."""
         return replace(self, attrs={k: v for k, v in self.attrs.items() if k not in names})
 
     def attribute(self, name: str) -> AttrValue:
-        """An attribute of any kind, to be passed on.
+        """Return an attribute of any kind.
 
         Raises:
-            InvalidGraphError: the node does not have it.
+            InvalidGraphError: if the node does not have the attribute.
         """
         found = self.attrs.get(name)
         if found is None:
@@ -72,38 +72,38 @@ class Node(Struct, frozen=True):
         return found
 
     def attr_int(self, name: str, default: int | None = None) -> int:
-        """An int attribute.
+        """Return an int attribute.
 
         Raises:
-            InvalidGraphError: absent and without default, or of another kind.
+            InvalidGraphError: if it does not exist and has no default, or is of another kind.
         """
         return int(self._attr(name, "int", default))
 
     def attr_float(self, name: str, default: float | None = None) -> float:
-        """A float attribute; see ``attr_int``."""
+        """Return a float attribute; see ``attr_int``."""
         return float(self._attr(name, "float", default))
 
     def attr_bool(self, name: str, default: bool | None = None) -> bool:
-        """A bool attribute; see ``attr_int``."""
+        """Return a bool attribute; see ``attr_int``."""
         return bool(self._attr(name, "bool", default))
 
     def attr_str(self, name: str, default: str | None = None) -> str:
-        """A string attribute as text, undecodable bytes escaped; see ``attr_int``."""
+        """Return a string attribute as str, with undecodable bytes escaped; see ``attr_int``."""
         value = self._attr(name, "string", default)
         return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
     def attr_dtype(self, name: str, default: DType | None = None) -> DType:
-        """A type attribute; see ``attr_int``."""
+        """Return a type attribute; see ``attr_int``."""
         value: DType = self._attr(name, "type", default)
         return value
 
     def attr_tensor(self, name: str) -> Tensor:
-        """A tensor attribute; see ``attr_int``."""
+        """Return a tensor attribute; see ``attr_int``."""
         value: Tensor = self._attr(name, "tensor", None)
         return value
 
     def attr_shape(self, name: str) -> TensorShape:
-        """A shape attribute: None for an unknown rank, or where the attribute is absent."""
+        """Return a shape attribute; None for an unknown rank, or if it does not exist."""
         found = self.attrs.get(name)
         if found is None:
             return None
@@ -111,28 +111,28 @@ class Node(Struct, frozen=True):
         return value
 
     def attr_func(self, name: str) -> FuncRef:
-        """A function attribute; see ``attr_int``."""
+        """Return a function attribute; see ``attr_int``."""
         value: FuncRef = self._attr(name, "func", None)
         return value
 
     def attr_ints(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """A list(int) attribute; see ``attr_int``."""
+        """Return a list(int) attribute; see ``attr_int``."""
         return self._attr_list(name, "list(int)", default)
 
     def attr_floats(self, name: str, default: tuple[float, ...] | None = None) -> tuple[float, ...]:
-        """A list(float) attribute; see ``attr_int``."""
+        """Return a list(float) attribute; see ``attr_int``."""
         return self._attr_list(name, "list(float)", default)
 
     def attr_dtypes(self, name: str) -> tuple[DType, ...]:
-        """A list(type) attribute; see ``attr_int``."""
+        """Return a list(type) attribute; see ``attr_int``."""
         return self._attr_list(name, "list(type)", None)
 
     def attr_shapes(self, name: str) -> tuple[TensorShape, ...]:
-        """A list(shape) attribute; see ``attr_int``."""
+        """Return a list(shape) attribute; see ``attr_int``."""
         return self._attr_list(name, "list(shape)", None)
 
     def attr_strings(self, name: str) -> tuple[bytes, ...]:
-        """A list(string) attribute; see ``attr_int``."""
+        """Return a list(string) attribute; see ``attr_int``."""
         return self._attr_list(name, "list(string)", None)
 
     def _attr_list(self, name: str, kind: str, default: tuple[Any, ...] | None) -> tuple[Any, ...]:
@@ -155,6 +155,6 @@ class Node(Struct, frozen=True):
 
 
 def constant(name: str, value: Tensor, device: str = "", inputs: tuple[Ref, ...] = ()) -> Node:
-    """A Const node."""
+    """Create a Const node."""
     attrs = {"dtype": attr.dtype(value.dtype), "value": attr.tensor(value)}
     return Node(name, "Const", inputs, device, attrs)

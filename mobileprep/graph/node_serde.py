@@ -1,4 +1,4 @@
-"""NodeDefs to nodes: many short ones quickly, any one by way of its message."""
+"""Read and write NodeDefs, with a fast path for many short nodes."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _NAME, _OP, _INPUT = (number << 3 | BYTES for number in (1, 2, 3))
 _BEHIND_INPUTS: Final = frozenset(number << 3 | BYTES for number in (4, 5, 6, 7))
 _NONE: Final = (b"", b"")
 _ONE_BYTE: Final = 0x7F
-# Nodes of a kind often end alike; of those that do not, no more than this is kept.
+# Similar nodes often have equal tails; the number and length of cached tails are limited.
 _MOST_TAILS: Final = 1 << 12
 _LONGEST_TAIL: Final = 1 << 9
 _MOST_FORMS: Final = 8
 
 _Tail = tuple[str, Attrs, tuple[bytes, bytes]]
-"""Everything after a node's inputs: device, attributes, and debugging records."""
+"""Everything after the inputs of a node: device, attributes, and debugging records."""
 
 M = TypeVar("M", bound=Message)
 
 
 def parsed(kind: type[M], data: bytes, file: str) -> M:
-    """A message of the bytes of a GraphDef."""
+    """Parse a message from the bytes of a GraphDef."""
     proto = kind()
     try:
         proto.ParseFromString(data)
@@ -62,7 +62,7 @@ def parsed(kind: type[M], data: bytes, file: str) -> M:
 
 
 def node_from_proto(proto: pb.NodeDef, payloads: list[Payload], file: str) -> Node:
-    """A node of a graph, its large contents possibly among ``payloads``."""
+    """Convert a NodeDef of a graph, whose large contents can be in ``payloads``."""
     where = f"{file}, node {proto.name!r}"
     return read_node(proto, tuple([parse_ref(text) for text in proto.input]), payloads, where)
 
@@ -70,12 +70,12 @@ def node_from_proto(proto: pb.NodeDef, payloads: list[Payload], file: str) -> No
 def read_node(
     proto: pb.NodeDef, inputs: tuple[Ref, ...], payloads: list[Payload], where: str
 ) -> Node:
-    """A node of a graph or of a function's body, whose inputs are spelt differently."""
+    """Convert a NodeDef of a graph or of a function body, with parsed inputs."""
     return Node(proto.name, intern(proto.op), inputs, *_read_tail(proto, payloads, where))
 
 
 def _read_tail(proto: pb.NodeDef, payloads: list[Payload], where: str) -> _Tail:
-    # Ops, devices and attributes have few names: held once, they halve what a graph takes.
+    # Names of ops, devices, and attributes repeat: interning them halves the memory of a graph.
     values = proto.attr
     attrs = {intern(k): attr_from_proto(values[k], payloads, where) for k in sorted(values)}
     debug = (proto.experimental_debug_info, proto.experimental_type)
@@ -83,19 +83,19 @@ def _read_tail(proto: pb.NodeDef, payloads: list[Payload], where: str) -> _Tail:
 
 
 class NodeReader:
-    """Reads the short nodes of one graph.
+    """A reader of the short nodes of one graph.
 
     If a node's fields have the usual order, they are parsed from the bytes directly. Ops, inputs,
     and the fields after the inputs, which similar nodes share, are cached. Other nodes are parsed
     as messages.
 
     Args:
-        file: the graph's name, for messages.
+        file: name of the graph, for messages.
     """
 
     def __init__(self, file: str) -> None:
         self._file = file
-        # By the whole field, tag and length included.
+        # By the bytes of the whole field, including tag and length.
         self._ops: dict[bytes, str] = {}
         self._refs: dict[bytes, Ref] = {}
         self._tails: dict[bytes, _Tail] = {}
@@ -103,7 +103,7 @@ class NodeReader:
         self._forms: dict[int, list[_Form]] = {}
 
     def nodes(self, run: bytes) -> Iterator[Node]:
-        """The nodes of a run of short records; see ``wire.short_records``."""
+        """Yield the nodes of a run of short records; see ``wire.short_records``."""
         for record in short_records(run):
             yield self._scanned(record) or self._parsed(record)
 
@@ -111,10 +111,10 @@ class NodeReader:
         return node_from_proto(parsed(pb.NodeDef, record, self._file), [], self._file)
 
     def _scanned(self, record: bytes) -> Node | None:
-        """The node: a name, an op, inputs, then the rest; None where it is not of that form.
+        """Parse a name, an op, inputs, and the rest; return None for another form.
 
-        Past its end a record has no bytes, and slices of it are cut short, so a length that leads
-        there is seen in the end.
+        Indexing and slicing stop at the end of the record, so a length beyond the end is detected
+        by the final check.
         """
         size = len(record)
         try:
@@ -146,7 +146,7 @@ class NodeReader:
         return ref
 
     def _tail(self, tail: bytes, name: str) -> _Tail | None:
-        """What stands behind the inputs; None where inputs or names are among it."""
+        """Parse the fields after the inputs; return None if they include inputs or names."""
         forms = self._forms.setdefault(len(tail), [])
         for form in forms:
             if tail.startswith(form.head):
@@ -164,11 +164,11 @@ class NodeReader:
 
 
 class _OtherFormError(Exception):
-    """A field is written in a way that has to be left to protobuf."""
+    """A field has a form that only protobuf can parse."""
 
 
 def _is_behind_inputs(tail: bytes) -> bool:
-    """Whether no field of it could change what was read before it."""
+    """Return whether the tail contains only fields that may follow the inputs."""
     cursor = Cursor(tail)
     try:
         while cursor:
@@ -177,26 +177,26 @@ def _is_behind_inputs(tail: bytes) -> bool:
                 return False
             skip_field(cursor, tag)
     except CorruptFileError:
-        return False  # protobuf tells what is wrong with it
+        return False  # Protobuf reports the error.
     return True
 
 
 def _text(field: bytes, tag: int) -> str:
-    """The text of a field whose length takes one byte."""
+    """Return the string of a field whose length takes one byte."""
     if len(field) < 2 or field[0] != tag or field[1] > _ONE_BYTE or len(field) != field[1] + 2:
         raise _OtherFormError
     return field[2:].decode()
 
 
 class _Form(Struct, frozen=True):
-    """The tails that differ in nothing but the content of one tensor, which comes last.
+    """Tails that only differ in the content of one tensor at the end.
 
     Args:
-        head: all that comes before the content.
-        device: the device of each.
-        attrs: the attributes of one of them.
-        name: the name of the tensor's attribute.
-        tensor: the one's tensor.
+        head: all bytes before the content.
+        device: device of each tail.
+        attrs: attributes of one of the tails.
+        name: name of the attribute with the tensor.
+        tensor: the tensor of that tail.
     """
 
     head: bytes
@@ -206,18 +206,18 @@ class _Form(Struct, frozen=True):
     tensor: Tensor
 
     def filled(self, tail: bytes) -> _Tail:
-        """What a tail that starts with the head, and is as long as the one, stands for."""
+        """Convert a tail with this head and the same length."""
         one = self.tensor
         tensor = Tensor(one.dtype, one.shape, content=tail[len(self.head) :])
         return self.device, {**self.attrs, self.name: AttrValue("tensor", tensor)}, _NONE
 
 
 def _form_of(tail: bytes, device: str, attrs: Attrs, debug: tuple[bytes, bytes]) -> _Form | None:
-    """The form of a tail; None where it has none.
+    """Return the form of a tail; None if it has no such form.
 
-    It has one where our own writer makes that tail of its parts, and with another content the
-    same tail with that content at the end: so content is all that stands behind the head, and
-    lengths and fields before it are those of every such tail.
+    A tail has one if this package serializes its parts to the same bytes, and other content to the
+    same bytes with that content at the end. Then only content follows the head, and all lengths and
+    fields in the head are the same for each such tail.
     """
     tensors = [k for k, v in attrs.items() if v.kind == "tensor" and v.value.content]
     if len(tensors) != 1 or debug != _NONE:
@@ -246,26 +246,26 @@ _MOST: Final = 1 << 12
 
 
 class NodeWriter:
-    """Writes the nodes of one graph.
+    """A writer of the nodes of one graph.
 
-    Ops and attributes repeat a lot; their bytes are made once.
+    The bytes of ops and attributes, which repeat often, are cached.
 
     Args:
-        number: the number of the field that holds the nodes.
+        number: number of the field with the nodes.
     """
 
     def __init__(self, number: int) -> None:
         self._number = number
         self._headers: dict[int, bytes] = {}
         self._ops: dict[str, bytes] = {}
-        # By identity, as nodes of a kind often share them; held, so that it stays theirs.
+        # By identity, because similar nodes often share attributes; kept so that ids stay unique.
         self._attrs: dict[int, tuple[Attrs, bytes]] = {}
         self._values: dict[Hashable, bytes] = {}
         self._heads: dict[Hashable, bytes] = {}
         self._orders: dict[tuple[str, ...], list[str]] = {}
 
     def record(self, node: Node) -> bytes | None:
-        """A node's field, tag and length included; None where it has content worth a view."""
+        """Return a node's whole field; None if a tensor is large enough for a view."""
         tail = self.tail(node)
         if tail is None:
             return None
@@ -287,7 +287,7 @@ class NodeWriter:
         return header + body
 
     def tail(self, node: Node) -> bytes | None:
-        """What stands behind a node's inputs; None where it has content worth a view."""
+        """Return the fields after a node's inputs; None if a tensor is large enough for a view."""
         known = self._attrs.get(id(node.attrs))
         attrs = self._attrs_bytes(node.attrs) if known is None else known[1]
         if attrs is None or not (node.device or any(node.debug_info)):
@@ -315,10 +315,10 @@ class NodeWriter:
         return written
 
     def _in_order(self, names: tuple[str, ...]) -> list[str]:
-        """Attributes in protobuf's deterministic order: a name comes before its own beginnings."""
+        """Sort attributes in protobuf's deterministic order: a name precedes its own prefixes."""
         order = self._orders.get(names)
         if order is None:
-            # No text has this byte, the highest, in UTF-8.
+            # UTF-8 does not contain this byte, the highest one.
             order = sorted(names, key=lambda name: name.encode() + b"\xff")
             if len(self._orders) < _MOST:
                 self._orders[names] = order
@@ -352,9 +352,9 @@ class NodeWriter:
 
 
 def content_attr(name: str, tensor: Tensor) -> tuple[bytes, memoryview]:
-    """The field of a tensor attribute in two pieces, the content at the end.
+    """Return the field of a tensor attribute in two pieces: everything before the content, and it.
 
-    All before the content follows from the name, the type, the shape, and the content's length.
+    The first piece follows from the name, the type, the shape, and the length of the content.
     """
     proto = pb.TensorProto()
     tensor_to_proto(tensor, proto, with_content=False)
@@ -435,7 +435,7 @@ def attr_to_proto(value: AttrValue, proto: pb.AttrValue) -> None:
 
 
 def shape_from_proto(proto: pb.TensorShapeProto) -> TensorShape:
-    """Read a shape; sizes below zero all mean unknown."""
+    """Read a shape; all negative sizes mean unknown."""
     if proto.unknown_rank:
         return None
     return tuple(max(d.size, -1) for d in proto.dim)

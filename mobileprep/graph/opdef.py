@@ -1,4 +1,4 @@
-"""Op and function signatures: arguments, attributes with types and defaults."""
+"""Signatures of ops and functions: arguments, attributes, and defaults."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mobileprep.graph.attrs import AttrValue
 
 
 class ArgDef(Struct, frozen=True):
-    """One input or output argument.
+    """An input or output argument.
 
-    A list of equal types has ``number_attr``; a list of any types has ``type_list_attr``.
+    A list with equal types has ``number_attr``; a list with different types has ``type_list_attr``.
     """
 
     name: str
@@ -24,7 +24,7 @@ class ArgDef(Struct, frozen=True):
 
 
 class AttrDef(Struct, frozen=True):
-    """One attribute: its kind, and its default where it has one."""
+    """An attribute: its kind, and its default if it has one."""
 
     name: str
     kind: str
@@ -34,7 +34,7 @@ class AttrDef(Struct, frozen=True):
 
 
 class OpDef(Struct, frozen=True):
-    """The signature of an op, or of a function."""
+    """The signature of an op or a function."""
 
     name: str
     inputs: tuple[ArgDef, ...] = ()
@@ -46,8 +46,8 @@ class OpDef(Struct, frozen=True):
     is_aggregate: bool = False
     allows_uninitialized_input: bool = False
     deprecated_at: int = 0
-    """The graph version from which the op is refused; 0 for never."""
+    """The graph version from which the op is rejected; 0 for never."""
 
     def attr(self, name: str) -> AttrDef | None:
-        """The attribute of that name, or None."""
+        """Return the attribute of that name, or None."""
         return next((a for a in self.attrs if a.name == name), None)

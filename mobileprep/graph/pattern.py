@@ -1,4 +1,4 @@
-"""Patterns of ops, and the places of a graph that fit them.
+"""Patterns of ops, and a search for matches in a graph.
 
 A pattern names an op, several (``Conv2D|MatMul``) or any (``*``), and patterns of its inputs::
 
@@ -26,15 +26,15 @@ ANY: Final = "*"
 
 
 class OpTypePattern(Struct, frozen=True, dict=True):
-    """What a node must look like.
+    """A pattern of a node and its inputs.
 
     Args:
-        op: an op's name, several divided by ``|``, or ``*``.
-        inputs: a pattern for each tensor input; none at all accepts any inputs. Control
-            inputs are not looked at.
-        label: the name that a match knows the node by.
-        borrowed: the node stays where it is and may serve several matches; without it, a node
-            belongs to one match, which puts it back or does away with it.
+        op: name of an op, several separated by ``|``, or ``*``.
+        inputs: a pattern for each tensor input; empty to accept any inputs. Control inputs are
+            ignored.
+        label: name of the node in a match.
+        borrowed: whether the node does not change and can be part of several matches. Other nodes
+            are part of one match, which replaces or removes them.
     """
 
     op: str
@@ -48,16 +48,16 @@ class OpTypePattern(Struct, frozen=True, dict=True):
         return frozenset(self.op.split("|"))
 
     def accepts(self, node: Node) -> bool:
-        """Whether the node's op is one of this pattern's."""
+        """Return whether the op of a node matches."""
         return self.op == ANY or node.op in self.ops
 
     def borrowing(self, *labels: str) -> OpTypePattern:
-        """The pattern with the nodes of those labels borrowed."""
+        """Return a copy in which the nodes with these labels are borrowed."""
         inputs = tuple(p.borrowing(*labels) for p in self.inputs)
         return replace(self, inputs=inputs, borrowed=self.borrowed or self.label in labels)
 
     def __str__(self) -> str:
-        """The pattern as the original tool spells it: ``{Mul, {{Conv2D}, {Const}}}``."""
+        """Return the pattern in the original tool's syntax: ``{Mul, {{Conv2D}, {Const}}}``."""
         inputs = ", ".join(str(p) for p in self.inputs)
         return f"{{{self.op}, {{{inputs}}}}}" if inputs else f"{{{self.op}}}"
 
@@ -65,20 +65,20 @@ class OpTypePattern(Struct, frozen=True, dict=True):
 def op(
     ops: str, *inputs: OpTypePattern | str, label: str = "", borrowed: bool = False
 ) -> OpTypePattern:
-    """A pattern; inputs given as text are patterns without inputs of their own."""
+    """Return a pattern; inputs given as strings are patterns that accept any inputs."""
     patterns = tuple(OpTypePattern(p) if isinstance(p, str) else p for p in inputs)
     return OpTypePattern(ops, patterns, label, borrowed)
 
 
 class NodeMatch(Struct, frozen=True):
-    """A node that fits a pattern, and the matches of the pattern's inputs."""
+    """A node that matches a pattern, and the matches of the pattern's inputs."""
 
     node: Node
     pattern: OpTypePattern
     inputs: tuple[NodeMatch, ...] = ()
 
     def walk(self) -> Iterator[NodeMatch]:
-        """This match and those below it, level by level, nearest first."""
+        """Yield this match and those of its inputs, level by level."""
         level: list[NodeMatch] = [self]
         while level:
             yield from level
@@ -86,12 +86,12 @@ class NodeMatch(Struct, frozen=True):
 
 
 class Match:
-    """One place of a graph that fits a pattern.
+    """A match of a pattern in a graph.
 
     Args:
-        root: the tree of matches.
-        graph: the graph that it was found in.
-        protected: names that must survive as if something else used them.
+        root: tree of node matches.
+        graph: graph of the match.
+        protected: names of nodes to keep as if something else used them.
     """
 
     def __init__(self, root: NodeMatch, graph: Graph, protected: Collection[str] = ()) -> None:
@@ -101,14 +101,14 @@ class Match:
 
     @property
     def node(self) -> Node:
-        """The node that the pattern's head fits."""
+        """The node that matches the root of the pattern."""
         return self.root.node
 
     def __getitem__(self, label: str) -> Node:
-        """The node whose pattern has that label.
+        """Return the node with that label.
 
         Raises:
-            UsageError: no pattern has it.
+            UsageError: if no part of the pattern has the label.
         """
         found = self._labels.get(label)
         if found is None:
@@ -117,29 +117,29 @@ class Match:
         return found
 
     def find(self, label: str) -> Node | None:
-        """The node whose pattern has that label, or None where no pattern has it."""
+        """Return the node with that label, or None if no part of the pattern has it."""
         return self._labels.get(label)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Every matched node once, level by level from the head; borrowed ones left out."""
+        """All matched nodes except borrowed ones, without duplicates, level by level."""
         owned = (m.node for m in self.root.walk() if not m.pattern.borrowed)
         return tuple({n.name: n for n in owned}.values())
 
     @cached_property
     def borrowed(self) -> frozenset[str]:
-        """Names of the matched nodes that stay where they are."""
+        """Names of the borrowed nodes, which do not change."""
         owned = {n.name for n in self.nodes}
         return frozenset(m.node.name for m in self.root.walk()) - owned
 
     @cached_property
     def used_outside(self) -> frozenset[str]:
-        """Names of matched nodes that a node outside of the match needs, or that are protected."""
+        """Names of matched nodes that are protected, or that a node outside of the match needs."""
         return frozenset(n.name for n in self.nodes if n.name in self.protected or self._users(n))
 
     @cached_property
     def read_outside(self) -> frozenset[str]:
-        """Those of ``used_outside`` of which more is needed than that they have run."""
+        """Names from ``used_outside`` that are needed for more than their control dependency."""
         return frozenset(
             name
             for name in self.used_outside
@@ -152,7 +152,7 @@ class Match:
         return frozenset(n.name for n in self.nodes)
 
     def _users(self, node: Node) -> list[Node]:
-        """The nodes outside of the match that a node of it is an input of."""
+        """Return the nodes outside of the match that have a node of the match as input."""
         users = self.graph.consumers.get(node.name, ())
         return [user for user in users if user.name not in self._names]
 
@@ -166,14 +166,14 @@ Check = Callable[[Match], str]
 
 
 class Found(Struct, frozen=True):
-    """The places that fit, in execution order, and how many were left alone by reason."""
+    """The matches in execution order, and the number of skipped matches by reason."""
 
     matches: tuple[Match, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 class GraphMatcher:
-    """Finds patterns in one graph; no node is part of two matches of one search.
+    """A search for patterns in a graph, whose matches do not share nodes.
 
     Args:
         graph: the graph.
@@ -185,9 +185,9 @@ class GraphMatcher:
         self.protected = protected
 
     def find(self, pattern: OpTypePattern, check: Check | None = None) -> Found:
-        """All matches, looked for in the original tool's execution order.
+        """Return all matches, found in the original tool's execution order.
 
-        A place that ``check`` gives a reason for keeps its nodes free for other matches.
+        If ``check`` returns a reason to skip a match, its nodes can be part of other matches.
         """
         if pattern.op != ANY and not any(n.op in pattern.ops for n in self.graph.nodes):
             return Found()
@@ -211,7 +211,7 @@ class GraphMatcher:
     def _order(self) -> list[Node]:
         order = execution_order(self.graph)
         if len(order) < len(self.graph):
-            # Nodes of a cycle have no order; they are looked at last, as they are stored.
+            # Nodes of a cycle have no order: visit them last, in stored order.
             sorted_names = {n.name for n in order}
             order += [n for n in self.graph if n.name not in sorted_names]
         return order

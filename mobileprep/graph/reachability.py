@@ -1,4 +1,4 @@
-"""What of a graph hangs together: what nodes need, and what needs them."""
+"""Dependencies in a graph: the nodes that nodes need, and the nodes that need them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def closure(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> set[T]:
-    """The starts, what follows them, what follows that, and so on; each is asked for once."""
+    """Return the transitive closure of the starts; call ``following`` once for each item."""
     waiting = list(dict.fromkeys(starts))
     found = set(waiting)
     while waiting:
@@ -35,7 +35,11 @@ def reachable(
     *,
     through_control: bool = True,
 ) -> set[str]:
-    """The names of the roots and of all nodes that they depend on."""
+    """Return the names of the roots and of all nodes that they depend on.
+
+    Raises:
+        InvalidGraphError: if a needed node does not exist.
+    """
 
     def needed(name: str) -> Iterable[str]:
         node = nodes.get(name)
@@ -54,7 +58,7 @@ def _names(nodes: Graph | Mapping[str, Node]) -> Iterable[str]:
 
 
 def dependents(graph: Graph, names: Iterable[str], *, through_control: bool = True) -> set[str]:
-    """The named nodes and all that depend on one of them, directly or not."""
+    """Return the named nodes and all nodes that depend on one of them, directly or indirectly."""
 
     def takers(name: str) -> Iterable[str]:
         for consumer in graph.consumers.get(name, ()):
@@ -66,41 +70,41 @@ def dependents(graph: Graph, names: Iterable[str], *, through_control: bool = Tr
 
 _IDLE: Final = frozenset({"Const", "NoOp", "Assert"}) | PLACEHOLDERS
 _SHOWN: Final = 5
-# The names that TensorFlow's lowering of a While gives to its Exit nodes.
+# Names of Exit nodes from TensorFlow's lowering of a While.
 _LOWERED: Final = re.compile(r"/exit/_\d+$")
 
 
 def placeholders(graph: Graph) -> list[str]:
-    """The names of the placeholders that something reads, in graph order; of all if none is read.
+    """Return the used placeholders in graph order; all placeholders if none is used.
 
-    Where TensorFlow 2 lowers loops it leaves placeholders behind that nothing reads.
+    TensorFlow 2's lowering of loops creates unused placeholders.
     """
     found = [n.name for n in graph if n.op in PLACEHOLDERS]
     return [name for name in found if name in graph.consumers] or found
 
 
 def ends(graph: Graph) -> list[str]:
-    """The names of the nodes whose outputs nothing reads, but for constants, in graph order.
+    """Return the names of unused nodes except constants, in graph order.
 
-    Where TensorFlow 2 lowers a loop, every variable of it leaves it, the counter too: of those that
-    nothing reads the graph's author knows nothing.
+    Lowered loops of TensorFlow 2 have an output for each variable, including counters. Their unused
+    outputs are not included, unless there are no other unused nodes.
     """
     found = [n for n in graph if n.name not in graph.consumers and n.op not in _IDLE]
     return [n.name for n in [n for n in found if not leaves_lowered_loop(n)] or found]
 
 
 def leaves_lowered_loop(node: Node) -> bool:
-    """Whether a variable leaves a loop by this node, one that TensorFlow 2 has lowered."""
+    """Return whether a node is the Exit of a variable from a loop that TensorFlow 2 lowered."""
     return node.op in EXITS and _LOWERED.search(node.name) is not None
 
 
 def nodes_of(tensors: Iterable[str]) -> frozenset[str]:
-    """The names of the nodes that put out some tensors, given as the user names them."""
+    """Return the node names of tensors, as the user names them."""
     return frozenset(parse_ref(tensor).node for tensor in tensors)
 
 
 def name_hint(graph: Graph, name: str, what: str) -> str:
-    """What to say to a node's name that is not in the graph: near names, or the likely ones."""
+    """Return a hint for an unknown node name: similar names, or the likely ones."""
     near = nearest_hint(name, graph.by_name)
     if near:
         return near
@@ -113,7 +117,7 @@ def name_hint(graph: Graph, name: str, what: str) -> str:
 
 
 def unused(graph: Graph, names: Iterable[str], stays: Callable[[Node], bool]) -> set[str]:
-    """Which of some nodes nothing uses, and what nothing uses without those."""
+    """Return those of the nodes that are unused, and nodes that are unused without them."""
     counts = {name: len(nodes) for name, nodes in graph.consumers.items()}
     waiting = list(names)
     gone: set[str] = set()
@@ -130,14 +134,14 @@ def unused(graph: Graph, names: Iterable[str], stays: Callable[[Node], bool]) ->
 
 
 def without_newly_unused(before: Graph, after: Graph, protected: Collection[str]) -> Graph:
-    """A changed graph without the nodes that the change left without a use."""
+    """Remove the nodes that are unused because of a change."""
     gone = unused(after, before.consumers, lambda node: node.name in protected)
     kept = [n for n in after if n.name not in gone]
     return after.with_nodes(without_dangling(kept, {n.name for n in kept}))
 
 
 def without_orphans(graph: Graph, before: Graph, protected: Container[str]) -> Graph:
-    """The graph without the constants that nothing uses any more, though something did before."""
+    """Remove constants that were used before a change and are unused now."""
     used = graph.consumers
     return graph.with_nodes(
         node
@@ -153,11 +157,13 @@ _MERGES: Final = frozenset({"Merge", "RefMerge", "_XlaMerge"})
 
 
 def execution_order(graph: Graph) -> list[Node]:
-    """Nodes after what they take; of those that are ready, the one found last comes next.
+    """Return nodes after their inputs, in the order of TensorFlow 1.15's graph transforms.
 
-    A Merge waits for its control inputs and one tensor, so that while loops can be sorted.
-    Nodes of a cycle, and nodes that need one, are left out; so are consumers of nodes that are
-    not there. Source: ``SortByExecutionOrder`` of TensorFlow 1.15's graph transforms.
+    Of several ready nodes, the one that was found last is next. A Merge waits for its control
+    inputs and one tensor, so that while loops can be sorted. Nodes of a cycle or with missing
+    inputs, and nodes that depend on them, are not included.
+
+    Source: ``SortByExecutionOrder`` of TensorFlow 1.15's graph transforms.
     """
     nodes = graph.nodes
     position = {node.name: i for i, node in enumerate(nodes)}
@@ -192,9 +198,9 @@ _PREFIX: Final = b"loc:@"
 
 
 def without_dangling(nodes: Iterable[Node], names: Container[str]) -> list[Node]:
-    """The nodes without constraints on nodes that are not among ``names``.
+    """Remove colocation constraints on nodes that are not in ``names``.
 
-    TensorFlow refuses to load a graph in which a node is to be colocated with an unknown one.
+    TensorFlow does not load graphs with colocation constraints on unknown nodes.
     """
 
     def known(name: str) -> str | None:
@@ -204,7 +210,7 @@ def without_dangling(nodes: Iterable[Node], names: Container[str]) -> list[Node]
 
 
 def colocated(node: Node, new_name: Callable[[str], str | None]) -> Node:
-    """The node with its constraints on other names; those for which None is given are dropped."""
+    """Rename the nodes in colocation constraints; drop those whose new name is None."""
     given = node.attrs.get(_CLASS)
     if given is None or given.kind != "list(string)":
         return node
@@ -227,5 +233,5 @@ ANY: Final = "*"
 
 
 def of_op(graph: Graph, op: str, attribute: str) -> frozenset[str]:
-    """The nodes of an op, or of any op for ``*``, that have an attribute."""
+    """Return the nodes of an op, or of any op for ``*``, that have an attribute."""
     return frozenset(n.name for n in graph if op in (ANY, n.op) and attribute in n.attrs)

@@ -1,4 +1,4 @@
-"""References to tensors, as node inputs spell them: "name", "name:1", "^name"."""
+"""References to tensors in the form of node inputs: "name", "name:1", "^name"."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from msgspec import Struct
 CONTROL: Final = -1
 
 Edge = tuple[str, int]
-"""A tensor: its node's name, and which of the node's outputs it is (``CONTROL`` for none)."""
+"""A tensor: name of its node and index of the node's output (``CONTROL`` for none)."""
 
 
 class Ref(Struct, frozen=True, eq=False):
-    """One input of a node, or a tensor named on a command line.
+    """An input of a node, or a tensor named on the command line.
 
     Args:
-        node: the node's name.
-        index: which of its outputs, or ``CONTROL``.
-        output: inside functions, the name of the output argument that ``index`` counts in.
-        explicit: whether an index of 0 was spelt out; kept for writing, not compared.
+        node: name of the node.
+        index: index of its output, or ``CONTROL``.
+        output: in functions, the name of the output argument that ``index`` refers to.
+        explicit: whether an index of 0 was explicit; preserved for writing, but not compared.
     """
 
     node: str
@@ -34,7 +34,7 @@ class Ref(Struct, frozen=True, eq=False):
             return NotImplemented
         return (self.node, self.index, self.output) == (other.node, other.index, other.output)
 
-    def __ne__(self, other: object) -> bool:  # Struct's own compares identities
+    def __ne__(self, other: object) -> bool:  # Struct compares identities.
         return not self == other
 
     def __hash__(self) -> int:
@@ -42,11 +42,11 @@ class Ref(Struct, frozen=True, eq=False):
 
     @property
     def is_control(self) -> bool:
-        """Whether this only orders execution and carries no tensor."""
+        """Whether this is a control dependency, without a tensor."""
         return self.index == CONTROL
 
     def renamed(self, node: str) -> Ref:
-        """The same output of another node."""
+        """Return a reference to the same output of another node."""
         return Ref(node, self.index, self.output, self.explicit)
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Ref(Struct, frozen=True, eq=False):
 
 @lru_cache(maxsize=1 << 16)
 def parse_ref(text: str) -> Ref:
-    """Read a reference of a graph's node; a suffix that is not a number belongs to the name."""
+    """Parse a reference in a graph; a suffix that is not a number is part of the name."""
     return new_ref(text)
 
 
@@ -78,7 +78,7 @@ def new_ref(text: str) -> Ref:
 
 @lru_cache(maxsize=1 << 14)
 def parse_function_ref(text: str) -> Ref:
-    """Read a reference inside a function body: "argument", "node:output:0", "^node"."""
+    """Parse a reference in a function body: "argument", "node:output:0", "^node"."""
     parts = text.split(":")
     if len(parts) == 3 and _is_index(parts[2]):
         return Ref(parts[0], int(parts[2]), parts[1])
@@ -86,22 +86,22 @@ def parse_function_ref(text: str) -> Ref:
 
 
 def control(node: str) -> Ref:
-    """The control dependency on a node."""
+    """Return a control dependency on a node."""
     return Ref(node, CONTROL)
 
 
 def edge(ref: Ref) -> Edge:
-    """The tensor that a reference names."""
+    """Return the tensor that a reference names."""
     return ref.node, ref.index
 
 
 def _is_index(digits: str) -> bool:
-    # int() refuses 4,300 digits and more, and takes signs, spaces and other scripts' digits.
+    # int() rejects 4,300 digits or more, and accepts signs, spaces, and digits of other scripts.
     return digits.isascii() and digits.isdigit() and len(digits) < 10
 
 
 def unique_name(base: str, *taken: Container[str]) -> str:
-    """The name, with the first number behind it that makes it new."""
+    """Return the name, with the smallest numeric suffix that makes it unique."""
     name, number = base, 0
     while any(name in names for names in taken):
         number += 1
@@ -110,10 +110,10 @@ def unique_name(base: str, *taken: Container[str]) -> str:
 
 
 class FreshNames:
-    """Gives names that are not taken, each once.
+    """A generator of unique names.
 
     Args:
-        taken: the names that there are.
+        taken: names that are already used.
     """
 
     def __init__(self, taken: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
-"""Replaces the places of a graph that fit a pattern.
+"""Replace the matches of a pattern in a graph.
 
-A rewriting is a pattern, a check that gives its reason, and a function from a match to the nodes
-that take its place::
+A rule consists of a pattern, a check that returns the reason to skip a match, and a function that
+returns the nodes that replace a match::
 
     def _check(match: Match) -> str:
         return "its result is used elsewhere" if match["layer"].name in match.used_outside else ""
@@ -34,11 +34,11 @@ NAME_TAKEN = "two of the new nodes would have one name"
 
 
 class Leave(Struct, frozen=True):
-    """A rewriting's answer that a match stays as it is.
+    """The result of a rewrite function that skips a match.
 
     Args:
-        reason: why.
-        nodes: the match's nodes in the order they are put back in, where that matters.
+        reason: reason for skipping the match.
+        nodes: nodes of the match in the order in which to put them back, if the order matters.
     """
 
     reason: str
@@ -46,15 +46,16 @@ class Leave(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    """What to look for and what to put there.
+    """A pattern and its replacement.
 
     Args:
-        pattern: what to look for.
-        rewrite: the nodes that replace all nodes of a match, those that stay included, or Leave;
-            borrowed nodes may be among them, and stay where they are.
-        check: looked at as each place is found; its reason leaves the place alone.
-        allow_inconsistencies: accept a replacement without a node that something outside of the
-            match uses; the caller repairs the inputs.
+        pattern: pattern to search for.
+        rewrite: returns the nodes that replace all nodes of a match (including nodes to keep), or
+            Leave. Borrowed nodes are ignored, because they do not change.
+        check: called for each match when it is found; returns the reason to skip it, or an empty
+            string.
+        allow_inconsistencies: whether a replacement may omit a node that is used outside of the
+            match, because the caller repairs the inputs.
     """
 
     pattern: OpTypePattern
@@ -64,7 +65,7 @@ class Rule(Struct, frozen=True):
 
 
 class Rewritten(Struct, frozen=True):
-    """A graph after a rewriting, how many places changed, and how many did not by reason."""
+    """A rewritten graph, the number of replaced matches, and of skipped matches by reason."""
 
     graph: Graph
     matched: int = 0
@@ -74,16 +75,16 @@ class Rewritten(Struct, frozen=True):
 def rewrite(graph: Graph, rule: Rule, protected: Collection[str] = ()) -> Rewritten:
     """Replace every match of a rule.
 
-    New nodes stand where the match's head stood, in the order that the rule gives them. A match
-    whose replacement would lose a node that is needed elsewhere is left as it was.
+    New nodes are inserted at the position of the match's root, in the order of the rule. A match is
+    skipped if its replacement would lose a node that is needed elsewhere.
 
     Args:
-        graph: the graph; it is the result's too where no pattern matched.
-        rule: what to do.
-        protected: names of nodes that must survive, such as the graph's outputs.
+        graph: the graph; the result contains the same object if there are no matches.
+        rule: the rule.
+        protected: names of nodes to keep, such as the outputs of the graph.
 
     Raises:
-        InvalidGraphError: the rule made a node of a name that the graph has already.
+        InvalidGraphError: if the rule creates a node with an existing name.
     """
     found = GraphMatcher(graph, protected).find(rule.pattern, rule.check)
     if not found.matches:
@@ -110,7 +111,7 @@ def rewrite(graph: Graph, rule: Rule, protected: Collection[str] = ()) -> Rewrit
 
 
 def rewrite_all(graph: Graph, rule: Rule, protected: Collection[str] = ()) -> Rewritten:
-    """Apply a rule again and again until it changes nothing.
+    """Apply a rule repeatedly until it changes nothing.
 
     If matches share a node, each pass replaces one of them. Skipped matches are those of the last
     pass.
@@ -125,7 +126,7 @@ def rewrite_all(graph: Graph, rule: Rule, protected: Collection[str] = ()) -> Re
 
 
 class Renames:
-    """Where inputs are to lead instead: a node for a node, or a tensor for a tensor."""
+    """Replacements of inputs: a node for a node, or a tensor for a tensor."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, str] = {}
@@ -133,12 +134,12 @@ class Renames:
         self._touched: set[str] = set()
 
     def node(self, old: str, new: str) -> None:
-        """Send every output of a node, and control dependencies on it, to another node's."""
+        """Redirect all outputs of a node, and control dependencies on it, to another node."""
         self._nodes[old] = new
         self._touched.add(old)
 
     def tensor(self, old: Ref, new: Ref) -> None:
-        """Send one output to another; control dependencies stay."""
+        """Redirect one output to another tensor; control dependencies do not change."""
         self._tensors[old] = new
         self._touched.add(old.node)
 
@@ -146,7 +147,11 @@ class Renames:
         return bool(self._touched)
 
     def resolve(self, ref: Ref) -> Ref:
-        """Where a reference leads in the end."""
+        """Return the final replacement of a reference.
+
+        Raises:
+            InvalidGraphError: if the replacements form a cycle.
+        """
         seen: set[str] = set()
         while ref.node in self._touched:
             if ref.node in seen:
@@ -163,7 +168,7 @@ class Renames:
 
 
 def rename_inputs(graph: Graph, renames: Renames, ignored: Container[str] = ()) -> Graph:
-    """The graph with inputs sent elsewhere, but for those of the ignored nodes."""
+    """Redirect the inputs of all nodes except the ignored ones."""
     if not renames:
         return graph
     return graph.with_nodes(n if n.name in ignored else _renamed(n, renames) for n in graph)
@@ -191,7 +196,7 @@ def _replacement(match: Match, rule: Rule) -> Sequence[Node] | Leave:
 
 
 def _waiting_for_none(node: Node, gone: Set[str]) -> Node:
-    """A node without control inputs from nodes whose work others do now."""
+    """Remove control inputs from nodes that the replacement removes."""
     if gone.isdisjoint(ref.node for ref in node.control_inputs):
         return node
     inputs = tuple(r for r in node.inputs if not r.is_control or r.node not in gone)

@@ -1,4 +1,4 @@
-"""Serialized GraphDefs to graphs and back, large constants never copied."""
+"""Read and write serialized GraphDefs without copying large constants."""
 
 from __future__ import annotations
 
@@ -38,20 +38,21 @@ from mobileprep.graph.tensor import Tensor, is_large
 _NODE_FIELD = 1
 _LIBRARY_FIELD = 2
 
-# Bytes of nodes that are read at once.
+# Bytes of nodes to read at once.
 _READ_AT_ONCE = 1 << 20
 
-# Nodes are written in runs of this many.
+# Number of nodes to write at once.
 _WRITTEN_AT_ONCE = 512
-# Bytes of a graph beside its large constants up to which they are kept.
+# Maximum bytes of a serialized graph, without large constants, to cache.
 _MOST_KEPT = 4 << 20
 
 
 def graph_from_bytes(data: Buffer, file: str) -> Graph:
-    """Read a serialized GraphDef.
+    """Parse a serialized GraphDef.
 
     Args:
-        data: the bytes; large constants stay views on them.
+        data: the bytes; large constants become views of them.
+        file: name of the graph, for messages.
     """
     payloads: list[Payload] = []
     # Report a length beyond the end with its position before any message is parsed.
@@ -71,20 +72,20 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
 
 
 def _parts(data: Buffer, payloads: list[Payload], file: str) -> Iterator[Run | bytes]:
-    """A serialized graph in parts: short nodes as they lie, others without their payloads."""
+    """Yield a serialized graph in parts: runs of short nodes, and other fields without payloads."""
     for run in split_runs(data, _NODE_FIELD, _READ_AT_ONCE, file):
         cursor = Cursor(data, run.start, run.stop, file=file)
         yield run if run.short else without_payloads(cursor, GRAPH_LAYOUT, payloads)
 
 
 def graph_from_proto(proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
-    """Read a parsed GraphDef, its large contents possibly among ``payloads``."""
+    """Convert a parsed GraphDef, whose large contents can be in ``payloads``."""
     nodes = [node_from_proto(n, payloads, file) for n in proto.node]
     return _with_nodes(nodes, proto, payloads, file)
 
 
 def _with_nodes(nodes: list[Node], proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
-    """A graph of nodes, all else as a message has it."""
+    """Return a graph of these nodes with the library and versions of a message."""
     library = _library_from_proto(proto.library, payloads, file)
     versions = Versions(
         proto.versions.producer or proto.version,
@@ -95,23 +96,23 @@ def _with_nodes(nodes: list[Node], proto: pb.GraphDef, payloads: list[Payload], 
 
 
 def graph_to_chunks(graph: Graph) -> Iterator[bytes | memoryview]:
-    """The pieces of the serialized graph in turn; large constants are views, not copies.
+    """Yield the pieces of the serialized graph in order; large constants are views, not copies.
 
-    Equal graphs give equal bytes.
+    Equal graphs have equal bytes.
     """
     return raw_chunks(graph_to_pieces(graph))
 
 
 def raw_chunks(pieces: Iterable[bytes | Tensor]) -> Iterator[bytes | memoryview]:
-    """The bytes of pieces in turn; those of tensors as views."""
+    """Yield the bytes of pieces in order; those of tensors as views."""
     for piece in pieces:
         yield memoryview(piece.raw()).cast("B") if isinstance(piece, Tensor) else piece
 
 
 def graph_to_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
-    """The pieces of the serialized graph in turn; a tensor stands for its raw content.
+    """Yield the pieces of the serialized graph in order; a tensor represents its raw content.
 
-    A graph keeps them where they take little, for it is measured, hashed and written in turn.
+    Small results are cached in the graph, which is usually measured, hashed, and written.
     """
     if graph.pieces is not None:
         yield from graph.pieces
@@ -140,12 +141,12 @@ def _pieces(graph: Graph) -> Iterator[bytes | Tensor]:
 
 
 def graph_to_bytes(graph: Graph) -> bytes:
-    """The serialized graph in one piece."""
+    """Return the serialized graph as bytes."""
     return b"".join(graph_to_chunks(graph))
 
 
 def serialized_size(graph: Graph) -> int:
-    """The length of the serialized graph in bytes."""
+    """Return the size of the serialized graph in bytes."""
     return pieces_size(graph_to_pieces(graph))
 
 
@@ -174,7 +175,7 @@ def _nodes_to_pieces(nodes: Iterable[Node], number: int) -> Iterator[bytes | Ten
 
 
 def _large_attrs(node: Node) -> frozenset[str]:
-    """The tensor attributes whose content is worth writing from where it lies."""
+    """Return the attributes with tensors that are large enough to write without a copy."""
     return frozenset(
         name
         for name, value in node.attrs.items()
@@ -194,7 +195,7 @@ def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[byte
 
 
 def node_to_proto(node: Node, proto: pb.NodeDef, omit: frozenset[str]) -> None:
-    """Fill an empty NodeDef, some attributes left out."""
+    """Fill an empty NodeDef, without the omitted attributes."""
     proto.name = node.name
     proto.op = node.op
     proto.input.extend([str(r) for r in node.inputs])
@@ -265,7 +266,7 @@ def _function_to_proto(function: Function, proto: pb.FunctionDef) -> None:
 
 
 def opdef_from_proto(proto: pb.OpDef, where: str) -> OpDef:
-    """Read a signature; descriptions are left out."""
+    """Convert a signature, without descriptions."""
     return OpDef(
         proto.name,
         tuple(_arg_from_proto(a) for a in proto.input_arg),

@@ -1,4 +1,4 @@
-"""What a graph amounts to in numbers: nodes, parameters, ops."""
+"""Statistics of graphs: numbers of nodes, parameters, and ops."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mobileprep.graph.tensor import Array, Tensor
 
 
 class GraphStatistics(Struct, frozen=True):
-    """A graph in numbers.
+    """Size and contents of a graph.
 
     Args:
-        nodes: how many nodes it has, functions' bodies included.
-        parameters: elements of all constants together.
-        constants: how many Const nodes.
-        bytes: the length of the serialized graph.
-        ops: how many nodes of each op, functions' bodies included, by name.
+        nodes: number of nodes, including those in function bodies.
+        parameters: total number of elements of all constants.
+        constants: number of Const nodes.
+        bytes: size of the serialized graph.
+        ops: number of nodes of each op, including those in function bodies, by name.
     """
 
     nodes: int
@@ -36,7 +36,7 @@ class GraphStatistics(Struct, frozen=True):
 
 
 def graph_statistics(graph: Graph, size: int) -> GraphStatistics:
-    """Count a graph whose serialized form is ``size`` bytes long."""
+    """Compute the statistics of a graph whose serialized form has ``size`` bytes."""
     ops: Counter[str] = Counter()
     parameters = 0
     bodies = [f.nodes for f in graph.library.functions.values()]
@@ -57,11 +57,11 @@ _DEVIATIONS: Final = "_channel_deviations"
 
 
 class ChannelStatistics(Struct, frozen=True):
-    """What each channel of a tensor is like.
+    """Mean and standard deviation of each channel of a tensor.
 
     Args:
         means: float64 [channels].
-        deviations: standard deviations, none below zero; float64 [channels].
+        deviations: standard deviations, not negative; float64 [channels].
     """
 
     means: Array
@@ -77,7 +77,7 @@ def with_statistics(node: Node, statistics: ChannelStatistics) -> Node:
 
 
 def statistics_of(node: Node, channels: int) -> ChannelStatistics | None:
-    """The statistics that a node has of so many channels; None without sound ones."""
+    """Return the statistics of a node for this number of channels; None if missing or invalid."""
     if not {_MEANS, _DEVIATIONS} <= node.attrs.keys():
         return None
     found = [node.attr_tensor(name) for name in (_MEANS, _DEVIATIONS)]
@@ -90,7 +90,7 @@ def statistics_of(node: Node, channels: int) -> ChannelStatistics | None:
 
 
 def changed_statistics(node: Node, factors: Array | float, offsets: Array | float) -> Node:
-    """A node whose channels are scaled and then shifted, with the statistics of that."""
+    """Update the statistics of a node whose channels are scaled and then shifted."""
     if _MEANS not in node.attrs:
         return node
     found = statistics_of(node, math.prod(node.attr_tensor(_MEANS).shape))
@@ -101,7 +101,7 @@ def changed_statistics(node: Node, factors: Array | float, offsets: Array | floa
 
 
 def without_statistics(graph: Graph) -> Graph:
-    """The graph without any statistics; the same one where it has none."""
+    """Remove all statistics from a graph; return the same graph if it has none."""
     names = {_MEANS, _DEVIATIONS}
     if not any(names & node.attrs.keys() for node in graph):
         return graph

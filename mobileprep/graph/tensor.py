@@ -1,4 +1,4 @@
-"""A constant's value: element type, shape, and elements that are decoded when asked for."""
+"""Values of constants: dtype, shape, and lazily decoded elements."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from mobileprep.formats.wire import (
 
 Array = NDArray[Any]
 
-# More than any shipped constant; a short text such as `size: 99999999999` must not allocate.
+# More than any shipped constant; short text such as `size: 99999999999` must not allocate it.
 MAX_BYTES = 1 << 31
-# What every numpy has; newer ones have more.
+# Maximum axes of arrays in all numpy versions; newer ones support more.
 _FEW_AXES = 32
-# Words that are compared at once.
+# Number of words to compare at once.
 _COMPARED = 1 << 14
 
 
 class Tensor:
     """An immutable tensor.
 
-    The elements stand in one of three forms: raw little-endian bytes (a view on the file
-    they came from), a list of leading values of which the last one repeats, or an array.
+    The elements are in one of three forms: raw little-endian bytes (a view of the source file), a
+    list of leading values of which the last one repeats, or an array.
 
     Args:
-        dtype: the element type; never a reference type.
-        shape: the dimensions, all non-negative.
-        content: raw bytes, exactly ``nbytes`` long for fixed-size types.
-        values: leading elements, 1-D; for strings an object array of bytes.
+        dtype: element type; never a reference type.
+        shape: dimensions, all non-negative.
+        content: raw bytes, exactly ``nbytes`` for fixed-size types.
+        values: leading elements, 1-D; for strings, an object array of bytes.
     """
 
     __slots__ = ("_array", "_digest", "content", "dtype", "opaque", "shape", "values")
@@ -71,25 +71,26 @@ class Tensor:
         self.content = content
         self.values = values
         self.opaque = opaque
-        """Serialized handles or variants, carried through unread."""
+        """Serialized handles or variants, preserved without parsing."""
         self._array: Array | None = None
         self._digest: str | None = None
 
     @classmethod
     def of(cls, array: Any, dtype: DType | None = None) -> Tensor:  # noqa: ANN401 - as np.asarray
-        """The tensor with an array's elements.
+        """Create a tensor from an array.
 
         Args:
-            array: anything ``np.asarray`` takes; not to be changed afterwards.
-            dtype: the element type, where numpy cannot say it (quantized types).
+            array: anything that ``np.asarray`` accepts; do not modify it afterwards.
+            dtype: element type, if numpy has no such type (quantized types).
 
         Raises:
-            UnsupportedError: numpy's type has no counterpart, or ``dtype`` has no elements that
-                numpy could hold.
+            UnsupportedError: if numpy's type has no counterpart, or numpy cannot represent the
+                elements of ``dtype``.
         """
         given, array = array, np.asarray(array)
         if array.dtype.kind in "SU" and not isinstance(given, np.ndarray):
-            array = np.asarray(given, dtype=object)  # numpy's text types cut zero bytes off
+            # numpy's string types remove trailing zero bytes.
+            array = np.asarray(given, dtype=object)
         kind = dtype if dtype is not None else dtype_from_numpy(array.dtype)
         if kind is None or (kind.numpy is None and kind is not DType.STRING):
             wanted = "counterpart" if kind is None else f"counterpart of type {kind.short}"
@@ -106,9 +107,9 @@ class Tensor:
 
     @classmethod
     def packed(cls, array: Any, dtype: DType | None = None) -> Tensor:  # noqa: ANN401 - as ``of``
-        """The tensor with a numeric array's elements, to be written as raw bytes, few or many.
+        """Create a tensor from a numeric array, which is always serialized as raw bytes.
 
-        That is how the original tools write constants. What it takes and raises is ``of``'s.
+        The original tools write constants in this form. See ``of`` for arguments and errors.
         """
         tensor = cls.of(array, dtype)
         tensor.content = tensor.raw()
@@ -121,18 +122,18 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements; for strings, of their characters."""
+        """Bytes of all elements; for strings, without their lengths."""
         if self.dtype is DType.STRING:
             return sum(len(x) for x in self.array().ravel())
         return self.size * self.dtype.itemsize
 
     def array(self) -> Array:
-        """The elements as a read-only array of ``shape``; strings as an object array of bytes.
+        """Return the elements as a read-only array; strings as an object array of bytes.
 
         Raises:
-            InvalidGraphError: the elements do not fit the shape, or would take over 2 GiB.
-            UnsupportedError: the type has no elements to look at (resource, variant), or the
-                shape has more axes than numpy's arrays.
+            InvalidGraphError: if the elements do not fit the shape, or would exceed 2 GiB.
+            UnsupportedError: if the type has no readable elements (resource, variant), or the shape
+                has more axes than numpy supports.
         """
         array = self._array
         if array is None:
@@ -140,42 +141,42 @@ class Tensor:
         return array
 
     def raw(self) -> bytes | memoryview:
-        """The elements as contiguous little-endian bytes. Not for strings."""
+        """Return the elements as contiguous little-endian bytes. Not for strings."""
         if self.content is not None:
             return self.content
-        # Through uint8: a memoryview cannot be taken of bfloat16 and its like.
+        # As uint8, because memoryview does not support types such as bfloat16.
         return np.ascontiguousarray(self.array()).reshape(-1).view(np.uint8).data
 
     def digest(self) -> str:
-        """The sha256 of ``raw()`` in hex, taken once. Not for strings."""
+        """Return the cached SHA-256 of ``raw()`` as hex. Not for strings."""
         if self._digest is None:
             self._digest = hashlib.sha256(self.raw()).hexdigest()
         return self._digest
 
     def lying_at(self, content: memoryview, digest: str) -> None:
-        """Let go of the elements in memory, which lie elsewhere too: a mapped file, as a rule.
+        """Replace the elements in memory with other storage, usually a mapped file.
 
         Args:
             content: the same bytes as ``raw()``.
-            digest: their sha256.
+            digest: their SHA-256.
         """
         self.content, self._digest = content, digest
         self.values = self._array = None
 
     def let_go(self) -> None:
-        """Let go of the memory that elements take which lie in a mapped file of their own.
+        """Release the memory pages of elements in their own mapped file.
 
-        They are read again where they are needed: for who has looked at many for the last time.
+        The file is read again if the elements are needed later.
         """
         lies_in = getattr(self.content, "obj", None)
         if isinstance(lies_in, mmap.mmap) and len(lies_in) == self.nbytes:
             release_pages(lies_in)
 
     def reshaped(self, shape: tuple[int, ...]) -> Tensor:
-        """The same elements under another shape of the same size, in the form that they are in.
+        """Return the same elements with another shape of the same size, without decoding them.
 
         Raises:
-            InvalidGraphError: the shape is of another size.
+            InvalidGraphError: if the shape has another size.
         """
         if math.prod(shape) != self.size:
             message = f"a tensor of shape {list(self.shape)} does not fit into {list(shape)}"
@@ -186,7 +187,7 @@ class Tensor:
         return Tensor(self.dtype, shape, content=self.content, values=self.values)
 
     def identical(self, other: Tensor) -> bool:
-        """Whether type, shape and every element's bytes are the same (NaN equals itself)."""
+        """Return whether dtype, shape, and all bytes of the elements are equal (NaN equals NaN)."""
         if self is other:
             return True
         if self.dtype != other.dtype or self.shape != other.shape:
@@ -243,20 +244,20 @@ def _shaped(elements: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _spread(values: Array | None, size: int, kind: np.dtype[Any]) -> Array:
-    """Leading values spread over all elements: the last repeats, none means zeros."""
+    """Extend leading values to all elements: the last one repeats; without values, use zeros."""
     given = 0 if values is None else min(len(values), size)
     if values is None or given == 0:
         return np.full(size, b"" if kind.hasobject else 0, dtype=kind)
     if given == size:
         return values[:size]
     if given == 1:
-        # One number in memory for a whole constant, however large its shape.
+        # A single number in memory for a constant of any shape.
         return np.broadcast_to(values[:1], (size,))
     return np.concatenate([values[:given], np.full(size - given, values[given - 1], dtype=kind)])
 
 
 def _split_strings(content: bytes | memoryview, size: int) -> Array:
-    """String elements from tensor content: all lengths as varints, then all characters."""
+    """Decode strings from tensor content: all lengths as varints, then all characters."""
     if size > len(content):
         message = f"{size} strings are declared in {len(content)} bytes"
         raise InvalidGraphError(message, "write the graph again")
@@ -269,14 +270,14 @@ def _split_strings(content: bytes | memoryview, size: int) -> Array:
 
 
 def _same_bytes(a: memoryview, b: memoryview) -> bool:
-    """Compare in words of eight bytes; memoryviews compare themselves byte by byte, slowly."""
+    """Compare bytes in 8-byte words, because memoryviews compare single bytes, which is slow."""
     if len(a) != len(b):
         return False
     words = len(a) // 8
     if bytes(a[words * 8 :]) != bytes(b[words * 8 :]):
         return False
     x, y = (np.frombuffer(data, np.uint64, words) for data in (a, b))
-    # What differs mostly does so at once, and is not read to its end then.
+    # Different contents usually differ early, so that the rest need not be read.
     at = range(0, words, _COMPARED)
     return all(np.array_equal(x[i : i + _COMPARED], y[i : i + _COMPARED]) for i in at)
 
@@ -297,7 +298,11 @@ def _read_only(array: Array) -> Array:
 
 
 def check_shape(dims: Sequence[int], where: str) -> tuple[int, ...]:
-    """A constant's dimensions as a tuple."""
+    """Return the dimensions of a constant as a tuple.
+
+    Raises:
+        InvalidGraphError: if they are negative or too large.
+    """
     if any(d < 0 for d in dims) or math.prod(max(d, 1) for d in dims) > 1 << 62:
         message = f"a constant cannot have the shape {list(dims)}"
         raise InvalidGraphError(message, "write the graph again", where)
@@ -308,7 +313,7 @@ _PACKED_FIELD: Final = {DType.FLOAT: FLOAT_FIELD, DType.DOUBLE: DOUBLE_FIELD}
 
 
 def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str) -> Tensor:
-    """Read a TensorProto, its large content possibly among ``payloads``."""
+    """Convert a TensorProto, whose large content can be in ``payloads``."""
     dtype = DType(proto.dtype)
     if dtype is not dtype.base:
         message = f"a tensor's elements cannot be of the type {dtype.name}"
@@ -322,7 +327,7 @@ def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str
     if payload is not None and payload.field == CONTENT_FIELD:
         content = payload.view
     elif payload is not None and payload.field == _PACKED_FIELD.get(dtype):
-        # Elements in the field of another type do not count: values stay those of the type's own.
+        # Ignore elements in the field of another type.
         values = packed_values(payload, where)
     if values is None and content is None:
         listed = listed_values(proto, dtype)
@@ -335,7 +340,7 @@ def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str
 
 
 def _opaque(proto: pb.TensorProto, payload: Payload | None) -> bytes:
-    """A whole TensorProto, with its payload back in its place."""
+    """Serialize a TensorProto, including its payload."""
     if payload is None:
         return proto.SerializeToString(deterministic=True)
     whole = pb.TensorProto()
@@ -366,10 +371,10 @@ def tensor_to_proto(tensor: Tensor, proto: pb.TensorProto, *, with_content: bool
 
 
 def is_written_raw(tensor: Tensor) -> bool:
-    """Whether a tensor's elements are written as raw content rather than in a typed field.
+    """Return whether a tensor is serialized as raw content instead of in a typed field.
 
-    Leading values stay leading values: spread out, a constant filled with one number would
-    grow by its size.
+    Leading values are not expanded, because a constant filled with a single number would become
+    larger.
     """
     if tensor.dtype.numpy is None:
         return False
@@ -377,12 +382,12 @@ def is_written_raw(tensor: Tensor) -> bool:
         return True
     if tensor.values is None:
         return tensor.size > 1
-    # Converting millions of listed elements one by one is what raw content saves.
+    # Raw content avoids converting millions of listed elements one by one.
     return len(tensor.values) == tensor.size and tensor.nbytes >= LARGE
 
 
 def is_large(tensor: Tensor) -> bool:
-    """Whether a tensor's content is worth writing from where it lies."""
+    """Return whether a tensor's content is large enough to write without a copy."""
     if tensor.content is not None and len(tensor.content) < LARGE:
         return False
     return is_written_raw(tensor) and tensor.nbytes >= LARGE

@@ -71,7 +71,7 @@ class _Digests:
         return any(self._nodes[n].op in NEXT_ITERATIONS for n in above)
 
     def _with_loops(self, name: str) -> bytes:
-        """The digest of a node and of all that it needs, each by its name."""
+        """Return a digest of a node and all of its dependencies, including their names."""
         digest = hashlib.sha256(name.encode())
         for other in sorted(reachable(self._nodes, [name], self._fed)):
             node = self._nodes[other]
@@ -105,7 +105,7 @@ def own_digest(node: Node) -> bytes:
 
 
 def _content(tensor: Tensor) -> bytes:
-    """What stands for a constant's elements, in whichever form it holds them."""
+    """Return bytes that identify a constant's elements, independent of their form."""
     kind = f"{tensor.dtype.short}{list(tensor.shape)} ".encode()
     if tensor.dtype is DType.STRING:
         return kind + repr(tensor.array().tolist()).encode()

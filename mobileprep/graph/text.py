@@ -39,7 +39,7 @@ from mobileprep.graph.refs import Ref, parse_function_ref, parse_ref
 from mobileprep.graph.tensor import MAX_BYTES, Tensor
 
 _MAX_LISTED: Final = 8
-"""Elements of a tensor that are listed."""
+"""Maximum number of tensor elements to list."""
 _MAX_STRING: Final = 80
 _BARE: Final = re.compile(r"\^?[A-Za-z0-9_.][A-Za-z0-9_./\\>:-]*\Z")
 _TOKEN: Final = re.compile(
@@ -52,16 +52,17 @@ _MAX_DIGITS: Final = 12
 
 
 def graph_text(graph: Graph, *, full: bool = False) -> str:
-    """The text of a graph, which ends with a newline.
+    """Return a graph as text that ends with a newline.
 
     Args:
-        full: write all elements of tensors and strings, so that `parse_graph_text` can read it.
+        full: whether to write all elements of tensors and strings, so that `parse_graph_text` can
+            read it.
     """
     return "".join(f"{line}\n" for line in graph_lines(graph, full=full))
 
 
 def graph_lines(graph: Graph, *, full: bool = False) -> Iterator[str]:
-    """The lines of a graph's text; see `graph_text`."""
+    """Yield the lines of a graph's text; see `graph_text`."""
     versions = graph.versions
     header = ["graph", f"producer={versions.producer}"]
     if versions.min_consumer:
@@ -80,7 +81,7 @@ def graph_lines(graph: Graph, *, full: bool = False) -> Iterator[str]:
 
 
 def _depths(graph: Graph) -> dict[str, int]:
-    """How many loops each node is in; nothing for a graph whose loops are malformed."""
+    """Return the number of loops around each node; empty for a graph with malformed loops."""
     try:
         frames = Frames(execution_order(graph), (), "")
     except InvalidGraphError:
@@ -180,7 +181,7 @@ def _element(value: Any, kind: DType) -> str:  # noqa: ANN401 - a number of nump
 
 
 def _float(value: Any) -> str:  # noqa: ANN401 - a float of numpy
-    """The shortest text that gives the same number in its own precision."""
+    """Return the shortest text that represents the same number in its own precision."""
     if not isinstance(value, np.floating) or not np.isfinite(value):
         return str(float(value))
     text = np.format_float_positional(value, trim="0")
@@ -214,12 +215,12 @@ def _argument(argument: ArgDef) -> str:
 
 
 def parse_graph_text(text: str, file: str = "graph") -> Graph:
-    """The graph of a full text."""
+    """Parse the full text of a graph."""
     return _Parser(text, file).graph()
 
 
 class _Parser:
-    """Reads a text token by token, each of its lines by itself."""
+    """A parser of graph text, line by line and token by token."""
 
     def __init__(self, text: str, file: str) -> None:
         self._lines = text.splitlines()
@@ -322,7 +323,7 @@ class _Parser:
         return tuple(found)
 
     def _colon_name(self) -> str:
-        """A name before a colon, which may be taken for a part of it."""
+        """Parse a name and a colon, which the token of the name may include."""
         name = self._name()
         if name.endswith(":"):
             return name[:-1]
@@ -403,7 +404,7 @@ class _Parser:
         text = ""
         while not self._skip(">"):
             part = self._token()
-            # A name may end with ">".
+            # A token may end with ">".
             text += part
             if part.endswith(">"):
                 break
@@ -451,7 +452,7 @@ class _Parser:
             if kind in _COMPLEX:
                 return complex(token)
             if kind.is_floating:
-                # Directly in its own precision: by way of a double it could be rounded twice.
+                # Parse in the target precision: a conversion through double could round twice.
                 precise = np.dtype(kind.numpy)
                 return precise.type(token) if precise.kind == "f" else float(token)
             return int(token)
@@ -485,7 +486,7 @@ class _Parser:
         return token
 
     def _next_line(self) -> bool:
-        """Go to the next line that is not empty."""
+        """Move to the next line that is not empty, and return whether there is one."""
         while self._row + 1 < len(self._lines):
             self._row += 1
             line = self._lines[self._row]

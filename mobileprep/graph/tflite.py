@@ -1,6 +1,6 @@
-"""A .tflite file as a graph: placeholders, constants, and a node for each operator.
+"""Represent a .tflite file as a graph: placeholders, constants, and a node for each operator.
 
-The nodes' ops are LiteRT's with a prefix, so that no op of TensorFlow is meant.
+The ops of the nodes are LiteRT operators with a prefix, so that they differ from TensorFlow ops.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from mobileprep.graph.refs import Edge, FreshNames, Ref
 from mobileprep.graph.tensor import Tensor
 
 PREFIX: Final = "LiteRT."
-"""Prefix of the ops of such a graph."""
+"""Prefix of LiteRT ops."""
 
 TENSOR: Final = "_tensors"
-"""The attribute that has the numbers of a node's outputs among the file's tensors."""
+"""Attribute with the tensor numbers of a node's outputs in the file."""
 
 SHAPES: Final = "_shapes"
-"""The attribute that has the shapes of a node's outputs, -1 for sizes that stay open."""
+"""Attribute with the shapes of a node's outputs; -1 for unknown sizes."""
 
 _OPTIONS: Final = ("fused_activation_function", "filter_width", "filter_height")
-"""Options of operators that are attributes, with an underscore before."""
+"""Operator options to store as attributes, with a leading underscore."""
 
 _MAIN: Final = "main"
 
@@ -56,23 +56,23 @@ _TYPES: Final = {
 
 
 def is_tflite_file(path: Path) -> bool:
-    """Whether a file begins as a .tflite file does."""
+    """Return whether a path is a file with the identifier of .tflite files."""
     return path.is_file() and is_tflite(map_file(path))
 
 
 def is_tflite_graph(graph: Graph) -> bool:
-    """Whether a graph was read from a .tflite file."""
+    """Return whether a graph was read from a .tflite file."""
     return any(TENSOR in node.attrs for node in graph)
 
 
 class TfliteTensor(Struct, frozen=True):
-    """A tensor that callers of a .tflite file give or get.
+    """An input or output of a .tflite file.
 
     Args:
-        name: as of the graph.
-        dtype: INVALID for types that TensorFlow has not.
-        shape: its sizes, -1 for unknown ones; None where the file has none, as of a scalar and of
-            an unknown rank.
+        name: name of the tensor in the graph.
+        dtype: dtype; INVALID for types that TensorFlow does not have.
+        shape: sizes, -1 for unknown ones; None if the file has no shape, as for scalars and unknown
+            ranks.
     """
 
     name: str
@@ -81,12 +81,12 @@ class TfliteTensor(Struct, frozen=True):
 
 
 class TfliteInterface(Struct, frozen=True):
-    """What callers give and get, by the names of the file's signature or else the tensors' own.
+    """Inputs and outputs by their names in the file's signature, or else by tensor name.
 
     Args:
-        key: the signature's name; ``main``, as the first subgraph is called, without one.
-        inputs: in the file's order.
-        outputs: likewise.
+        key: name of the signature; without one ``main``, the name of the first subgraph.
+        inputs: inputs in the order of the file.
+        outputs: outputs in the order of the file.
     """
 
     key: str
@@ -98,10 +98,10 @@ class TfliteGraph(Struct, frozen=True):
     """The first subgraph of a .tflite file.
 
     Args:
-        graph: its nodes; each has the name of its first output.
-        outputs: the tensors that the file gives its callers.
-        names: tensors by the names that the file's signature has for them.
-        interface: what callers give and get.
+        graph: the graph; each node has the name of its first output.
+        outputs: output tensors of the file.
+        names: tensors by their names in the file's signature.
+        interface: inputs and outputs of the file.
     """
 
     graph: Graph
@@ -111,17 +111,17 @@ class TfliteGraph(Struct, frozen=True):
 
 
 def read_tflite(path: Path) -> TfliteGraph:
-    """The first subgraph of a .tflite file; names that occur twice in it get numbers."""
+    """Read the first subgraph of a .tflite file; repeated names get numeric suffixes."""
     return parse_tflite(map_file(path), str(path))
 
 
 def parse_tflite(data: bytes | memoryview, file: str) -> TfliteGraph:
-    """The first subgraph of a .tflite file, from its bytes; see ``read_tflite``."""
+    """Parse the first subgraph of a .tflite file; see ``read_tflite``."""
     return _Reading(read_model(data, file), file).read()
 
 
 class _Reading:
-    """One file turned into nodes."""
+    """The conversion of a file to nodes."""
 
     def __init__(self, model: ModelRecord, where: str) -> None:
         self._model = model
@@ -166,7 +166,7 @@ class _Reading:
 
     def _name(self, number: int, index: int, node: str = "") -> str:
         tensor = self._record.tensors[number]
-        # A colon in a node's name would read as the number of an output.
+        # A colon in a node's name would be read as an output index.
         own = tensor.name.removesuffix(":0").replace(":", "_")
         name = node or self._fresh.name(own or f"tensor_{number}")
         self._edges[number] = (name, index)
@@ -187,7 +187,7 @@ class _Reading:
         kind = _TYPES.get(tensor.type)
         name = self._name(number, 0)
         if kind is None or kind.numpy is None:
-            # Text, and types of less than a byte, are kept as the file has them.
+            # Strings, and types smaller than a byte, are stored as raw bytes.
             value = Tensor.of(np.frombuffer(content, np.uint8))
         else:
             shape = tensor.shape if len(content) else (0,)

@@ -1,4 +1,4 @@
-"""The rules that every graph must keep: unique names, present inputs, no cycles."""
+"""Rules for all graphs: unique names, existing inputs, and no cycles."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from mobileprep.graph.reachability import name_hint
 from mobileprep.graph.refs import CONTROL, parse_ref
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z|_[A-Za-z0-9_.\\/>-]*\Z")
-# Of a long circle this many nodes are named.
+# Maximum number of nodes of a cycle to show.
 _SHOWN = 8
 
 
 def check_graph(graph: Graph, where: str) -> None:
-    """Check what every consumer of a graph relies on."""
+    """Check the rules that all consumers of a graph rely on.
+
+    Raises:
+        InvalidGraphError: if the graph violates one.
+    """
     check_names(graph, where)
     check_inputs(graph, where)
     execution_order(graph, where)
 
 
 def check_names(graph: Graph, where: str) -> None:
-    """Every node's name is well-formed and its own."""
+    """Check that node names are valid and unique."""
     counts = Counter(n.name for n in graph)
     for name, count in counts.items():
         if count > 1:
@@ -38,7 +42,7 @@ def check_names(graph: Graph, where: str) -> None:
 
 
 def check_inputs(graph: Graph, where: str) -> None:
-    """Every input names a node of the graph, tensors before control dependencies."""
+    """Check that all inputs exist, and that tensors precede control dependencies."""
     names = graph.by_name
     for node in graph:
         controls = False
@@ -54,7 +58,7 @@ def check_inputs(graph: Graph, where: str) -> None:
 
 
 def check_tensors(graph: Graph, names: Iterable[str], what: str, where: str) -> None:
-    """Every tensor named by a user is there.
+    """Check that tensors named by a user exist.
 
     Args:
         names: tensor names such as "probabilities" or "split:1".
@@ -67,8 +71,12 @@ def check_tensors(graph: Graph, names: Iterable[str], what: str, where: str) -> 
 
 
 def execution_order(graph: Graph, where: str) -> list[Node]:
-    """The nodes in an order in which every input comes before its consumer, stored order kept
-    where it can be. The edges that close a while loop are left out.
+    """Return the nodes after their inputs, and otherwise in stored order where possible.
+
+    Edges that close a while loop are ignored.
+
+    Raises:
+        InvalidGraphError: if an input does not exist, or there is another cycle.
     """
     check_inputs(graph, where)
     names = graph.by_name
@@ -98,9 +106,9 @@ def _closes_loop(graph: Graph, consumer: Node, producer: str) -> bool:
 
 
 def _cycle(graph: Graph, done: set[str], where: str) -> InvalidGraphError:
-    """Follow unfinished inputs backwards until a node comes round again."""
+    """Follow unfinished inputs backwards until a node repeats."""
     name = next(n.name for n in graph if n.name not in done)
-    trail: dict[str, None] = {}  # keeps the order, and knows at once what it holds
+    trail: dict[str, None] = {}  # An ordered set.
     while name not in trail:
         trail[name] = None
         node = graph[name]

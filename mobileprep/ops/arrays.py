@@ -1,4 +1,4 @@
-"""What kernels share: results as arrays, axes, dimensions held by tensors, bounds on sizes."""
+"""Helpers for kernels: results as arrays, axes, dimensions held by tensors, limits of sizes."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ __all__ = [
     "scalar",
 ]
 
-# More outputs than any node has; each takes memory even where its tensor is empty.
+# More outputs than any node has; each takes memory even if its tensor is empty.
 _MAX_OUTPUTS = 1 << 20
-# Bytes that are small beside any limit that is of use.
+# Bytes that are small compared to any useful limit.
 _LITTLE = 1 << 20
 
 
 def as_array(result: Any, like: Array) -> Array:  # noqa: ANN401 - arrays or numpy's scalars
-    """A ufunc's result, which numpy unwraps to a scalar where all operands are 0-d."""
+    """Return a ufunc's result as an array; numpy returns a scalar if all operands are 0-d."""
     if isinstance(result, np.ndarray):
         return result
     return np.asarray(result, dtype=getattr(result, "dtype", like.dtype))
 
 
 def same_type(node: Node, *arrays: Array) -> None:
-    """Refuse operands of different types, which numpy would promote in silence."""
+    """Raise an error for operands of different types, which numpy would silently promote."""
     first = arrays[0].dtype
     for array in arrays:
         if array.dtype != first:
@@ -53,13 +53,13 @@ def same_type(node: Node, *arrays: Array) -> None:
 
 
 def numpy_attr(node: Node, name: str, default: DType) -> np.dtype[Any]:
-    """The numpy type that a type attribute names; the default's where numpy has none for it."""
+    """Return the numpy type of a type attribute, or of the default if it has none."""
     kind = node.attr_dtype(name, default).numpy
     return kind if kind is not None else np.dtype(default.numpy)
 
 
 def scalar(array: Array) -> int:
-    """The one integer of a tensor."""
+    """Return the single integer of a tensor."""
     if array.size != 1:
         message = f"expected one number, found the shape {list(array.shape)}"
         raise ValueError(message)
@@ -67,7 +67,7 @@ def scalar(array: Array) -> int:
 
 
 def integers(array: Array) -> tuple[int, ...]:
-    """The integers of a scalar or vector."""
+    """Return the integers of a scalar or vector."""
     if array.ndim > 1:
         message = f"expected a vector, found the shape {list(array.shape)}"
         raise ValueError(message)
@@ -75,28 +75,28 @@ def integers(array: Array) -> tuple[int, ...]:
 
 
 def dimensions(array: Array, dtype: np.dtype[Any]) -> tuple[int, ...]:
-    """The shape that a tensor holds, checked before anything of that shape is allocated."""
+    """Return the shape that a tensor holds, after a check that it can be allocated."""
     shape = integers(array)
     check_allocation(shape, dtype)
     return shape
 
 
 def check_broadcast(*arrays: Array) -> None:
-    """Refuse operands that are small and would broadcast to more than the run may take."""
-    # The product of sizes bounds the result; to work out the result itself takes longer.
+    """Raise an error for small operands that would broadcast beyond the memory limit."""
+    # The product of sizes is an upper bound of the result, and faster to compute.
     if math.prod(x.size for x in arrays) * arrays[0].dtype.itemsize > _LITTLE:
         check_allocation(np.broadcast_shapes(*(x.shape for x in arrays)), arrays[0].dtype)
 
 
 def check_outputs(count: int) -> None:
-    """Refuse a number of outputs that no node has."""
+    """Raise an error for an invalid number of outputs."""
     if not 1 <= count <= _MAX_OUTPUTS:
         message = f"a node cannot have {count} outputs"
         raise ValueError(message)
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
+    """Return an axis counted from the front."""
     if not -rank <= axis < rank:
         message = f"no axis {axis} among {rank}"
         raise ValueError(message)
@@ -104,7 +104,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def distinct_axes_of(array: Array, rank: int) -> tuple[int, ...]:
-    """As ``axes_of``."""
+    """Return axes like ``axes_of``, but raise an error for duplicates."""
     found = sorted(axis_of(a, rank) for a in integers(array))
     twice = next((a for a, b in pairwise(found) if a == b), None)
     if twice is not None:
@@ -114,5 +114,5 @@ def distinct_axes_of(array: Array, rank: int) -> tuple[int, ...]:
 
 
 def axes_of(array: Array, rank: int) -> tuple[int, ...]:
-    """Axes held by a tensor, counted from the front, sorted, none twice."""
+    """Return the axes held by a tensor, counted from the front, sorted, without duplicates."""
     return tuple(sorted({axis_of(a, rank) for a in integers(array)}))

@@ -30,11 +30,11 @@ from mobileprep.ops.kernel import Kernel, call_kernel, find_kernel
 from mobileprep.ops.numerics.allocation import OverBudgetError
 from mobileprep.ops.shape_function import MAX_RANK, UNKNOWN, element_count, is_full
 
-# What numpy raises where sizes, indices or numbers do not go together.
+# Exceptions that numpy raises if sizes, indices, or numbers do not match.
 _NUMERIC = (ValueError, IndexError, TypeError, ArithmeticError, MemoryError)
 
 
-# The ops whose results the processor rounds; others only move numbers or compare them.
+# Ops whose results are rounded; others only move or compare numbers.
 _ARITHMETIC = frozenset(
     {
         *("Add", "AddN", "AddV2", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "BiasAdd"),
@@ -49,12 +49,18 @@ _ARITHMETIC = frozenset(
 def evaluate_node(
     node: Node, inputs: Sequence[Tensor], *, tf115: Callable[[str], Kernel | None] | None = None
 ) -> tuple[Tensor, ...]:
-    """The outputs of a node; an output that is an input unchanged is the same object.
+    """Compute the outputs of a node; an output that is an unchanged input is the same object.
 
-    Arithmetic takes denormal numbers for zeros and makes none, as TensorFlow sets the processor.
+    Arithmetic reads and writes denormal numbers as zeros, like TensorFlow's processor mode.
 
     Args:
-        tf115: the kernels of ops that TensorFlow 1.15 rounds in a way of its own, to do as it does.
+        tf115: returns kernels that reproduce the rounding of TensorFlow 1.15, by op.
+
+    Raises:
+        UnsupportedError: the op does not have a kernel.
+        InvalidGraphError: the inputs do not match.
+        MemoryLimitError: the node exceeds the memory limit.
+        WorkLimitError: the node exceeds the operations limit.
     """
     if node.op == "Const":
         return (node.attr_tensor("value"),)
@@ -91,7 +97,7 @@ def evaluate_node(
 
 
 def _check_outputs(node: Node, outputs: Sequence[Array], types: Sequence[DType]) -> None:
-    """Refuse what contradicts a node's attributes, as texts behind a constant that says numbers."""
+    """Raise an error for outputs that contradict a node's attributes, such as strings."""
     if len(outputs) != len(types):
         message = f"node {node.name!r} ({node.op}) gives {len(outputs)} outputs, not {len(types)}"
         raise InvalidGraphError(message, "export the graph again")
@@ -107,11 +113,11 @@ def _shared(array: Array, dtype: DType, given: dict[int, Tensor]) -> Tensor:
 
 
 def _flushed(array: Array) -> Array:
-    """The array with zeros for its denormal numbers."""
+    """Replace denormal numbers by zeros."""
     if array.dtype.kind != "f":
         return array
     denormal = np.abs(array) < np.finfo(array.dtype).tiny
-    # Nearly no array has any.
+    # Denormal numbers are very rare.
     return np.where(denormal, np.copysign(0, array), array) if denormal.any() else array
 
 
@@ -121,19 +127,19 @@ SHAPE_OPS: Final = frozenset({"Shape", "ShapeN", "Rank", "Size"})
 Values = tuple[Tensor, ...] | None
 
 
-# Shapes, axes and paddings are small; weights need not be looked at.
+# Shapes, axes, and paddings are small; weights are not needed.
 _MAX_ELEMENTS: Final = 1 << 16
 
 
-# And take a moment at most.
+# Maximum number of operations, a moment's work.
 _FLOPS: Final = 1 << 33
 
 
-# How far a partly known shape is followed back.
+# Maximum depth to trace a partly known shape.
 MAX_DEPTH: Final = 64
 
 
-# Merge and Enter begin loops; what placeholders hold is not known before they are fed.
+# Merge and Enter begin loops, and values of placeholders are unknown before they are fed.
 _NOT_STATIC = frozenset(
     {
         *("Enter", "Exit", "Merge", "NextIteration", "Switch"),
@@ -143,8 +149,8 @@ _NOT_STATIC = frozenset(
 )
 
 
-# Ops that only move elements: unknown ones among known ones do no harm. With each, which of its
-# inputs are moved; the others say where to and must be known.
+# Ops that only move elements, which may be unknown, with the slice of the moved inputs. The other
+# inputs control the movement and must be known.
 _MOVED: Final[Mapping[str, slice]] = {
     "Cast": slice(1),
     "Concat": slice(1, None),
@@ -162,9 +168,9 @@ _MOVED: Final[Mapping[str, slice]] = {
 
 
 def shape_values(node: Node, shapes: Sequence[TensorShape]) -> Values:
-    """The outputs of a Shape, ShapeN, Rank or Size, or None where a shape is not known enough.
+    """Return the outputs of a Shape, ShapeN, Rank, or Size, or None if a shape is not known enough.
 
-    Sizes beyond the op's output type are not known either.
+    Sizes that exceed the op's output type count as unknown.
     """
     if not shapes or any(s is None for s in shapes):
         return None
@@ -185,7 +191,7 @@ def shape_values(node: Node, shapes: Sequence[TensorShape]) -> Values:
 
 
 def is_static(node: Node) -> bool:
-    """Whether a node's outputs are the same each time, given its inputs."""
+    """Return whether a node's outputs depend only on its inputs."""
     if node.op in _NOT_STATIC:
         return False
     definition = any_op_def(node.op)
@@ -193,12 +199,12 @@ def is_static(node: Node) -> bool:
 
 
 class StaticValues:
-    """Values of a graph's tensors, found when asked for.
+    """Values of a graph's tensors, computed on request.
 
     Args:
         nodes: the nodes by name.
-        shape_of: the shape of a tensor as far as it is known.
-        fed: names of nodes whose outputs are not known, whatever their inputs are.
+        shape_of: returns the shape of a tensor as far as it is known.
+        fed: names of nodes whose outputs are unknown, regardless of their inputs.
     """
 
     def __init__(
@@ -213,7 +219,7 @@ class StaticValues:
         self._partial: dict[Ref, Array | None] = {}
 
     def value(self, ref: Ref) -> Array | None:
-        """A tensor's elements, or None where they are not known or many."""
+        """Return a tensor's elements, or None if they are unknown or too many."""
         if ref.node not in self._values:
             self._find(ref.node)
         outputs = self._values[ref.node]
@@ -222,7 +228,7 @@ class StaticValues:
         return outputs[ref.index].array()
 
     def as_shape(self, ref: Ref) -> TensorShape:
-        """A tensor read as a shape: -1 for each size that is not known, or None."""
+        """Return a tensor's elements as a shape with -1 for unknown sizes, or None."""
         sizes = self._elements(ref, 0)
         if (
             sizes is None
@@ -234,14 +240,14 @@ class StaticValues:
         return tuple(max(int(size), UNKNOWN) for size in sizes)
 
     def size(self, ref: Ref) -> int | None:
-        """A scalar that is zero or more, also one out of a partly known shape, or None."""
+        """Return a nonnegative scalar, possibly from a partly known shape, or None."""
         found = self._elements(ref, 0)
         if found is None or found.ndim or found.dtype.kind not in "iu" or found < 0:
             return None
         return int(found)
 
     def _find(self, wanted: str) -> None:
-        """Find a node's values, and before it those of the nodes it needs."""
+        """Compute a node's values, after those of its inputs."""
         stack = [wanted]
         while stack:
             node = self._nodes[stack[-1]]
@@ -259,7 +265,7 @@ class StaticValues:
             stack.pop()
 
     def _given(self, node: Node) -> Values:
-        """Values that need no other values."""
+        """Return values that do not depend on other values."""
         if node.op == "Const":
             return (node.attr_tensor("value"),)
         if node.op in SHAPE_OPS:
@@ -285,11 +291,11 @@ class StaticValues:
             with working(_FLOPS):
                 return evaluate_node(node, inputs)
         except (InvalidGraphError, UnsupportedError):
-            # What cannot be computed is not known; running the graph will say why.
+            # Values that cannot be computed are unknown; running the graph reports the error.
             return None
 
     def _elements(self, ref: Ref, depth: int) -> Array | None:
-        """A tensor's elements with -1 for those that are not known, or None."""
+        """Return a tensor's elements with -1 for unknown ones, or None."""
         known = self.value(ref)
         if known is not None:
             return known
@@ -318,7 +324,7 @@ class StaticValues:
             self._elements(r, depth + 1) if i in moved else self.value(r)
             for i, r in enumerate(refs)
         ]
-        # One type for all: what is unknown among the elements has none of its own.
+        # Use one type for all, because unknown elements do not have one.
         arrays = [a.astype(np.int64) for a in inputs if a is not None and a.dtype.kind == "i"]
         if len(arrays) < len(inputs):
             return None
@@ -339,7 +345,7 @@ _Message = TypeVar("_Message", pb.TensorProto, pb.TensorShapeProto)
 
 
 def list_constant(node: Node, handle: Array) -> Tensor:
-    """The constant of a list none of whose elements is set."""
+    """Create the constant of a list without set elements."""
     from mobileprep.ops.data_flow.tensor_list import TensorList
 
     held = handle.item() if handle.dtype == object and handle.size == 1 else None
@@ -362,7 +368,7 @@ def list_constant(node: Node, handle: Array) -> Tensor:
 
 
 def constant_array(tensor: Tensor) -> Array:
-    """A constant's elements; those of a variant are the handle of the list that it holds."""
+    """Return a constant's elements, or the list handle of a variant."""
     if tensor.dtype is not DType.VARIANT:
         return tensor.array()
     return _list_handle(tensor)

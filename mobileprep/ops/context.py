@@ -1,4 +1,4 @@
-"""What kernels that are more than functions of their inputs may ask of the interpreter."""
+"""The interpreter's interface for kernels with side effects or state."""
 
 from __future__ import annotations
 
@@ -24,29 +24,31 @@ class Observer(Protocol):
     def __call__(
         self, nodes: Sequence[Node], start: float, seconds: float, outputs: Sequence[Array]
     ) -> None:
-        """Take note of a step.
+        """Record a step.
 
         Args:
-            nodes: the nodes whose work was done; several where they were done together.
+            nodes: the nodes of the step; several if they were combined.
             start: when the step began, in seconds of ``time.perf_counter``.
+            seconds: duration of the step.
+            outputs: the results of the step.
         """
 
 
 Watcher = Callable[[Edge, Array], None]
-"""Given each watched tensor as it is computed; the array is not to be written to nor kept."""
+"""Receives each watched tensor when it is computed; must not modify or keep the array."""
 
 
 STREAMS: Final = ("stdout", "stderr", "log(info)", "log(warning)", "log(error)")
-"""Where a graph may print, besides ``file://PATH``."""
+"""Where a graph can print, besides ``file://PATH``."""
 
 
 class Printed(Struct, frozen=True):
-    """What a node of a graph prints.
+    """The output of a node that prints.
 
     Args:
         node: the node's name.
         stream: one of ``STREAMS``, or ``file://PATH``, which the printer may ignore.
-        text: what, its end of line included.
+        text: the printed text, including its line end.
     """
 
     node: str
@@ -59,14 +61,14 @@ Printer = Callable[[Printed], None]
 
 @dataclass(slots=True)
 class RunContext:
-    """The interpreter's side of a run.
+    """The interpreter's state during a run.
 
     Args:
-        resources: what nodes keep between runs, such as tables, by a name of their choice.
-        seed: of the run's random numbers, or None where the user gave none.
-        observer: told of every step.
-        printer: given what the graph prints; without it nothing is printed.
-        watcher: given the tensors that the plan watches.
+        resources: objects that nodes keep between runs, such as tables, by a name of their choice.
+        seed: of the run's random numbers, or None if the user did not set one.
+        observer: receives every step.
+        printer: receives the graph's printed output; without it, nothing is printed.
+        watcher: receives the tensors that the plan watches.
     """
 
     resources: dict[str, Any] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class RunContext:
     _random: np.random.Generator | None = field(default=None, init=False)
 
     def count_iteration(self, name: str, where: str) -> None:
-        """Count an iteration of a loop."""
+        """Count an iteration of a loop, and raise an error above the limit."""
         self._iterations += 1
         if self._iterations > iteration_limit():
             message = f"the loop of {name!r} goes on after {self._iterations - 1:,} iterations"
@@ -86,9 +88,9 @@ class RunContext:
             raise LoopLimitError(message, hint, where)
 
     def random(self) -> np.random.Generator | None:
-        """The source of the run's random numbers; None where the user gave no seed."""
+        """Return the generator of the run's random numbers; None if the user did not set a seed."""
         if self._random is None and self.seed is not None:
-            # Only now: few graphs draw numbers, and numpy's module for them is slow to import.
+            # Create it late: few graphs draw numbers, and numpy's random module is slow to import.
             self._random = np.random.default_rng(self.seed)
         return self._random
 
@@ -101,31 +103,31 @@ registry: Registry[ContextKernel] = Registry("op kernel with context")
 
 
 def context_kernel(*ops: str) -> Callable[[ContextKernel], ContextKernel]:
-    """A decorator that makes a function the kernel of ops with side effects or state."""
+    """Register a function as the kernel of ops with side effects or state."""
     return registry.register(*ops)
 
 
 def find_context_kernel(op: str) -> ContextKernel | None:
-    """The kernel with context of an op, or None."""
+    """Return the kernel with context of an op, or None."""
     if op not in registry:
         import_op(op)
     return registry.get(op)
 
 
 def context_kernel_names() -> list[str]:
-    """The ops that have a kernel with context, sorted."""
+    """Return the ops that have a kernel with context, sorted."""
     import_ops()
     return list(registry)
 
 
-# Operations that take as long as reading a byte, or making one by some function.
+# Operations equivalent to reading a byte, and to computing one.
 _READ: Final = 2
 
 
 _MADE: Final = 64
 
 
-# And as handling a text, which is an object of its own.
+# Operations equivalent to handling a string, which is a separate object.
 _TEXT: Final = 1 << 16
 
 
@@ -144,7 +146,7 @@ def charge(op: str, inputs: Sequence[object], results: Sequence[object]) -> None
     """Count the inputs and results of a node; results that share an input's memory are free."""
     total = 0
     is_partial = op in _PARTIAL
-    # Loops, as this is done at each step of a run.
+    # Plain loops for speed, as this runs at each step of a run.
     if not is_partial:
         for x in inputs:
             if isinstance(x, np.ndarray):

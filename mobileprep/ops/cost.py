@@ -24,15 +24,15 @@ from mobileprep.ops.shape_inference import infer_shapes
 
 
 class UnknownCostError(Exception):
-    """The shapes do not tell how much an op does."""
+    """The shapes do not determine the cost of an op."""
 
 
 class Sizes(Struct, frozen=True):
-    """What a flop rule may look at.
+    """The arguments of a flop rule.
 
     Args:
         node: the node.
-        inputs, outputs: the shapes of its tensors, None where unknown.
+        inputs, outputs: the shapes of its tensors, None if unknown.
     """
 
     node: Node
@@ -40,19 +40,23 @@ class Sizes(Struct, frozen=True):
     outputs: Sequence[TensorShape]
 
     def input(self, index: int) -> tuple[int, ...]:
-        """The shape of an input."""
+        """Return the shape of an input.
+
+        Raises:
+            UnknownCostError: the shape is unknown.
+        """
         return _known(self.inputs, index)
 
     def output(self, index: int = 0) -> tuple[int, ...]:
-        """The shape of an output; raises as ``input`` does."""
+        """Return the shape of an output; raises as ``input`` does."""
         return _known(self.outputs, index)
 
     def taken(self, index: int = 0) -> int:
-        """The number of an input's elements."""
+        """Return the number of an input's elements."""
         return math.prod(self.input(index))
 
     def made(self, index: int = 0) -> int:
-        """The number of an output's elements."""
+        """Return the number of an output's elements."""
         return math.prod(self.output(index))
 
 
@@ -69,12 +73,12 @@ registry: Registry[FlopRule] = Registry("flop rule")
 
 
 def flop_rule(*ops: str) -> Callable[[FlopRule], FlopRule]:
-    """A decorator that makes a function the flop rule of the named ops."""
+    """Register a function as the flop rule of the named ops."""
     return registry.register(*ops)
 
 
 def count_flops(sizes: Sizes) -> int | None:
-    """The operations of a node, or None where its op or its shapes do not tell."""
+    """Count the operations of a node; None if its op or shapes do not determine them."""
     rule = _find_rule(sizes.node.op)
     if rule is None:
         return None
@@ -85,7 +89,7 @@ def count_flops(sizes: Sizes) -> int | None:
 
 
 def counted_ops() -> list[str]:
-    """The ops that have a rule, sorted."""
+    """Return the ops that have a rule, sorted."""
     import_ops()
     return list(registry)
 
@@ -97,9 +101,9 @@ def _find_rule(op: str) -> FlopRule | None:
 
 
 def per_output(factor: float) -> FlopRule:
-    """The rule of ops that take so many operations for each element of their output."""
+    """Create the rule of ops with a constant number of operations per output element."""
     if not factor:
-        # Nothing is nothing, whatever the shape.
+        # Zero operations do not depend on the shape.
         return free
 
     def rule(sizes: Sizes) -> float:
@@ -109,7 +113,7 @@ def per_output(factor: float) -> FlopRule:
 
 
 def per_input(factor: float) -> FlopRule:
-    """The rule of ops that take so many operations for each element of their first input."""
+    """Create the rule of ops with a constant number of operations per element of input 0."""
 
     def rule(sizes: Sizes) -> float:
         return factor * sizes.taken()
@@ -118,17 +122,17 @@ def per_input(factor: float) -> FlopRule:
 
 
 def free(sizes: Sizes) -> float:
-    """Nothing is computed."""
+    """Return 0, for ops that compute nothing."""
     return 0
 
 
 def depends_on_values(sizes: Sizes) -> float:
-    """What is computed depends on values, which shapes do not tell."""
+    """Raise an error for ops whose cost depends on values instead of shapes."""
     raise UnknownCostError
 
 
 _NAME: Final = "node"
-# What holds a shape or an axis has fewer elements.
+# Tensors that hold shapes or axes have fewer elements.
 _MOST_ELEMENTS: Final = 1 << 12
 _POINTER: Final = 8
 # Their results share the memory of their inputs.
@@ -138,7 +142,7 @@ _VIEWS: Final = frozenset(
 
 
 def planned_bytes(node: Node, inputs: Sequence[Any]) -> int | None:
-    """The bytes of a node's outputs for given inputs; None if their shapes are not enough."""
+    """Return the bytes of a node's outputs for given inputs; None if shapes do not suffice."""
     if node.op in _VIEWS:
         return 0
     feeding = list(_feeding(inputs))
@@ -159,7 +163,7 @@ def planned_bytes(node: Node, inputs: Sequence[Any]) -> int | None:
 
 
 def _feeding(inputs: Sequence[Any]) -> Iterator[Node]:
-    """A node for each input: a constant where its elements may matter."""
+    """Yield a node for each input: a constant if its elements may matter."""
     for index, given in enumerate(inputs):
         name = f"{_NAME}_{index}"
         if not isinstance(given, np.ndarray):

@@ -19,8 +19,9 @@ Outputs = Array | tuple[Array, ...]
 Kernel = Callable[..., Outputs]
 """``kernel(node, *inputs) -> output or tuple of outputs``.
 
-Inputs are arrays that must not be written to, strings as object arrays of bytes, quantized types
-as plain integers (the node's type attributes tell which). A kernel may return views of its inputs.
+Inputs are arrays that must not be modified, with strings as object arrays of bytes, and quantized
+types as plain integers (distinguished by the node's type attributes). A kernel may return views of
+its inputs.
 """
 
 
@@ -28,25 +29,25 @@ registry: Registry[Kernel] = Registry("op kernel")
 
 
 def kernel(*ops: str) -> Callable[[Kernel], Kernel]:
-    """A decorator that makes a function the kernel of the named ops."""
+    """Register a function as the kernel of the named ops."""
     return registry.register(*ops)
 
 
 def find_kernel(op: str) -> Kernel | None:
-    """The kernel of an op, or None."""
+    """Return the kernel of an op, or None."""
     if op not in registry:
         import_op(op)
     return registry.get(op)
 
 
 def kernel_names() -> list[str]:
-    """The ops that can be run, sorted."""
+    """Return the ops that can be run, sorted."""
     import_ops()
     return list(registry)
 
 
 def call_kernel(run: Kernel, node: Node, inputs: list[Array]) -> tuple[Array, ...]:
-    """A kernel's outputs, always as a tuple."""
+    """Run a kernel and return its outputs as a tuple."""
     outputs = run(node, *inputs)
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
@@ -58,13 +59,13 @@ INDEX: Final = Path(__file__).parent / "data" / "op_modules.json"
 
 
 _ARITHMETIC: Final = "numerics"
-"""The package of arithmetic that ops share, which is not a family of ops."""
+"""The package of shared arithmetic, which is not a family of ops."""
 
 
 def import_op(op: str) -> None:
-    """Import the module of an op; all modules, where the index does not know the op.
+    """Import the module of an op, or all modules if the index does not contain the op.
 
-    The index only saves time: an op that is not in it yet is found all the same.
+    The index only saves time: ops that are not in it yet are found, too.
     """
     module = _index().get(op)
     if module is None:
@@ -81,7 +82,7 @@ def import_ops() -> None:
 
 
 def family_modules() -> Iterator[str]:
-    """The modules of all families, by file name, none of them imported."""
+    """Yield the modules of all families, by file name, without importing them."""
     root = Path(__file__).parent
     packages = (p.name for p in root.iterdir() if (p / "__init__.py").is_file())
     for family in sorted(name for name in packages if name != _ARITHMETIC):
@@ -96,5 +97,5 @@ def _index() -> dict[str, str]:
 
 
 def family_of(op: str) -> str:
-    """The family that an op is in, such as ``nn``; empty where the index does not know the op."""
+    """Return the family of an op, such as ``nn``; empty if the index does not contain the op."""
     return _index().get(op, "").partition(".")[0]

@@ -14,15 +14,15 @@ from mobileprep.ops.kernel import import_op, import_ops
 
 UNKNOWN: Final = -1
 MAX_RANK: Final = 254
-"""The most dimensions that TensorFlow's tensors have."""
+"""The maximum rank of TensorFlow's tensors."""
 
 
 class ShapeConflictError(Exception):
-    """Shapes that no tensor can have; the message says why."""
+    """The shapes of a node do not match; the message contains the reason."""
 
 
 def unknown_dims(rank: int) -> tuple[int, ...]:
-    """A shape of which only the rank is known."""
+    """Return a shape with a known rank and unknown sizes."""
     if rank > MAX_RANK:
         message = f"no tensor has {rank} dimensions"
         raise ShapeConflictError(message)
@@ -30,17 +30,17 @@ def unknown_dims(rank: int) -> tuple[int, ...]:
 
 
 def is_full(shape: TensorShape) -> bool:
-    """Whether rank and every size are known."""
+    """Return whether the rank and every size are known."""
     return shape is not None and min(shape, default=0) >= 0
 
 
 def element_count(shape: TensorShape) -> int:
-    """The number of elements, or -1 where it is not known."""
+    """Return the number of elements, or -1 if it is unknown."""
     return math.prod(shape) if shape is not None and is_full(shape) else UNKNOWN
 
 
 def dim(shape: TensorShape, index: int) -> int:
-    """A size, -1 where the rank or the size is unknown; negative indices count from the end."""
+    """Return a size, -1 if unknown; negative indices count from the end."""
     if shape is None:
         return UNKNOWN
     if not -len(shape) <= index < len(shape):
@@ -50,7 +50,7 @@ def dim(shape: TensorShape, index: int) -> int:
 
 
 def with_rank(shape: TensorShape, rank: int) -> tuple[int, ...]:
-    """The shape, which must have that rank; unknown sizes where its rank is unknown."""
+    """Return the shape, which must have the given rank; unknown sizes if its rank is unknown."""
     if shape is None:
         return unknown_dims(rank)
     if len(shape) != rank:
@@ -60,7 +60,7 @@ def with_rank(shape: TensorShape, rank: int) -> tuple[int, ...]:
 
 
 def at_least_rank(shape: TensorShape, rank: int) -> TensorShape:
-    """The shape, which must have at least that rank, or None."""
+    """Return the shape, which must have at least the given rank, or None."""
     if shape is not None and len(shape) < rank:
         message = f"shape {list(shape)} must have at least rank {rank}"
         raise ShapeConflictError(message)
@@ -68,7 +68,7 @@ def at_least_rank(shape: TensorShape, rank: int) -> TensorShape:
 
 
 def merge_dim(a: int, b: int) -> int:
-    """What two statements about one size say together."""
+    """Combine two sizes of one dimension, either of which may be unknown."""
     if a >= 0 <= b and a != b:
         message = f"a dimension cannot be {a} and {b}"
         raise ShapeConflictError(message)
@@ -76,7 +76,7 @@ def merge_dim(a: int, b: int) -> int:
 
 
 def merge(a: TensorShape, b: TensorShape) -> TensorShape:
-    """What two statements about one shape say together."""
+    """Combine two shapes of one tensor, either of which may be partly unknown."""
     if a is None or b is None:
         return b if a is None else a
     if len(a) != len(b):
@@ -86,7 +86,7 @@ def merge(a: TensorShape, b: TensorShape) -> TensorShape:
 
 
 def common(shapes: Iterable[TensorShape]) -> TensorShape:
-    """What shapes have in common, of which any one may occur."""
+    """Return a shape that covers all alternatives; sizes that differ are unknown."""
     first, *rest = shapes
     for other in rest:
         if first is None or other is None or len(first) != len(other):
@@ -96,24 +96,28 @@ def common(shapes: Iterable[TensorShape]) -> TensorShape:
 
 
 def concatenate(a: TensorShape, b: TensorShape) -> TensorShape:
-    """One shape's sizes followed by another's."""
+    """Return one shape's sizes followed by another's."""
     return None if a is None or b is None else a + b
 
 
 def add_dims(a: int, b: int) -> int:
-    """A sum of sizes."""
+    """Add sizes; unknown if one is unknown."""
     return UNKNOWN if a < 0 or b < 0 else a + b
 
 
 def multiply_dims(a: int, b: int) -> int:
-    """A product of sizes."""
+    """Multiply sizes; unknown if one is unknown and none is 0."""
     if 0 in (a, b):
         return 0
     return UNKNOWN if a < 0 or b < 0 else a * b
 
 
 def divide_dim(a: int, divisor: int, *, evenly: bool = True) -> int:
-    """A quotient of sizes, rounded down."""
+    """Divide a size, rounding down.
+
+    Raises:
+        ShapeConflictError: the divisor is not positive, or does not divide the size ``evenly``.
+    """
     if divisor <= 0 or (evenly and a >= 0 and a % divisor):
         message = f"a dimension of {a} cannot be divided by {divisor}"
         raise ShapeConflictError(message)
@@ -121,7 +125,7 @@ def divide_dim(a: int, divisor: int, *, evenly: bool = True) -> int:
 
 
 def broadcast(a: TensorShape, b: TensorShape) -> TensorShape:
-    """The shape of an element-wise operation on two tensors."""
+    """Return the shape of an elementwise operation on two tensors."""
     if a is None or b is None:
         return None
     rank = max(len(a), len(b))
@@ -134,12 +138,12 @@ def _broadcast_dim(a: int, b: int) -> int:
         return b
     if b == 1:
         return a
-    # An unknown size must be that of the other, or 1.
+    # An unknown size must equal the other, or be 1.
     return merge_dim(a, b)
 
 
 def axis_index(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
+    """Return an axis counted from the front."""
     if not -rank <= axis < rank:
         message = f"no axis {axis} in {rank} dimensions"
         raise ShapeConflictError(message)
@@ -147,7 +151,7 @@ def axis_index(axis: int, rank: int) -> int:
 
 
 class ShapeArgs(Protocol):
-    """What a shape function may look at."""
+    """The arguments of a shape function."""
 
     @property
     def node(self) -> Node:
@@ -162,16 +166,16 @@ class ShapeArgs(Protocol):
         """The graph version that the node was written for."""
 
     def value(self, index: int) -> Array | None:
-        """An input's elements, where they are numbers from constants and known shapes."""
+        """Return an input's elements, if they are numbers from constants and known shapes."""
 
     def integers(self, index: int) -> tuple[int, ...] | None:
-        """The elements of an input of integers, flat, or None."""
+        """Return the elements of an input of integers, flat, or None."""
 
     def scalar(self, index: int) -> int | None:
-        """The only element of an input of integers, or None where it is not known."""
+        """Return the only element of an input of integers, or None if unknown."""
 
     def as_shape(self, index: int) -> TensorShape:
-        """An input's elements read as a shape; what is not known of it stays unknown."""
+        """Return an input's elements as a shape; unknown elements are unknown sizes."""
 
     def handle(self, index: int) -> TensorShape:
         """Return the shape behind a handle: of a variable's value, or of a list's elements."""
@@ -180,76 +184,76 @@ class ShapeArgs(Protocol):
         """Set the shape behind the handle of the first output."""
 
     def called(self, attribute: str, shapes: Sequence[TensorShape]) -> Sequence[TensorShape]:
-        """The shapes that a function gives, which an attribute names, for arguments of shapes."""
+        """Infer the outputs of the function in an attribute for arguments of given shapes."""
 
     def count(self) -> int:
-        """How many outputs the node has."""
+        """Return the node's number of outputs."""
 
 
 ShapeFn = Callable[[ShapeArgs], Sequence[TensorShape]]
 """``shape_fn(args) -> the shape of each output``.
 
-Raises ``ShapeConflictError`` where the inputs do not fit each other.
+Raises ``ShapeConflictError`` if the inputs do not match.
 """
 
 registry: Registry[ShapeFn] = Registry("shape function")
 
 
 def shape_fn(*ops: str) -> Callable[[ShapeFn], ShapeFn]:
-    """A decorator that makes a function the shape function of the named ops."""
+    """Register a function as the shape function of the named ops."""
     return registry.register(*ops)
 
 
 def find_shape_fn(op: str) -> ShapeFn | None:
-    """The shape function of an op, or None."""
+    """Return the shape function of an op, or None."""
     if op not in registry:
         import_op(op)
     return registry.get(op)
 
 
 def shape_fn_names() -> list[str]:
-    """The ops whose shapes can be inferred, sorted."""
+    """Return the ops whose shapes can be inferred, sorted."""
     import_ops()
     return list(registry)
 
 
 def declared_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the node declares."""
+    """Return the shape that the node declares."""
     return [args.node.attr_shape("shape")]
 
 
 def no_outputs(args: ShapeArgs) -> Sequence[TensorShape]:
-    """No outputs."""
+    """Return no shapes."""
     return []
 
 
 def unchanged(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The first input's shape."""
+    """Return the first input's shape."""
     return args.shapes[:1]
 
 
 def broadcast_binary(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Two inputs broadcast to each other."""
+    """Return the broadcast shape of two inputs."""
     return [broadcast(args.shapes[0], args.shapes[1])]
 
 
 def same_as_both(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Both inputs and the output have one shape."""
+    """Return the common shape of both inputs and the output."""
     return [merge(args.shapes[0], args.shapes[1])]
 
 
 def two_vectors(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Two vectors."""
+    """Return two vectors of unknown length."""
     return [(UNKNOWN,), (UNKNOWN,)]
 
 
 def scalars_only(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar for each output."""
+    """Return a scalar for each output."""
     return [()] * args.count()
 
 
 def shape_in(index: int) -> ShapeFn:
-    """The rule of ops whose output has the shape that an input holds."""
+    """Create the rule of ops whose output has the shape that an input holds."""
 
     def rule(args: ShapeArgs) -> Sequence[TensorShape]:
         return [args.as_shape(index)]
@@ -258,7 +262,7 @@ def shape_in(index: int) -> ShapeFn:
 
 
 def length_in(index: int) -> ShapeFn:
-    """The rule of ops whose output is a vector of the length that an input holds."""
+    """Create the rule of ops whose output is a vector of the length that an input holds."""
 
     def rule(args: ShapeArgs) -> Sequence[TensorShape]:
         length = args.scalar(index)

@@ -1,4 +1,4 @@
-"""Infers the shapes of a graph's tensors, as far as they follow from the graph alone.
+"""Shape inference for a graph's tensors, from the graph alone.
 
 Source: ``ShapeRefiner`` of TensorFlow.
 """
@@ -24,10 +24,10 @@ from mobileprep.ops.shape_function import ShapeConflictError, find_shape_fn, mer
 Shapes = tuple[TensorShape, ...]
 
 _RECORDED = "_output_shapes"
-# Functions that call functions, one within the other.
+# Maximum depth of nested function calls.
 _MOST_CALLS = 64
 
-# Through these a handle stays what it was.
+# Ops that return their input handle unchanged.
 _PASS_HANDLES = frozenset({"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"})
 
 
@@ -39,15 +39,20 @@ def infer_shapes(
     recorded: bool = False,
     strict: bool = False,
 ) -> Mapping[str, Shapes]:
-    """The shape of each output of each node.
+    """Infer the shape of each output of each node.
 
     A shape is None if its rank is unknown, and has -1 for each unknown size. If inputs do not
     match, and for unknown ops, shapes are unknown.
 
     Args:
-        feeds: shapes of tensors that are fed, by their names; they replace what the graph says.
-        values: finds the values of tensors that shapes depend on; that of ``tf115`` finds fewer.
-        recorded: whether to believe shapes that are recorded as ``_output_shapes``.
+        feeds: shapes of fed tensors, by name; they replace the shapes of the graph.
+        values: computes the values of tensors that shapes depend on; the class of ``tf115``
+            computes fewer.
+        recorded: whether to trust shapes that are recorded as ``_output_shapes``.
+        strict: whether to raise an error if shapes do not match.
+
+    Raises:
+        InvalidGraphError: shapes do not match, if ``strict``.
     """
     given = {parse_ref(name): shape for name, shape in (feeds or {}).items()}
     return _Inference(graph, given, values, recorded, strict, {}).run()
@@ -62,7 +67,7 @@ def shapes_if_valid(graph: Graph) -> Mapping[str, Shapes]:
 
 
 def shape_of(shapes: Mapping[str, Shapes], ref: Ref) -> TensorShape:
-    """The shape of a tensor among those of all nodes; None where it is not known."""
+    """Return the shape of a tensor among those of all nodes; None if unknown."""
     outputs = shapes.get(ref.node, ())
     return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
 
@@ -102,17 +107,17 @@ class _Inference:
         return self.shapes
 
     def shape_of(self, ref: Ref) -> TensorShape:
-        """A tensor's shape; unknown while its node has not come, as at the end of a loop."""
+        """Return a tensor's shape; unknown if its node comes later, as at the end of a loop."""
         return shape_of(self.shapes, ref)
 
     def called(self, func: FuncRef, shapes: Shapes) -> Shapes:
-        """The shapes that a function gives for arguments of some shapes; see ``ShapeArgs``."""
+        """Infer the output shapes of a function for argument shapes; see ``ShapeArgs``."""
         function = self.graph.library.functions.get(func.name)
         if function is None:
             return ()
         key = (func.name, shapes)
         if key not in self.calls:
-            # What calls itself gives what is not known.
+            # The outputs of a recursive call are unknown.
             self.calls[key] = (None,) * len(function.signature.outputs)
             self.calls[key] = self._within(function, func, shapes)
         return self.calls[key]
@@ -142,7 +147,7 @@ class _Inference:
                     raise _conflict(node, error) from error
                 return self._unknown(node)
             except (InvalidGraphError, UnsupportedError, IndexError, ValueError):
-                # Running the graph will say so, if this node runs at all.
+                # Running the graph reports the error, if this node runs at all.
                 return self._unknown(node)
             if node.op in _PASS_HANDLES and node.data_inputs:
                 self.handles[node.name] = args.handle(0)
@@ -162,7 +167,7 @@ def _conflict(node: Node, error: ShapeConflictError) -> InvalidGraphError:
 
 
 def _declares_many(node: Node) -> bool:
-    """Whether an attribute may count more outputs than a node can have: a list would not fit."""
+    """Return whether an attribute may declare more outputs than a node can have."""
     return any(v.kind == "int" and v.value > MOST_TENSORS for v in node.attrs.values())
 
 
@@ -173,12 +178,12 @@ def _with_recorded(node: Node, outputs: Shapes) -> Shapes:
         told = node.attr_shapes(_RECORDED)
         return tuple(map(merge, outputs, told)) if len(told) >= len(outputs) else outputs
     except (InvalidGraphError, ShapeConflictError):
-        # A record may be out of date.
+        # Recorded shapes may be out of date.
         return outputs
 
 
 class _Args(Struct, frozen=True):
-    """What a shape function may look at, of one node."""
+    """The arguments of a shape function for one node."""
 
     node: Node
     shapes: Sequence[TensorShape]
@@ -190,7 +195,7 @@ class _Args(Struct, frozen=True):
 
     def value(self, index: int) -> Array | None:
         found = self._inference.values.value(self.node.data_inputs[index])
-        # Texts stand where shapes follow from numbers in graphs that do not run.
+        # Graphs that cannot run may have strings instead of numbers.
         return None if found is None or found.dtype == object else found
 
     def integers(self, index: int) -> tuple[int, ...] | None:

@@ -1,1 +1,1 @@
-"""The recipe: read, checked with every problem at its place, and resolved for each target."""
+"""Read, check, and resolve recipes."""

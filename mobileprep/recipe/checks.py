@@ -1,4 +1,4 @@
-"""Checks of meaning that a schema cannot make; all problems of all targets at once."""
+"""Semantic checks that a JSON Schema cannot express."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from mobileprep.recipe.tree import (
 from mobileprep.recipe.validation import validation_problems
 from mobileprep.recipe.validation_settings import INTEGER_MODES, QUANTIZERS, Calibration
 
-# Whatever the letter case, which some systems do not tell apart.
+# Case-insensitive, because some file systems are.
 _BESIDE_FOLDERS = re.compile(r"report\.html|.*\.provenance\.json", re.IGNORECASE)
 _HTTP = ("http", "https")
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
 
-# What each key of a source, and of quantize, goes with.
+# The source kinds and quantization modes that each key applies to.
 _SOURCE_EXTRAS = {
     "checkpoint": ("graph", "meta_graph"),
     "tags": ("saved_model",),
@@ -54,7 +54,7 @@ _CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average"
 
 
 def meaning_problems(models: Iterable[ModelSections]) -> list[Problem]:
-    """Everything wrong with sections that are of the right types."""
+    """Return all problems of sections whose values have valid types."""
     models = list(models)
     named = [(model.name, model.place) for model in models if model.name is not None]
     problems = list(_names_alike(named))
@@ -69,18 +69,18 @@ def meaning_problems(models: Iterable[ModelSections]) -> list[Problem]:
 
 
 def cache_problems(root: MappingNode) -> Iterator[Problem]:
-    """A password in the address of the remote store; the message does not repeat it."""
+    """Report a password in the address of the remote cache, without repeating it."""
     cache = root.get("cache")
     remote = cache.get("remote") if isinstance(cache, MappingNode) else None
     if not isinstance(remote, Scalar) or not isinstance(remote.value, str):
         return
     scheme, _, rest = remote.value.partition("://")
     secret = SIGN_IN.match(rest)
-    # A container of Azure is written before an at sign too.
+    # Azure container names also precede an at sign.
     if secret is None or (scheme not in _HTTP and ":" not in secret[0]):
         return
     written = remote.place.source
-    # Messages show the line that they are about.
+    # Messages show the source line, so hide the secret there.
     hidden = SourceText(written.name, written.folder, written.text.replace(secret[0], "***@"))
     message = "a recipe cannot contain a user name or a password"
     hint = "sign in as the tools of that store do, by the environment or their own files"
@@ -158,14 +158,15 @@ def _source_pins(source: MappingNode) -> Iterator[Problem]:
     named = [plain(entry.value) for key, entry in source.items() if key in _FILE_KEYS]
     files = [name for name in named if isinstance(name, str)]
     for name, entry in pins.items():
-        # A checkpoint is a prefix, a SavedModel a folder: their files' names go on.
+        # Checkpoints are prefixes and SavedModels are directories, so the names of their files are
+        # longer.
         if not any(name == file or name.startswith((f"{file}.", f"{file}/")) for file in files):
             message = f"{show(name)} is not a file of this source"
             yield Problem(entry.key_place, message, nearest_hint(name, files))
 
 
 def _auto(target: TargetSections) -> Iterator[Problem]:
-    """What the search for layers needs beside its own keys."""
+    """Check that automatic quantization has a calibration and a validation."""
     given = target.get("quantize")
     mode = given.get("mode") if isinstance(given, MappingNode) else given
     if mode is None or plain(mode) != "auto":
@@ -200,7 +201,7 @@ def _quantize(target: TargetSections) -> Iterator[Problem]:
 
 
 def _rules(quantize: MappingNode) -> Iterator[Problem]:
-    """Rules that say nothing, and what goes with another method only."""
+    """Report rules without an effect, and keys that another method does not use."""
     rules = quantize.get("rules")
     if not isinstance(rules, Sequence):
         return
@@ -257,7 +258,7 @@ def _flex(target: TargetSections) -> Iterator[Problem]:
 
 
 def _custom_op_sources(target: TargetSections) -> Iterator[Problem]:
-    """Source files of custom ops that would overwrite each other in the target."""
+    """Report source files of custom ops that would overwrite each other in the target."""
     seen: dict[str, str] = {}
     for entry in target.section("ops").entries.values():
         listed = entry.value.get("source") if isinstance(entry.value, MappingNode) else None

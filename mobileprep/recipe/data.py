@@ -1,4 +1,4 @@
-"""The ``data`` of a recipe's sections: a path, or a mapping that says how it is read."""
+"""The ``data`` of a recipe's sections: a path, or a mapping with a path and reading options."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from mobileprep.recipe.yaml_tree import parse_yaml
 from mobileprep.targets.targets import DEVICE_FILES, Device, find_device
 
 DATA_SECTIONS: Final = ("calibration", "check", "validation")
-"""The sections that have ``data``."""
+"""Sections with a ``data`` key."""
 
 
 def resolve_data(node: Node) -> Data:
-    """The data that a value without problems describes."""
+    """Return the data that a valid ``data`` value describes."""
     if not isinstance(node, MappingNode):
         return Data(_file(node))
     kind = next(kind for kind in DATA_KINDS if kind in node.entries)
@@ -59,7 +59,7 @@ def resolve_data(node: Node) -> Data:
 
 
 def data_problems(target: TargetSections) -> Iterator[Problem]:
-    """What is wrong with the data of a target's sections, of the right types."""
+    """Report problems of the ``data`` sections of a target whose values have valid types."""
     for name in DATA_SECTIONS:
         section = target.mapping(name)
         entry = None if section is None else section.entries.get("data")
@@ -142,7 +142,7 @@ DEVICE_SCHEMA: Final = SCHEMA_FOLDER / "device.json"
 
 
 def device_named(name: str, path: Path | None = None) -> Device:
-    """The device of a name, or the profile in a file of that name."""
+    """Return the device with this name, or read its profile if the name is a file name."""
     if not is_device_file(name):
         return find_device(name)
     tree = parse_yaml(read_source(path or Path(name)))
@@ -154,12 +154,12 @@ def device_named(name: str, path: Path | None = None) -> Device:
 
 
 def is_device_file(name: str) -> bool:
-    """Whether a text names a profile's file rather than a device."""
+    """Return whether a string is the file name of a profile, not the name of a device."""
     return name.lower().endswith(DEVICE_FILES)
 
 
 def resolve_device(sections: TargetSections) -> tuple[Device | None, InputFile | None]:
-    """The device of a target without problems, and its file where it has one."""
+    """Return the device of a valid target, and its profile if it is a file."""
     named = sections.get("device")
     if not isinstance(named, Scalar):
         return None, None

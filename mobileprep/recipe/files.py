@@ -1,4 +1,4 @@
-"""Reads recipe files, and lays a recipe over those that it extends."""
+"""Read recipe files, and merge each recipe over the recipes that it extends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load_tree(
     text: str | None = None,
     begin: Callable[[Path], None] = lambda _path: None,
 ) -> MappingNode:
-    """The tree of a recipe laid over the recipes that it extends, variables replaced."""
+    """Merge a recipe over the recipes that it extends, and replace its variables."""
     trees: list[MappingNode] = []
     seen: set[str] = set()
     extends: Node | None = None
@@ -64,12 +64,12 @@ def load_tree(
 
 
 def read_source(path: Path) -> SourceText:
-    """A recipe file's text."""
+    """Read the text of a recipe file."""
     try:
         with opened(path) as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        from mobileprep.core.files import unreadable  # slow to import, and only failures need it
+        from mobileprep.core.files import unreadable  # Slow to import, and only needed for errors.
 
         raise unreadable(path, error) from error
     if len(data) > MAX_BYTES:
@@ -129,15 +129,15 @@ class _Named(NamedTuple):
 
 
 def input_file(named: Scalar) -> InputFile:
-    """A file named by a text, relative to the recipe that holds it, extended or not."""
+    """Return a named file, relative to the recipe file that contains the name."""
     name = str(named.value)
     return InputFile(name, named.place.source.folder / name, str(named.place))
 
 
 def paths_in(node: Node) -> Iterator[Path]:
-    """What each text below a node names if it is a path: the most that a recipe may read.
+    """Yield the path of each string below a node: all files that a recipe could read.
 
-    Which texts are paths is not known of a recipe that is wrong.
+    In an invalid recipe it is not known which strings are paths.
     """
     if isinstance(node, Scalar):
         if isinstance(node.value, str) and not _CONTROL.search(node.value):
@@ -149,8 +149,8 @@ def paths_in(node: Node) -> Iterator[Path]:
 
 
 def what_is_there(path: Path) -> str:
-    """What has a name, for a message that it is not what is needed; empty where nothing has it."""
-    # os.path answers, where Path raises, for names too long.
+    """Describe the file system entry at a path for error messages; empty if there is none."""
+    # Path methods raise for names that are too long; os.path functions do not.
     if not os.path.lexists(path):
         return ""
     if os.path.isdir(path):  # noqa: PTH112
@@ -162,10 +162,10 @@ def what_is_there(path: Path) -> str:
 
 
 def named_files(parameters: MappingNode, schema: Schema) -> tuple[StepFile, ...]:
-    """The files that checked parameters name.
+    """Return the files that checked parameters name.
 
-    A parameter, or the items of a list, with ``"format": "path"`` names a file, and with
-    ``"format": "checkpoint"`` a checkpoint by its prefix. An empty text names nothing.
+    A parameter (or the items of a list) with ``"format": "path"`` names a file, and with
+    ``"format": "checkpoint"`` the prefix of a checkpoint. An empty string names no file.
     """
     return tuple(
         StepFile(named.parameter, named.at, named.kind, input_file(named.value))
@@ -174,7 +174,7 @@ def named_files(parameters: MappingNode, schema: Schema) -> tuple[StepFile, ...]
 
 
 def path_problems(parameters: MappingNode, schema: Schema) -> list[Problem]:
-    """A problem for each name that no file can have."""
+    """Return a problem for each invalid path."""
     message = "a path has no control characters"
     return [
         Problem(named.value.place, message, "remove them")

@@ -1,4 +1,4 @@
-"""The text of a first recipe: what is known of a model, and in comments what is not."""
+"""Generate a first recipe: the known facts of a model, with comments for the rest."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ transforms:
   - remove_nodes: {op: [CheckNumerics]}
   - optimize  # unused nodes, constants and batch norms folded, duplicates merged
 """
-"""The spelling in a recipe. It leaves no batch norm, and at most a bias, after a convolution or
-matrix product with a single consumer."""
+"""Default chain in a recipe.
+
+It folds all batch norms: after a convolution or matrix product with a single consumer, at most a
+bias remains.
+"""
 
 
 _WIDTH: Final = 92
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
-# Plain words that YAML, or an older reader of it, takes for something else than text.
+# Plain words that YAML 1.1 or 1.2 parsers do not read as strings.
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
 class DraftInput(Struct, frozen=True):
-    """An input: its type and shape as far as they are known, and what is said of it."""
+    """An input: its type and shape as far as they are known, and a comment."""
 
     name: str
     dtype: str = ""
@@ -36,25 +39,25 @@ class DraftInput(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """What a first recipe says.
+    """The contents of a first recipe.
 
     Args:
-        name: the recipe's.
-        modeline: the comment that tells editors where the schema is.
-        source: the keys of ``source`` with their values.
-        lowered: why loops and conditionals are lowered; empty where they are not.
-        inputs: the inputs.
-        outputs: the names of the outputs.
-        about: comments at the top, above ``inputs`` and above ``outputs``.
-        check: how far an output may be from the source's, as a share; None for no check.
-        unchecked: why there is no check.
-        quantize: how the weights are stored, as the recipe has it; empty for float.
-        then: the transforms before that, as the recipe has them.
-        about_weights: why they are stored so, a sentence each.
-        validation: the file of samples and the name of its array of labels, empty without one.
-        release: the TensorFlow release that the app is built with.
-        release_reason: why it is not the default release; empty for that.
-        downgrade: why ``downgrade`` ends the chain; empty if it does not.
+        name: name of the recipe.
+        modeline: comment that names the schema for editors.
+        source: keys of ``source`` and their values.
+        lowered: reason for lowering loops and conditionals; empty if they are not lowered.
+        inputs: inputs of the model.
+        outputs: names of the outputs.
+        about: comments at the top, above ``inputs``, and above ``outputs``.
+        check: largest difference of an output from the source, as a share; None for no check.
+        unchecked: reason why there is no check.
+        quantize: the value of ``quantize`` as YAML; empty for float weights.
+        then: the value of ``then`` as YAML: transforms before quantization.
+        about_weights: reasons for the quantization, one sentence each.
+        validation: file of samples and the name of its array of labels (empty without labels).
+        release: TensorFlow release of the app.
+        release_reason: reason if the release is not the default; otherwise empty.
+        downgrade: reason why ``downgrade`` ends the chain; empty if it does not.
     """
 
     name: str
@@ -76,7 +79,7 @@ class Draft(Struct, frozen=True):
 
 
 def recipe_text(draft: Draft) -> str:
-    """The recipe as YAML."""
+    """Return the recipe as YAML."""
     top, inputs, outputs = draft.about
     lines = [draft.modeline]
     lines += _comments(top)
@@ -97,7 +100,7 @@ def recipe_text(draft: Draft) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a YAML value: as it is, or in double quotes where YAML could misread it."""
+    """Return a string as a YAML value, in double quotes if YAML could misread it."""
     if _PLAIN.match(text) and text.lower() not in _WORDS:
         return text
     return '"' + "".join(map(_escaped, text.replace("$", "$$"))) + '"'
@@ -147,10 +150,10 @@ def _checks(draft: Draft) -> Iterator[str]:
 
 
 def check_section(limit: float) -> Iterator[str]:
-    """The lines that have each step compared with the source.
+    """Yield the lines that compare each step with the source.
 
     Args:
-        limit: how far an output may be, as a share of its largest magnitude.
+        limit: largest difference of an output, as a share of its largest magnitude.
     """
     yield "# Real samples are better than random ones: data: FILE.npz, an array for each input."
     yield f"check: {{max_difference: {limit:g}}}"
@@ -165,7 +168,7 @@ def _quantize(draft: Draft) -> Iterator[str]:
 
 
 def _comments(texts: Iterable[str]) -> Iterator[str]:
-    """Texts as comment lines; what could end a comment is replaced."""
+    """Wrap strings as comment lines; replace characters that could end a comment."""
     for text in texts:
         safe = "".join(c if c.isprintable() else "?" for c in text)
         for line in textwrap.wrap(safe, _WIDTH, break_on_hyphens=False):

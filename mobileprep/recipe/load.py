@@ -1,4 +1,4 @@
-"""Reads a recipe: the one entry from a path to a checked and resolved ``Recipe``."""
+"""Load a recipe: from a path to a checked and resolved ``Recipe``."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def load_recipe(
     schemas: TransformSchemas | None = None,
     text: str | None = None,
 ) -> Recipe:
-    """Read, check and resolve a recipe.
+    """Read, check, and resolve a recipe.
 
     Args:
-        path: the recipe's file.
-        settings: values of ``${NAME}`` references, looked at before the environment.
-        environ: the environment; by default that of the process.
-        schemas: the transforms that there are; by default those of this package.
-        text: what the file will hold, where it is not written yet.
+        path: the recipe file.
+        settings: values of ``${NAME}`` references; they take precedence over the environment.
+        environ: the environment. Default: that of the process.
+        schemas: schemas of the available transforms. Default: those of this package.
+        text: content of the file if it is not written yet.
 
     Raises:
-        CorruptFileError: the recipe, or one that it extends, is missing or unreadable.
-        RecipeError: anything else that is wrong with it, all problems at once.
+        CorruptFileError: if the recipe, or one that it extends, is missing or unreadable.
+        RecipeError: if the recipe is invalid; contains all problems.
     """
     variables = Variables(settings or {}, os.environ if environ is None else environ)
     files: list[Path] = []
@@ -85,6 +85,6 @@ def _chain_problems(models: Iterable[ModelSections], chains: Chains) -> list[Pro
 
 
 def _elsewhere(problems: Iterable[Problem], missing: Iterable[Problem]) -> list[Problem]:
-    """Problems that do not merely follow from a variable without a value."""
+    """Drop problems that only follow from a variable without a value."""
     blamed = {str(problem.place) for problem in missing}
     return [problem for problem in problems if str(problem.place) not in blamed]

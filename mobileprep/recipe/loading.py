@@ -1,4 +1,4 @@
-"""Recipes as they are read, before anything is planned."""
+"""Load recipes, and check that their output directories differ."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def load_recipe(
     settings: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Recipe:
-    """Read and check a recipe; the files that it names are not looked at.
+    """Read and check a recipe, without opening the files that it names.
 
     Args:
-        path: the recipe's file.
-        settings: what ``${NAME}`` means in it, before the environment.
-        environ: the environment; by default that of the process.
+        path: the recipe file.
+        settings: values of ``${NAME}`` references; they take precedence over the environment.
+        environ: the environment. Default: that of the process.
 
     Raises:
-        CorruptFileError: the recipe, or one that it extends, is missing or unreadable.
-        RecipeError: anything else that is wrong with it, all problems at once with their places.
+        CorruptFileError: if the recipe, or one that it extends, is missing or unreadable.
+        RecipeError: if the recipe is invalid; contains all problems and their locations.
     """
     return load_file(os.fspath(path), settings=settings, environ=environ)
 
 
 def load_recipes(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[Recipe]:
-    """One or more recipes, those given as files loaded."""
+    """Return recipes as a list, and load those that are given as files."""
     listed = [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in listed]
     check_names(loaded)
@@ -42,7 +42,7 @@ def load_recipes(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> li
 
 
 def check_names(recipes: Iterable[Recipe]) -> None:
-    """Make sure that no two recipes would share a folder."""
+    """Check that no two recipes share an output directory."""
     seen: dict[str, str] = {}
     for recipe in recipes:
         if recipe.name in seen:
@@ -56,7 +56,7 @@ def check_names(recipes: Iterable[Recipe]) -> None:
 def target_folders(
     recipes: Iterable[Recipe], out: Path, targets: Collection[str] = ()
 ) -> list[Path]:
-    """The folders of recipes' targets, links resolved."""
+    """Return the output directories of the targets, with symlinks resolved."""
     return [
         inside(out, f"{recipe.name}/{target.folder}")
         for recipe in recipes

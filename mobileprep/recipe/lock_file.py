@@ -1,7 +1,7 @@
-"""``mobileprep.lock``: which files and versions the recipes of a folder were built with.
+"""``mobileprep.lock``: the files and versions that the recipes of a directory were built with.
 
-It has a section for each recipe of its folder, by file name. It is read within the bounds of
-recipes, and everything wrong with it has its place.
+The file has a section for each recipe in its directory, by file name. It has the same size limits
+as recipes, and its problems are reported with their locations.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ _SCHEMA: Final[dict[str, Any]] = {
         "recipes": {"type": "object", "additionalProperties": _PINS},
     },
 }
-# What YAML, or the reading of variables, would not take as it stands between double quotes.
+# Characters that YAML or variable substitution would not accept unchanged in double quotes.
 _ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff$]")
 
 
 class Pins(Struct, frozen=True):
-    """What one recipe is built with.
+    """The pinned inputs of a recipe.
 
     Args:
-        mobileprep: the version of this package.
-        engines: the version of each engine that stages may take, by name.
-        files: the sha256 of each file from outside, by its name in the recipe: models, data, and
-            the code of transforms.
-        libraries: the version of each library that computes or writes what is built, by name.
+        mobileprep: version of this package.
+        engines: version of each engine that stages may use, by name.
+        files: SHA-256 of each external file, by its name in the recipe: models, data, and code of
+            transforms.
+        libraries: version of each library that computes or writes outputs, by name.
     """
 
     mobileprep: str
@@ -75,11 +75,11 @@ class Pins(Struct, frozen=True):
 
 
 class LockFile(Located, frozen=True):
-    """A folder's lock.
+    """The lock file of a directory.
 
     Args:
-        path: where it lies, or will.
-        recipes: what each recipe is pinned to, by its file's name.
+        path: path of the file, which may not exist yet.
+        recipes: pins of each recipe, by file name.
     """
 
     path: Path
@@ -88,24 +88,24 @@ class LockFile(Located, frozen=True):
     aside: ClassVar[frozenset[str]] = frozenset({"tree"})
 
     def place(self, *keys: str) -> str:
-        """``file:line:column`` of a key path below ``recipes``, or of the nearest above."""
+        """Return ``file:line:column`` of a key path below ``recipes``, or of the nearest parent."""
         return str(place_of(self.tree, ("recipes", *keys))) if self.tree else str(self.path)
 
 
 def lock_path(recipe: Path) -> Path:
-    """Where the lock of a recipe's folder is."""
+    """Return the path of the lock file next to a recipe."""
     return recipe.parent / LOCK
 
 
 def read_lock(path: Path) -> LockFile | None:
-    """The lock of a folder; None where there is none."""
+    """Read a lock file; None if it does not exist."""
     if not path.is_symlink() and not path.exists():
         return None
     return _parsed(path, read_source(path))
 
 
 def lock_text(lock: LockFile) -> str:
-    """A lock as it is written: equal locks, equal bytes."""
+    """Return the content of a lock file; equal locks have equal bytes."""
     text = _HEAD + "version: 1\nrecipes:" + "".join(_lines(lock.recipes)) + "\n"
     _parsed(lock.path, SourceText(str(lock.path), lock.path.parent, text))
     return text

@@ -1,4 +1,4 @@
-"""What a recipe may ask of each metric, known without the arithmetic."""
+"""Facts about metrics that checking a recipe needs, without the arithmetic."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TOP_K: Final = re.compile(r"top[1-9][0-9]{0,4}")
 
 
 class MetricFacts(Struct, frozen=True):
-    """What is to be known of a metric to read a recipe.
+    """Properties of a metric that checking a recipe needs.
 
     Args:
-        higher_is_better: whether a model is better where it is larger.
-        is_share: whether it goes from 0 to 1 or nearly so, whatever the model's unit.
-        of_labels: whether it compares outputs with labels; else with the source's outputs.
-        outputs: how many outputs it may be of.
-        keys: those that concern it beside the limits.
+        higher_is_better: whether larger values are better.
+        is_share: whether values range from about 0 to 1, independent of the model's unit.
+        of_labels: whether it compares outputs with labels, not with the outputs of the source.
+        outputs: permitted numbers of outputs.
+        keys: keys of the metric besides its limits.
     """
 
     higher_is_better: bool = True
@@ -52,27 +52,27 @@ _FACTS: Final[Mapping[str, MetricFacts]] = {
     "peak_agreement": MetricFacts(of_labels=False),
 }
 METRIC_NAMES: Final = ("auto", "top1", "top5", *_FACTS)
-"""The metrics; of ``top1``, ``top2`` and so on the two that are usual."""
+"""The metric names, with ``top1`` and ``top5`` for the ``topK`` metrics."""
 AUTO: Final = "auto"
-"""``top1`` if the data has labels, otherwise ``agreement``: the default."""
+"""The default: ``top1`` if the data has labels, otherwise ``agreement``."""
 
 
 def metric_facts(name: str) -> MetricFacts | None:
-    """What is known of a metric; None where there is none of that name."""
+    """Return the properties of a metric; None if there is no such metric."""
     if name == AUTO or _TOP_K.fullmatch(name):
         return MetricFacts()
     return _FACTS.get(name)
 
 
-# Modes of either runtime; what the others leave, one of the two cannot run.
+# Modes of both runtimes; each other mode works in only one of them.
 _COMMON: Final = frozenset({"none", "round", "float16", "weights"})
 _ENDS: Final = {"int8": ("float", "int8", "uint8"), "int16x8": ("float", "int16")}
-# What goes with these modes for TensorFlow alone.
+# Keys that apply to these modes only in TensorFlow.
 _WEIGHTS: Final = ("bits", "granularity", "minimum_size")
 
 
 def litert_problems(target: TargetSections) -> Iterator[Problem]:
-    """Settings of LiteRT for a target of another artifact, and the reverse."""
+    """Report LiteRT settings of targets without ``artifact: tflite``, and the reverse."""
     given, artifact = target.get("quantize"), target.get("artifact")
     is_lite = artifact is not None and plain(artifact) == "tflite"
     if not is_lite:
@@ -98,7 +98,7 @@ def litert_problems(target: TargetSections) -> Iterator[Problem]:
 
 
 def _engines(target: TargetSections) -> Iterator[Problem]:
-    """The choice between a .tflite file and its graph, for a target without such a file."""
+    """Report an ``engine`` of a target that is not a .tflite file."""
     for name in ("check", "validation"):
         section = target.mapping(name)
         if section is not None and section.get("engine") is not None:
@@ -141,11 +141,11 @@ _UNITS: Final[dict[str, tuple[Callable[[str], int | None], str, str]]] = {
         (parse_bytes, "a size", "with B, KB, MB, KiB or MiB: '60 KB'"),
     ),
 }
-"""By unit: the parser, the name, and the formatter of a limit."""
+"""For each key: the parser, the name of the unit, and a hint for the format."""
 
 
 def resolve_budget(target: TargetSections) -> Budget:
-    """The limits of a target without problems."""
+    """Return the limits of a valid target."""
     given: dict[str, Any] = plain(target.section("budget"))
     for key, (parse, _, _) in _UNITS.items():
         if key in given:
@@ -161,7 +161,7 @@ def resolve_budget(target: TargetSections) -> Budget:
 
 
 def budget_problems(target: TargetSections) -> Iterator[Problem]:
-    """Yield problems of invalid sizes and counts, and of a latency without a device."""
+    """Report invalid sizes and counts, and a latency without a device."""
     budget = target.mapping("budget")
     for key, entry in budget.items() if budget is not None else ():
         if key in _UNITS and isinstance(entry.value, Scalar):
@@ -173,14 +173,14 @@ def budget_problems(target: TargetSections) -> Iterator[Problem]:
 
 
 def memory_of(root: MappingNode) -> int | None:
-    """What runs may take, in bytes, as a recipe without problems says."""
+    """Return the memory limit of runs in bytes, from a valid recipe."""
     said = root.get("memory")
     value = None if said is None else plain(said)
     return parse_bytes(value) if isinstance(value, str) else value
 
 
 def memory_problems(root: MappingNode) -> Iterator[Problem]:
-    """Yield a problem for an invalid size."""
+    """Report an invalid size."""
     said = root.get("memory")
     if isinstance(said, Scalar):
         yield from _amount("memory", said)

@@ -1,4 +1,4 @@
-"""The recipe as later layers see it: frozen dataclasses, every override resolved."""
+"""The recipe as frozen dataclasses, with all overrides resolved."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from mobileprep.targets.targets import Device
 
 Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc", "swift"]
 
-# Those of Java, Kotlin and C++ that a part of a package or namespace could be.
+# Keywords of Java, Kotlin, and C++ that could occur as part of a package or namespace.
 _KEYWORDS: Final = """
 abstract alignas alignof and as asm assert auto bitand bitor bool boolean break byte case catch
 char class compl const constexpr continue decltype default delete do double else enum explicit
@@ -55,7 +55,7 @@ std strictfp struct super switch synchronized template tensorflow this throw thr
 true try typealias typedef typeid typename typeof union unsigned using val var virtual void
 volatile wchar_t when while xor
 """
-# Types that the code refers to by their short names.
+# Types that the generated code uses by their short names.
 _TYPES: Final = """
 AssetManager AutoCloseable Boolean BufferedReader Byte Charsets Closeable Double EncryptedModel
 Exception Float Int Integer List Long Math Model ArrayList IOException IllegalArgumentException
@@ -69,7 +69,7 @@ _OF_ANDROID: Final = ("java", "kotlin")
 
 
 class Integration(Struct, frozen=True):
-    """The code by which an app runs the model."""
+    """The code with which an app runs the model."""
 
     languages: Annotated[
         tuple[Language, ...],
@@ -101,10 +101,10 @@ class Integration(Struct, frozen=True):
 
 
 class Protection(Struct, frozen=True):
-    """What makes a model harder to take out of an app.
+    """Measures that make it harder to extract a model from an app.
 
     Args:
-        key: the variable of the environment that has the key to encrypt with, or None.
+        key: environment variable with the encryption key, or None.
     """
 
     obfuscate: Annotated[
@@ -114,7 +114,7 @@ class Protection(Struct, frozen=True):
 
 
 def protection_of(section: MappingNode | None) -> Protection:
-    """What a section without problems asks for."""
+    """Return the protection that a valid section describes."""
     if section is None:
         return Protection()
     encrypt = section.get("encrypt")
@@ -127,7 +127,7 @@ def protection_of(section: MappingNode | None) -> Protection:
 
 
 def protection_problems(target: TargetSections) -> Iterator[Problem]:
-    """A key that is written where it should be named, and models that cannot be encrypted."""
+    """Report an encryption key in the recipe, and models that cannot be encrypted."""
     protect = target.mapping("protect")
     encrypt = None if protect is None else protect.get("encrypt")
     if not isinstance(encrypt, MappingNode):
@@ -143,7 +143,7 @@ def protection_problems(target: TargetSections) -> Iterator[Problem]:
 
 
 def _hidden(place: Place) -> Place:
-    """A place whose line messages show without what stands there."""
+    """Return a location whose line is shown in messages with the secret replaced."""
     written = place.source
     lines = list(written.lines)
     lines[place.line - 1] = f"{lines[place.line - 1][: place.column - 1]}***"
@@ -151,7 +151,7 @@ def _hidden(place: Place) -> Place:
 
 
 def integration_of(section: MappingNode | None) -> Integration | None:
-    """What a section without problems asks for."""
+    """Return the integration that a valid section describes."""
     if section is None:
         return None
     given: dict[str, Any] = plain(section)
@@ -162,7 +162,7 @@ def integration_of(section: MappingNode | None) -> Integration | None:
 
 
 def integration_problems(target: TargetSections) -> Iterator[Problem]:
-    """Names that no language takes, and models that an interface cannot load."""
+    """Report names that are invalid in a language, and models that an interface cannot load."""
     section = target.mapping("integration")
     if section is None:
         return
@@ -189,7 +189,7 @@ def integration_problems(target: TargetSections) -> Iterator[Problem]:
 
 
 def _runtime_problems(languages: Node | None, *, is_lite: bool) -> Iterator[Problem]:
-    """Languages in which the runtime that loads the model has no interface here."""
+    """Report languages without an interface to the runtime that loads the model."""
     missing, hint = ("objc", "write 'swift' or 'cpp'") if is_lite else ("swift", "write 'objc'")
     runtime = "LiteRT" if is_lite else "TensorFlow"
     for item in languages.items if isinstance(languages, Sequence) else ():
@@ -205,9 +205,9 @@ class Plugin(Struct, frozen=True):
     """A transform from outside the package.
 
     Args:
-        name: the transform's.
-        file: the Python file that holds it.
-        schema: the JSON Schema of its parameters.
+        name: name of the transform.
+        file: Python file of the transform.
+        schema: JSON Schema of its parameters.
     """
 
     name: str
@@ -219,8 +219,8 @@ class StepFile(Struct, frozen=True):
     """A file that a parameter of a transform names.
 
     Args:
-        parameter: the parameter.
-        index: which of the parameter's files, where it takes a list; else None.
+        parameter: name of the parameter.
+        index: index of the file if the parameter is a list, otherwise None.
         kind: ``path`` for one file, ``checkpoint`` for all files of a checkpoint.
         file: the file.
     """
@@ -235,15 +235,15 @@ class Step(Located, frozen=True):
     """One transform of a chain.
 
     Args:
-        name: the transform's.
-        params: parameters in the order written, typed as the transform's schema says.
-        plugin: where the transform comes from, unless it is one of the package's.
-        files: those that the parameters name; what they hold decides results, and not this.
-        place: where the step is written, ``file:line:column``.
-        note: what the user should know of how it is written, or an empty text.
-        takes_ranges: whether it is given the ranges that the target's calibration finds.
-        trials: how many rules for its layers are tried at most, for those that the validation's
-            limits allow; 0 where it is done as it is written.
+        name: name of the transform.
+        params: parameters in the order written, with the types of the transform's schema.
+        plugin: source of the transform, or None if it is part of the package.
+        files: files that the parameters name. Their contents affect results, not these fields.
+        place: location of the step, ``file:line:column``.
+        note: warning about how the step is written, or an empty string.
+        takes_ranges: whether the step uses the ranges of the target's calibration.
+        trials: maximum number of layer rules to try within the limits of the validation; 0 to run
+            the step as written.
     """
 
     name: str
@@ -258,39 +258,39 @@ class Step(Located, frozen=True):
 
     @property
     def options(self) -> dict[str, ParameterValue]:
-        """The transform's own parameters."""
+        """Parameters of the transform, without ``ignore_errors``."""
         return {key: value for key, value in self.params if key != "ignore_errors"}
 
     @property
     def ignore_errors(self) -> bool:
-        """Whether a failure leaves the graph as it was instead of ending the build."""
+        """Whether a failure keeps the previous graph instead of ending the build."""
         return dict(self.params).get("ignore_errors", False) is True
 
 
 class Target(Located, frozen=True):
-    """One device, and the preparation of the model for it.
+    """A device, and the preparation of the model for it.
 
     Args:
-        name: the target's.
-        folder: of its outputs, below the recipe's: the name, or ``model/name``.
-        model: the model's name where the recipe has several, else None.
-        source: what to start from.
+        name: name of the target.
+        folder: output directory, relative to that of the recipe: the name, or ``model/name``.
+        model: name of the model if the recipe has several, otherwise None.
+        source: the trained model.
         freeze: how to freeze it.
-        inputs: what is fed; empty where the recipe names none.
-        outputs: what is fetched; empty where the recipe names none.
-        transforms: the whole chain: shared or own, ``then``, quantize, obfuscate and sort.
-        check: how to run the model after each transform and compare, or None.
-        calibration: how the ranges are measured that a step of the chain takes, or None.
+        inputs: tensors that the app feeds; empty if the recipe does not name them.
+        outputs: tensors that the app fetches; empty if the recipe does not name them.
+        transforms: the whole chain: shared or own, ``then``, quantize, obfuscate, and sort.
+        check: how to run and compare the model after each transform, or None.
+        calibration: how to measure the ranges that a step of the chain uses, or None.
         validation: how to check the result, or None.
         quantize: what ``transforms`` does to constants.
-        registration: the TensorFlow versions to write ``ops_to_register.h`` for.
-        allow: the ops that may ship although one of those versions lacks them.
-        ops: the ops that the app registers itself.
-        integration: the code by which an app runs the model, or None.
-        protect: what makes the model harder to take out of the app.
+        registration: TensorFlow versions for which to write ``ops_to_register.h``.
+        allow: ops that may ship although one of these versions does not have them.
+        ops: ops that the app registers itself.
+        integration: the code with which an app runs the model, or None.
+        protect: measures that make it harder to extract the model from the app.
         budget: limits.
-        device: what a latency goes by, or None.
-        device_file: the profile of the device, where it is a file.
+        device: device for latency estimates, or None.
+        device_file: profile of the device if it is a file, otherwise None.
     """
 
     name: str
@@ -370,20 +370,21 @@ class Target(Located, frozen=True):
 
     @property
     def ranges_of_file(self) -> bool:
-        """Whether the file for LiteRT computes in integers by ranges that are measured."""
+        """Whether the LiteRT file computes in integers with calibrated ranges."""
         computes = self.artifact == "tflite" and self.quantize.mode in INTEGER_MODES
         return computes and self.calibration is not None
 
     @property
     def takes_ranges(self) -> bool:
-        """Whether the target's calibration measures anything."""
+        """Whether the target needs the ranges of its calibration."""
         by_step = self.calibration is not None and any(s.takes_ranges for s in self.transforms)
         return by_step or self.ranges_of_file
 
     def place(self, keys: Iterable[Key] = ()) -> str:
-        """``file:line:column`` of a key path such as ``("outputs", 0)``, or of the nearest above.
+        """Return ``file:line:column`` of a key path such as ``("outputs", 0)``.
 
-        The path starts at the target's sections, overrides applied.
+        The path starts at the sections of the target, with overrides applied. If it does not exist,
+        the location is that of the nearest parent.
         """
         return str(place_of(self.tree, keys)) if self.tree is not None else ""
 
@@ -392,14 +393,15 @@ class Recipe(Located, frozen=True):
     """A recipe, ready to plan.
 
     Args:
-        version: of the format.
-        name: the recipe's, and its output folder's.
-        file: the recipe's path as it was given.
-        targets: in the order written, model by model.
-        variables: the names that ``${NAME}`` references use, sorted.
-        cache: the remote store, or None.
-        memory: the bytes that runs of the model may take together; None leaves it to the machine.
-        files: what it was read from, its own file and those that it extends.
+        version: version of the format.
+        name: name of the recipe and of its output directory.
+        file: path of the recipe, as passed by the caller.
+        targets: targets in the order written, model by model.
+        variables: names that ``${NAME}`` references use, sorted.
+        cache: the remote cache, or None.
+        memory: maximum bytes of all concurrent runs of the model; None for a limit that depends on
+            the machine.
+        files: the recipe file and those that it extends.
     """
 
     version: int
@@ -423,16 +425,16 @@ class Recipe(Located, frozen=True):
     )
 
     def place(self, keys: Iterable[Key] = ()) -> str:
-        """``file:line:column`` of a key path such as ``("targets", "phone")``."""
+        """Return ``file:line:column`` of a key path such as ``("targets", "phone")``."""
         return str(place_of(self.tree, keys)) if self.tree is not None else self.file
 
     def chosen(self, names: Collection[str]) -> tuple[Target, ...]:
-        """The targets that are meant by names, their own or of their folders; all without any."""
+        """Return the targets with these names or directories; all if there are none."""
         return tuple(t for t in self.targets if not names or t.name in names or t.folder in names)
 
 
 def digestible(value: object) -> Plain:
-    """What of a model object decides results, as JSON can hold it: no paths, no places."""
+    """Return the part of a model object that affects results as JSON, without paths."""
     if isinstance(value, Located):
         return {key: digestible(item) for key, item in value.essentials().items()}
     if isinstance(value, Struct):

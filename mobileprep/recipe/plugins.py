@@ -1,4 +1,4 @@
-"""Transforms from outside the package: files that a recipe names, and installed packages'."""
+"""Transforms from outside the package: files that a recipe names, and installed packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENTRY_POINTS = "mobileprep.transforms"
 
 
 def named_plugin(file: InputFile) -> Plugin:
-    """The plugin of a Python file; its transform is named as the file is."""
+    """Return the plugin in a Python file; the file name is the name of the transform."""
     path = file.path.parent / f"{file.path.stem}.json"
     name = Path(file.name).parent / path.name
     return Plugin(file.path.stem, file, InputFile(name.as_posix(), path, file.place))
@@ -23,12 +23,12 @@ def named_plugin(file: InputFile) -> Plugin:
 
 @lru_cache(maxsize=1)
 def installed_plugins() -> dict[str, Plugin]:
-    """The transforms that installed packages offer as entry points, by name.
+    """Return the transforms that installed packages provide as entry points, by name.
 
-    An entry point names a module (``my_transform = my_package.my_transform``), whose schema lies
-    beside it. Nothing of the package is run.
+    An entry point names a module (``my_transform = my_package.my_transform``), whose schema is next
+    to it. No code of the package runs.
     """
-    import importlib.metadata  # slow, and most recipes name no transform that needs it
+    import importlib.metadata  # Slow to import, and most recipes do not need it.
 
     found = {}
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
@@ -42,7 +42,7 @@ def installed_plugins() -> dict[str, Plugin]:
 
 
 def _module_file(module: str) -> Path | None:
-    """The file of a module; unlike ``find_spec``, this imports none of the packages it is in."""
+    """Return the file of a module; unlike ``find_spec``, do not import its parent packages."""
     import importlib.util
     from importlib.machinery import PathFinder
 
@@ -67,7 +67,7 @@ def no_schema(reason: str, where: str) -> CorruptFileError:
 
 
 def check_parameters_schema(schema: Any, where: str) -> None:  # noqa: ANN401 - whatever JSON holds
-    """Make sure that a schema describes parameters by name, and refers to nothing but itself."""
+    """Check that a schema describes parameters by name and has no external references."""
     if not isinstance(schema, dict):
         msg = "it is not a mapping"
         raise no_schema(msg, where)
@@ -87,7 +87,7 @@ def check_parameters_schema(schema: Any, where: str) -> None:  # noqa: ANN401 - 
 
 
 def _describes(described: object) -> bool:
-    """Whether the schema of one parameter has the form that reading recipes relies on."""
+    """Return whether the schema of a parameter has the form that reading recipes relies on."""
     if not isinstance(described, dict):
         return False
     kind, items = described.get("type", ""), described.get("items", {})
@@ -95,7 +95,7 @@ def _describes(described: object) -> bool:
 
 
 def _references(schema: object) -> Iterator[str]:
-    """What a schema refers to, anywhere in it."""
+    """Yield all references in a schema."""
     waiting = [schema]
     while waiting:
         found = waiting.pop()

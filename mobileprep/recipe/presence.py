@@ -17,7 +17,7 @@ from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 
 def check_files(recipe: Recipe) -> None:
-    """Look for every file that the targets of a recipe read."""
+    """Check that every file that the targets of a recipe read exists."""
     missing: dict[tuple[str, str], str] = {}
     found = chain(_missing_plugins(recipe), *map(_missing, recipe.targets))
     for file, message in found:
@@ -36,10 +36,10 @@ def check_files(recipe: Recipe) -> None:
 
 
 def source_kind_error(source: Source) -> MobileprepError | None:
-    """The error for a SavedModel that is a file, or for another model that is a directory."""
+    """Return the error for a SavedModel that is a file, or another model that is a directory."""
     path, name = source.file.path, source.file.name
     where = source.file.place or str(path)
-    # os.path answers, where Path raises, for names too long.
+    # Unlike Path, os.path does not raise for names that are too long.
     if source.kind == "saved_model" and os.path.isfile(path):  # noqa: PTH113
         return file_error(path, where, name)
     if source.kind != "saved_model" and os.path.isdir(path):  # noqa: PTH112
@@ -48,7 +48,7 @@ def source_kind_error(source: Source) -> MobileprepError | None:
 
 
 def _missing_plugins(recipe: Recipe) -> Iterator[tuple[InputFile, str]]:
-    """Unused plugins are reported, too, because a chain may misspell them."""
+    """Yield missing plugins, including unused ones because a chain may misspell their names."""
     plugins = () if recipe.tree is None else plugins_of(recipe.tree)
     for plugin in plugins:
         if not os.path.isfile(plugin.file.path):  # noqa: PTH113
@@ -57,7 +57,7 @@ def _missing_plugins(recipe: Recipe) -> Iterator[tuple[InputFile, str]]:
 
 def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
     source = target.source
-    # os.path answers, where Path raises, for names too long.
+    # Path methods raise for names that are too long; os.path functions do not.
     if source.kind == "saved_model" and not os.path.exists(source.file.path):  # noqa: PTH110
         yield source.file, f"no such directory: {source.file.name!r}"
     for file in _checkpoints(target):
@@ -98,7 +98,7 @@ def _files(target: Target) -> Iterator[InputFile]:
     if target.validation is not None:
         yield from target.validation.functions
     calibration = target.calibration
-    # The samples stand in for a range file.
+    # Samples replace a range file.
     if calibration is not None and calibration.data is None and calibration.range_file is not None:
         yield calibration.range_file
 
@@ -107,7 +107,7 @@ def _data(target: Target) -> Iterator[Data]:
     calibration = target.calibration
     if calibration is not None and calibration.data is not None:
         ranges = calibration.range_file
-        # A range file stands in for the samples.
+        # A range file replaces the samples.
         if ranges is None or not os.path.isfile(ranges.path):  # noqa: PTH113
             yield calibration.data
     if target.validation is not None:
@@ -121,7 +121,7 @@ def _what(data: Data, file: InputFile) -> str:
 
 
 def _is_checkpoint(file: InputFile) -> bool:
-    """A folder, a file of a set, or the prefix of files; ``?????`` stands for every shard."""
+    """Return whether a path is a directory, a file, or a prefix; ``?????`` matches every shard."""
     if os.path.exists(file.path):  # noqa: PTH110
         return True
     prefix, every, count = file.path.name.rpartition(EVERY_SHARD)

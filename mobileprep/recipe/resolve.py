@@ -1,4 +1,4 @@
-"""Turns the checked sections of a target into dataclasses."""
+"""Convert the checked sections of a target into dataclasses."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ from mobileprep.recipe.validation_settings import (
 )
 
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
-# The release of TensorFlow that pads no eight-bit numbers; quantize_nodes has it as its default.
+# The TensorFlow release that does not pad 8-bit tensors; the default of quantize_nodes.
 _WITHOUT_PADS = "1.15"
-# The repairs that run the graph on samples.
+# Repairs that run the graph on samples.
 _MEASURING = ("absorb_high_biases", "correct_bias")
 _PLAIN_KEYS = (
     *("platform", "abis", "artifact", "outputs", "engine", "flex"),
@@ -68,28 +68,29 @@ _PLAIN_KEYS = (
 
 
 class Chains:
-    """Reads chains of transforms, each once however many targets share it."""
+    """Read chains of transforms; each only once, even if several targets share it."""
 
     def __init__(self, schemas: TransformSchemas) -> None:
         self._schemas = schemas
         self._read: dict[int, tuple[Node, ReadSteps]] = {}
 
     def read(self, node: Node | None) -> ReadSteps:
-        """The steps of a ``transforms`` or ``then`` section."""
+        """Return the steps of a ``transforms`` or ``then`` section."""
         if node is None:
             return ReadSteps()
-        if id(node) not in self._read:  # the node is kept, so that its id stays its own
+        # Keep a reference to the node, so that its id is not reused.
+        if id(node) not in self._read:
             self._read[id(node)] = node, read_steps(node, self._schemas)
         return self._read[id(node)][1]
 
 
 def plugins_of(root: MappingNode) -> tuple[Plugin, ...]:
-    """The plugins that a recipe names; values of a wrong type, told by the schema, are left out."""
+    """Return the plugins that a recipe names; skip invalid values, which the schema reports."""
     return tuple(named_plugin(_file(item)) for item in _plugin_files(root))
 
 
 def plugin_problems(root: MappingNode) -> list[Problem]:
-    """The plugins that a recipe names, and that would not run."""
+    """Report plugins of a recipe that would not run."""
     places = {str(item.place): item.place for item in _plugin_files(root)}
     return [
         Problem(places[plugin.file.place], message, hint)
@@ -107,13 +108,13 @@ def _plugin_files(root: MappingNode) -> list[Scalar]:
 
 
 def cache_of(root: MappingNode) -> Cache | None:
-    """The remote store that a recipe without problems names."""
+    """Return the remote cache of a valid recipe."""
     cache = root.get("cache")
     return Cache(**plain(cache)) if isinstance(cache, MappingNode) else None
 
 
 def resolve_target(sections: TargetSections, chains: Chains) -> Target:
-    """The target that sections without problems describe."""
+    """Return the target that valid sections describe."""
     quantize = _quantize(sections.get("quantize"))
     device, device_file = resolve_device(sections)
     optional = {
@@ -147,7 +148,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
 
 
 def _hashable(mapping: MappingNode) -> dict[str, Any]:
-    """Plain values by key, lists as tuples."""
+    """Return plain values by key, with lists as tuples."""
     values = plain(mapping)
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
@@ -177,7 +178,7 @@ def _source(source: MappingNode) -> Source:
 
 
 def _beside(kind: SourceKind, file: InputFile) -> InputFile | None:
-    """The checkpoint that a saver leaves with a MetaGraph of the same name."""
+    """Return the checkpoint that a saver writes next to a MetaGraph of the same name."""
     name = file.name.removesuffix(".meta")
     if kind != "meta_graph" or name == file.name:
         return None
@@ -283,9 +284,9 @@ def _listed(value: str | list[str]) -> tuple[str, ...]:
 
 
 def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) -> tuple[Step, ...]:
-    """Shared or own chain, ``then``, ``litert``, repair, quantize, obfuscate, sort.
+    """Return the shared or own chain, then ``then``, ``litert``, repair, quantize, obfuscate, sort.
 
-    Sorting comes last because the other two may put nodes elsewhere.
+    Sorting is last because the other steps may move nodes.
     """
     steps = [*chains.read(sections.get("transforms")).steps]
     steps += chains.read(sections.get("then")).steps
@@ -303,14 +304,14 @@ def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) ->
 
 
 def repair_chain(sections: TargetSections) -> Node | None:
-    """The transforms that ``quantize`` names to prepare the float graph."""
+    """Return the transforms that ``quantize`` names to prepare the float graph."""
     quantize = sections.get("quantize")
     return quantize.get("repair") if isinstance(quantize, MappingNode) else None
 
 
 def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) -> Iterator[Step]:
     if quantize.mode in LITERT_MODES and _plain(sections, "artifact") == "tflite":
-        # The package stage does it, which makes the file.
+        # The package stage quantizes when it writes the file.
         yield from _repairing(sections, chains)
     elif quantize.mode in QUANTIZERS:
         yield _storing(sections, quantize)
@@ -332,13 +333,13 @@ def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) ->
 
 
 def _repairing(sections: TargetSections, chains: Chains) -> Iterator[Step]:
-    """The steps of ``repair``; those that measure take the calibration's data if they name none."""
+    """Yield the steps of ``repair``; steps that measure use the calibration data by default."""
     calibration = _calibration(sections.mapping("calibration"))
     data = None if calibration is None else calibration.data
     earlier = [*chains.read(sections.get("transforms")).steps]
     earlier += chains.read(sections.get("then")).steps
     repairs = chains.read(repair_chain(sections)).steps
-    # Statistics are kept on purpose, to do without data.
+    # With the statistics of batch norms, repairs do not need data.
     has_statistics = any(step.options.get("keep_statistics") for step in (*earlier, *repairs))
     if data is None or has_statistics or not _is_arrays(data):
         yield from repairs
@@ -353,13 +354,13 @@ def _repairing(sections: TargetSections, chains: Chains) -> Iterator[Step]:
 
 
 def _is_arrays(data: Data) -> bool:
-    """Whether data is a file of arrays under the names of the inputs."""
+    """Return whether the data is a file of arrays with the names of the inputs."""
     is_named = data.kind in ("npz", "npy") or data.file.name.endswith((".npz", ".npy"))
     return is_named and data.reading == Reading()
 
 
 def _storing(sections: TargetSections, quantize: Quantize) -> Step:
-    """The step that stores constants in fewer bits, or rounds them."""
+    """Return the step that stores constants in fewer bits, or rounds them."""
     name, parameter = QUANTIZERS[quantize.mode]
     params: list[tuple[str, ParameterValue]] = [
         (parameter, dict(quantize.parameters).get(parameter, _quantize_default(parameter)))
@@ -374,7 +375,7 @@ def _storing(sections: TargetSections, quantize: Quantize) -> Step:
 
 
 def _quantize_default(parameter: str) -> int:
-    """That of the transform, which the schema has from its declaration."""
+    """Return the default of the transform's parameter, which the schema contains."""
     keys = recipe_schema()["$defs"]["quantize"]["else"]["properties"]
     return int(keys[parameter]["default"])
 
@@ -382,5 +383,5 @@ def _quantize_default(parameter: str) -> int:
 def _asked_by(
     sections: TargetSections, key: str, name: str, *params: tuple[str, ParameterValue]
 ) -> Step:
-    """The step that a key of the recipe stands for."""
+    """Return the step that a key of the recipe adds."""
     return Step(name, params, place=str(place_of(sections.tree, (key,))))

@@ -1,4 +1,4 @@
-"""The JSON Schemas of the recipe and of each transform, found by file name."""
+"""JSON Schemas of the recipe and of each transform, by file name."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ IGNORE_ERRORS: Schema = {
 
 @lru_cache(maxsize=1)
 def recipe_schema() -> Schema:
-    """The schema of a whole recipe."""
+    """Return the schema of a recipe."""
     return _read(SCHEMA_FOLDER / "recipe.json")
 
 
 def modeline(recipe: Path) -> str:
-    """The first line of a recipe, by which editors find its schema; the same on every machine.
+    """Return the first line of a recipe, which names its schema for editors.
 
     It names a ``recipe.schema.json`` in the recipe's directory or above, up to the root of the
     repository, or the schema of a mobileprep checkout that is part of the repository. Without
-    either it names ``recipe.schema.json`` next to the recipe, which ``mobileprep schema`` prints.
+    either, it names ``recipe.schema.json`` next to the recipe, which ``mobileprep schema`` prints.
+    The line is the same on every machine.
     """
-    folder = Path(os.path.realpath(recipe)).parent  # resolve() raises where links lead in a circle
+    folder = Path(os.path.realpath(recipe)).parent  # resolve() raises for symlink loops.
     above = [folder, *folder.parents]
     top = next((i for i, path in enumerate(above) if (path / ".git").exists()), 0)
     copies = [path / EDITOR_SCHEMA.name for path in above[: top + 1]]
@@ -53,16 +54,16 @@ def modeline(recipe: Path) -> str:
 
 
 def _is_checked_in(path: Path, repository: Path) -> bool:
-    """Whether a file may be part of a repository, unlike one of an installed package."""
+    """Return whether a file can be part of a repository, unlike files of an installed package."""
     inner = path.relative_to(repository).parts if repository in path.parents else ()
     return bool(inner) and not any(p == "site-packages" or p.startswith(".") for p in inner)
 
 
 class TransformSchemas:
-    """The schemas of a folder, ``<transform>.json`` each, read when they are asked for.
+    """The schemas in a directory, ``<transform>.json`` each, read when they are first used.
 
     Args:
-        folder: by default the one of this package.
+        folder: the directory. Default: the one of this package.
         plugins: transforms from outside the package.
     """
 
@@ -76,11 +77,11 @@ class TransformSchemas:
         self._read: dict[str, Schema] = {}
 
     def plugin(self, name: str) -> Plugin | None:
-        """Where a transform comes from, or None for one of the package's."""
+        """Return the plugin of a transform, or None if it is part of the package."""
         return self._plugins.get(name)
 
     def get(self, name: str) -> Schema | None:
-        """The schema of a transform's parameters, or None where there is no such transform."""
+        """Return the schema of a transform's parameters, or None if there is no such transform."""
         if name not in self._paths and not self._install(name):
             return None
         if name not in self._read:
@@ -91,7 +92,7 @@ class TransformSchemas:
         return self._read[name]
 
     def _install(self, name: str) -> bool:
-        """Whether an installed package offers the transform; it is known from then on."""
+        """Add the transform if an installed package provides it, and return whether one does."""
         plugin = installed_plugins().get(name)
         if plugin is None:
             return False
@@ -115,7 +116,7 @@ def name_faults(plugins: Iterable[Plugin]) -> Iterator[tuple[Plugin, str, str]]:
 
 
 def _with_ignore_errors(schema: Schema) -> Schema:
-    """A transform's schema with the parameter that every transform takes."""
+    """Add the parameter that every transform accepts to a schema."""
     return {
         **schema,
         "properties": {**schema.get("properties", {}), "ignore_errors": IGNORE_ERRORS},

@@ -1,4 +1,4 @@
-"""Lays recipe, model and target over each other: the sections that hold for each target."""
+"""Merge recipe, model, and target sections into the sections of each target."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _ONLY_ABOVE = ("version", "name", "description", "cache", "memory", "plugins", "
 
 
 class TargetSections(NamedTuple):
-    """What holds for one target of one model.
+    """The sections that apply to one target of one model.
 
     Args:
-        model: the model's name, or None where the recipe is of one model.
-        name: the target's name.
-        tree: its sections, overrides applied.
-        place: of the target's name.
+        model: name of the model, or None if the recipe has a single model.
+        name: name of the target.
+        tree: its sections, with overrides applied.
+        place: location of the target's name.
     """
 
     model: str | None
@@ -29,26 +29,26 @@ class TargetSections(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder of its outputs, below the recipe's."""
+        """Output directory, relative to that of the recipe."""
         return self.name if self.model is None else f"{self.model}/{self.name}"
 
     def get(self, key: str) -> Node | None:
-        """A section, or None where it is missing or null."""
+        """Return a section, or None if it is missing or null."""
         node = self.tree.get(key)
         return None if is_null(node) else node
 
     def mapping(self, key: str) -> MappingNode | None:
-        """A section that is a mapping; None otherwise."""
+        """Return a section if it is a mapping, otherwise None."""
         node = self.tree.get(key)
         return node if isinstance(node, MappingNode) else None
 
     def section(self, key: str) -> MappingNode:
-        """A section that is a mapping; an empty one where it is missing."""
+        """Return a section that is a mapping; an empty mapping if it is missing."""
         return self.mapping(key) or MappingNode({}, self.place)
 
 
 class ModelSections(NamedTuple):
-    """One model of a recipe: its name, the place to name when it lacks something, its targets."""
+    """A model of a recipe: its name, the location for its problems, and its targets."""
 
     name: str | None
     place: Place
@@ -56,9 +56,9 @@ class ModelSections(NamedTuple):
 
 
 def model_sections(root: MappingNode) -> tuple[ModelSections, ...]:
-    """Every model with its targets, in the order written.
+    """Return every model with its targets, in the order written.
 
-    Values of a wrong type, which the schema reports, are passed over.
+    Values of a wrong type, which the schema reports, are skipped.
     """
     models = root.get("models")
     targets = root.get("targets")
@@ -94,26 +94,26 @@ def _over(shared: MappingNode, target: Node) -> MappingNode:
     return merge_sections(shared, target) if isinstance(target, MappingNode) else shared
 
 
-# Their keys belong together: half of one with half of another has no meaning.
+# Sections that are replaced as a whole, because parts of two of them do not fit together.
 _WHOLE = frozenset({"source", "quantize"})
-# The same inside of sections.
+# The same for keys within sections.
 _WHOLE_BELOW = frozenset({"data"})
-# Each of their entries is again made of sections.
+# Sections whose entries contain sections.
 _NAMED = frozenset({"models", "targets"})
 
 
 def merge_sections(base: MappingNode, over: MappingNode) -> MappingNode:
-    """A recipe, model or target with another laid over it.
+    """Merge a recipe, model, or target over another.
 
-    Mappings merge key by key, ``null`` removes what is below it, everything else replaces;
-    ``source``, ``quantize`` and a section's ``data`` replace as a whole, and a list of metrics a
-    single one, or the other way around. Places stay those of where each value was written.
+    Mappings merge key by key, ``null`` removes the inherited value, and other values replace it.
+    ``source``, ``quantize``, and a section's ``data`` are replaced as a whole. A list of metrics
+    replaces a single metric, and the reverse. Each value keeps its original location.
     """
     return _overlay(base, over, _section)
 
 
 def is_null(node: Node | None) -> bool:
-    """Whether a value is missing or ``null``."""
+    """Return whether a value is missing or ``null``."""
     return node is None or (isinstance(node, Scalar) and node.value is None)
 
 
@@ -141,7 +141,7 @@ def _section(key: str, below: Node, over: Node) -> Node:
 
 
 def _replaced_metrics(over: MappingNode) -> tuple[str, ...]:
-    """The inherited keys that a validation's own metric, or own list of metrics, stands for."""
+    """Return the inherited keys that a validation's own metric or list of metrics replaces."""
     if "metrics" in over.entries:
         return tuple(key for key in METRIC_KEYS if key != "labels")
     return ("metrics",) if "metric" in over.entries else ()

@@ -1,4 +1,4 @@
-"""The sections of a recipe whose keys are options: what stands here is what the schema says."""
+"""Sections of a recipe whose keys are options, from which the schema is generated."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ABIS: Final[Mapping[Platform, tuple[Abi, ...]]] = {
     "ios": ("arm64", "x86_64"),
     "raspberry-pi": ("armhf", "aarch64"),
 }
-"""The binary interfaces that a recipe may name of each platform."""
+"""The ABIs of each platform."""
 CACHE_MODES: Final[tuple[CacheMode, ...]] = get_args(CacheMode)
 SIGN_IN: Final = re.compile(r"\A(?:[^/]*@|[^/:\[]*:(?!\d*/).*@)")
 """Part of an address after its scheme that has credentials.
 
-A secret can contain a slash, which ends the host elsewhere: the text after the colon is then not
-a port.
+A secret can contain a slash, which otherwise ends the host: the text after the colon is then not a
+port.
 """
 ELEMENT_TYPES: Final = (
     *("float32", "float64", "float16", "bfloat16"),
@@ -61,13 +61,13 @@ ASIDE: Final[Mapping[str, bool]] = {"aside": True}
 
 
 class InputFile(Located, frozen=True):
-    """A file or folder that a recipe names.
+    """A file or directory that a recipe names.
 
     Args:
-        name: as written, with ``/``; in a plan, the same on every machine.
-        path: where it lies; a checkpoint's is its prefix.
-        place: where the recipe names it, ``file:line:column``.
-        written: as written, where the name is another.
+        name: the name in a plan, with ``/``; the same on every machine.
+        path: path of the file; the prefix of a checkpoint.
+        place: location of the name in the recipe, ``file:line:column``.
+        written: the name in the recipe if it differs from ``name``.
     """
 
     name: str
@@ -78,23 +78,23 @@ class InputFile(Located, frozen=True):
 
     @property
     def shown(self) -> str:
-        """What messages call it: as it is written."""
+        """The name for messages, as written in the recipe."""
         return self.written or self.name
 
 
 class Pin(Struct, frozen=True):
-    """A digest that a file must have.
+    """The expected digest of a file.
 
     Args:
         file: the file.
-        sha256: 64 hexadecimal digits in lower case.
+        sha256: 64 lowercase hexadecimal digits.
     """
 
     file: InputFile
     sha256: str
 
 
-# As savers name a checkpoint of the first format that is in several files: ``m-?????-of-00004``.
+# Sharded checkpoints of the first format: ``m-?????-of-00004``.
 EVERY_SHARD: Final = "-?????-of-"
 
 
@@ -102,9 +102,9 @@ class Source(Struct, frozen=True):
     """A trained model.
 
     Args:
-        kind: what ``file`` is.
-        file: the graph, MetaGraph or SavedModel folder.
-        pins: digests to check, sorted by name.
+        kind: format of ``file``.
+        file: the graph, MetaGraph, or SavedModel directory.
+        pins: expected digests, sorted by name.
     """
 
     kind: SourceKind
@@ -152,7 +152,7 @@ class Source(Struct, frozen=True):
 
     @property
     def names_checkpoint(self) -> bool:
-        """Whether the recipe says which checkpoint; else it is the one beside a MetaGraph."""
+        """Whether the recipe names the checkpoint; otherwise it is the one next to a MetaGraph."""
         return self.checkpoint is not None and self.checkpoint.place != self.file.place
 
 
@@ -160,7 +160,7 @@ class InputSpec(Struct, frozen=True):
     """A tensor that the app feeds.
 
     Args:
-        name: as in the graph, ``node`` or ``node:0``.
+        name: name in the graph, ``node`` or ``node:0``.
     """
 
     name: str
@@ -177,15 +177,15 @@ class InputSpec(Struct, frozen=True):
 
 
 class Data(Struct, frozen=True):
-    """Samples for calibration, validation or checks; ``recipe/data.py`` makes it.
+    """Samples for calibration, validation, or checks; see ``recipe/data.py``.
 
     Args:
-        file: the file or folder.
+        file: the file or directory.
         kind: format of the data; None to detect it.
-        reading: how it becomes samples.
-        labels: the file of labels, where they have one of their own.
-        classes: the file that lists the names of the classes.
-        files: what else a generator reads.
+        reading: how to convert the data to samples.
+        labels: separate file of labels, or None.
+        classes: file with the names of the classes, or None.
+        files: other files that a generator reads.
     """
 
     file: InputFile
@@ -197,17 +197,17 @@ class Data(Struct, frozen=True):
 
     @property
     def beside(self) -> tuple[InputFile, ...]:
-        """The files that it names besides ``file``."""
+        """The files besides ``file``."""
         return (*filter(None, (self.labels, self.classes)), *self.files)
 
     @property
     def names_labels(self) -> bool:
-        """Whether it says what its labels are, so that they have to be there."""
+        """Whether the recipe names the labels, so that they are required."""
         return self.labels is not None or self.reading.labels is not None
 
 
 class Check(Struct, frozen=True):
-    """How the model is compared with the source after each transform and once packaged."""
+    """How to compare the model with the source after each transform and after packaging."""
 
     data: Annotated[
         Data | None,
@@ -245,7 +245,7 @@ class Check(Struct, frozen=True):
 
 
 class OpLimits(Struct, frozen=True):
-    """Which ops a model may have."""
+    """Permitted ops of a model."""
 
     allow: Annotated[
         tuple[str, ...],
@@ -258,7 +258,7 @@ class OpLimits(Struct, frozen=True):
 
 
 class LiteRT(Struct, frozen=True):
-    """How a target's graph becomes a .tflite file."""
+    """Conversion of a target's graph to a .tflite file."""
 
     detection_postprocess: Annotated[
         DetectionPostprocess,
@@ -280,7 +280,7 @@ class LiteRT(Struct, frozen=True):
 
 
 class Budget(Struct, frozen=True):
-    """Limits; None for none."""
+    """Limits of a target; None for no limit."""
 
     model_bytes: Annotated[
         int | None,
@@ -342,9 +342,9 @@ class CustomOp(Struct, frozen=True):
     """An op that the app registers itself.
 
     Args:
-        name: the op.
-        kernels: its kernel classes, as ``REGISTER_KERNEL_BUILDER`` names them.
-        sources: the C++ files that register the op and its kernels.
+        name: name of the op.
+        kernels: its kernel classes, as in ``REGISTER_KERNEL_BUILDER``.
+        sources: C++ files that register the op and its kernels.
     """
 
     name: str

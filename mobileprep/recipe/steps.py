@@ -1,4 +1,4 @@
-"""A chain of transforms, in YAML or as ``--transforms`` text, to checked and typed steps."""
+"""Read and check chains of transforms, in YAML or in the syntax of ``--transforms``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mobileprep.recipe.tree import (
 )
 from mobileprep.recipe.validate import schema_problems
 
-# What the original registered and has no use any more: why that is.
+# Transforms of the original that are not supported, with the reason.
 _NOT_OFFERED: Final = {
     "rewrite_quantized_stripped_model_for_hexagon": (
         "the Hexagon runtime that it prepares graphs for went with TensorFlow 1"
@@ -42,13 +42,14 @@ _SPACED: Final = "white space before '(', which the original tool refuses, is re
 
 
 class ReadSteps(NamedTuple):
-    """A chain that was read.
+    """A chain of transforms.
 
     Args:
-        steps: those without problems; the whole chain where there are none.
-        problems: what is wrong with the others.
-        unclosed: that the last transform of a text has no ``)``; it is not among the steps.
-        unknown: the parameters of a flag's transforms that they do not have, and that are left out.
+        steps: the steps without problems.
+        problems: problems of the other steps.
+        unclosed: problem if the last transform of a string has no ``)``; ``steps`` does not include
+            it.
+        unknown: problems of parameters that a flag's transforms do not have and that are ignored.
     """
 
     steps: tuple[Step, ...] = ()
@@ -58,9 +59,9 @@ class ReadSteps(NamedTuple):
 
 
 def read_steps(node: Node | None, schemas: TransformSchemas) -> ReadSteps:
-    """The steps of a ``transforms`` section of either form, checked against their schemas.
+    """Read the steps of a ``transforms`` section of either form, and check their parameters.
 
-    Values of a type that the recipe's schema refuses are left out without a problem.
+    Values of a wrong type, which the recipe's schema reports, are skipped.
     """
     if isinstance(node, Scalar) and isinstance(node.value, str):
         text = _read_text(node, schemas)
@@ -76,10 +77,10 @@ def read_steps(node: Node | None, schemas: TransformSchemas) -> ReadSteps:
 def parse_transforms_flag(
     text: str, schemas: TransformSchemas | None = None
 ) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """The steps of a ``--transforms`` flag, and warnings.
+    """Return the steps of a ``--transforms`` flag, and warnings.
 
-    As the original does, a last transform without ``)`` is dropped, and so are parameters that a
-    transform does not have, but with warnings. White space before ``(`` is warned of too.
+    Like the original, ignore a last transform without ``)`` and parameters that a transform does
+    not have, but return a warning for each. White space before ``(`` also causes a warning.
     """
     place = Place(SourceText("--transforms", Path(), text), 1, 1)
     read = _read_text(Scalar(text, place, text), schemas or TransformSchemas(), as_flag=True)
@@ -133,7 +134,7 @@ def _read_text(chain: Scalar, schemas: TransformSchemas, *, as_flag: bool = Fals
 def _known(
     transform: str, parameters: MappingNode, schema: Schema
 ) -> tuple[MappingNode, list[Problem]]:
-    """The parameters that a transform has, and for each other one what is said of it."""
+    """Split parameters into those that a transform has, and problems for the others."""
     if schema.get("additionalProperties", True) is not False:
         return parameters, []
     names = schema.get("properties", {})
@@ -165,7 +166,7 @@ def _read_item(item: Node, schemas: TransformSchemas) -> ReadSteps:
 def _checked(
     name: str, parameters: MappingNode, schemas: TransformSchemas, schema: Schema, place: Place
 ) -> ReadSteps:
-    """The one step of that name, or what is wrong with its parameters."""
+    """Return the step, or the problems of its parameters."""
     plugin = schemas.plugin(name)
     where = "" if plugin is None else str(plugin.schema.path)
     problems = schema_problems(parameters, schema, where=where)
@@ -199,7 +200,7 @@ def _no_such(name: str, place: Place, schemas: TransformSchemas) -> Problem:
 
 IGNORE_ERRORS = "ignore_errors"
 
-# What the original's number parsers take, white space around it apart.
+# Syntax that the original's number parsers accept, without surrounding white space.
 _INTEGER = re.compile(r"-?[0-9]{1,30}\Z")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,30}\Z")
@@ -208,10 +209,10 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def from_yaml(node: Node, nothing: MappingNode, schema: Schema) -> MappingNode:
-    """Parameters of the YAML form; a single value for a list becomes a list of one.
+    """Read parameters in YAML form; a single value for a list becomes a list with one item.
 
     Args:
-        node: a mapping, a list of mappings whose values follow one another, or null.
+        node: a mapping, a list of mappings whose values are concatenated, or null.
     """
     if isinstance(node, Sequence):
         node = _joined(node)
@@ -224,7 +225,7 @@ def from_yaml(node: Node, nothing: MappingNode, schema: Schema) -> MappingNode:
 
 
 def from_chain(call: Call, places: TextPlaces, schema: Schema) -> tuple[MappingNode, list[Problem]]:
-    """Parameters of the text form, and a problem for each that may not be repeated but is."""
+    """Read parameters in string form; return a problem for each invalid repetition."""
     repeated: dict[str, list[Argument]] = {}
     for argument in call.arguments:
         repeated.setdefault(argument.name, []).append(argument)
@@ -237,7 +238,7 @@ def from_chain(call: Call, places: TextPlaces, schema: Schema) -> tuple[MappingN
             entries[name] = Entry(key_place, Sequence(scalars, key_place))
             continue
         entries[name] = Entry(key_place, scalars[0])
-        # The original reads the first ignore_errors and leaves the others.
+        # Like the original, use the first ignore_errors.
         if len(scalars) > 1 and name != IGNORE_ERRORS and name in schema.get("properties", {}):
             message = f"expected a single {name!r}, found {len(scalars)}"
             problems.append(Problem(scalars[1].place, message, "keep one of them"))
@@ -246,7 +247,7 @@ def from_chain(call: Call, places: TextPlaces, schema: Schema) -> tuple[MappingN
 
 
 def typed_values(parameters: MappingNode, schema: Schema) -> tuple[tuple[str, ParameterValue], ...]:
-    """Checked parameters as Python values; lists as tuples, numbers of the schema's type."""
+    """Return checked parameters as Python values, with tuples and the schema's number types."""
     return tuple(
         (key, _of_kind(plain(entry.value), _item_kind(schema, key)))
         for key, entry in parameters.items()
@@ -262,7 +263,7 @@ def _scalar(call: Call, argument: Argument, places: TextPlaces, schema: Schema) 
 
 
 def _from_text(text: str, kind: str) -> ScalarValue:
-    """The value that the original reads from a text; the text itself where it reads none."""
+    """Parse a string as the original does; return the string itself if it cannot be parsed."""
     bare = text.strip(_SPACE)
     if kind == "boolean":
         return _BOOLEANS.get(text, text)
@@ -317,11 +318,11 @@ def _property(schema: Schema, name: str) -> Schema:
 
 
 class TextPlaces:
-    """The places of the characters of one text scalar.
+    """Locations of the characters of a string scalar.
 
-    Folding and indentation change white space only, so the other characters of value and
-    file are matched one by one, once for all. Escapes and replaced variables end the match;
-    from there on the scalar's own place stands for all.
+    Folding and indentation change only white space, so all other characters of the value and the
+    file are matched one by one. The match ends at escapes and replaced variables; later characters
+    have the location of the scalar.
     """
 
     def __init__(self, scalar: Scalar) -> None:
@@ -341,7 +342,7 @@ class TextPlaces:
 
 
 def _positions(scalar: Scalar) -> Iterator[tuple[int, int]]:
-    """Line and column of each character, and of the end, as far as value and file agree."""
+    """Yield line and column of each character and of the end, as far as value and file match."""
     written = _written(scalar.place)
     pending = 1
     end = scalar.place.line, scalar.place.column
@@ -393,7 +394,7 @@ _QUOTED_VALUE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 
 
 class Argument(NamedTuple):
-    """One ``name=value``; ``offset`` and ``value_offset`` count characters of the chain."""
+    """A ``name=value``; ``offset`` and ``value_offset`` are character offsets in the chain."""
 
     name: str
     value: str
@@ -402,13 +403,13 @@ class Argument(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One transform with its arguments in the order written.
+    """A transform and its arguments.
 
     Args:
-        name: the transform's.
-        arguments: in the order written.
-        offset: where the name begins, in characters of the chain.
-        spaced: whether white space stands between the name and ``(``.
+        name: name of the transform.
+        arguments: arguments in the order written.
+        offset: character offset of the name in the chain.
+        spaced: whether there is white space between the name and ``(``.
     """
 
     name: str
@@ -418,7 +419,7 @@ class Call(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Where and why a chain cannot be read."""
+    """Position and reason of a syntax error in a chain."""
 
     offset: int
     message: str
@@ -426,12 +427,12 @@ class Fault(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What a chain says.
+    """A parsed chain.
 
     Args:
-        calls: the transforms that were read to their end.
-        fault: what stopped the reading, or None.
-        unfinished: a last transform whose ``)`` is missing. The original drops it in silence.
+        calls: the complete transforms.
+        fault: the syntax error that ended the parsing, or None.
+        unfinished: a last transform without ``)``, which the original silently drops.
     """
 
     calls: tuple[Call, ...]
@@ -440,16 +441,17 @@ class Chain(NamedTuple):
 
 
 def parse_chain(text: str) -> Chain:
-    """Read a chain with the grammar of ``ParseTransformParameters`` of TensorFlow 1.15.
+    """Parse a chain with the grammar of ``ParseTransformParameters`` of TensorFlow 1.15.
 
-    Transforms are separated by white space. Arguments follow the name at once, in
-    parentheses, separated by white space or by one comma directly after a value. Values are
-    letters, digits and ``-./_``, or anything in double quotes, where a backslash keeps the
-    quote after it from ending the value and stays part of it. A stray quote after a value is
-    skipped, and white space before ``)`` is an error, as in the original.
+    Transforms are separated by white space. Arguments directly follow the name, in parentheses,
+    separated by white space or by one comma directly after a value. Values consist of letters,
+    digits, and ``-./_``, or are in double quotes; in quotes, a backslash escapes the next quote and
+    remains part of the value. As in the original, a stray quote after a value is skipped, and white
+    space before ``)`` is an error.
 
-    White space before ``(``, as a book prints it, is an error to the original and marked here.
-    Chains of more than ``MAX_CHARACTERS`` or ``MAX_CALLS`` are faults here alone.
+    White space before ``(``, which the original rejects, is accepted and marked. Chains with more
+    than ``MAX_CHARACTERS`` characters or ``MAX_CALLS`` transforms are errors, unlike in the
+    original.
     """
     if len(text) > MAX_CHARACTERS:
         message = f"a chain has at most {MAX_CHARACTERS:,} characters"
@@ -534,13 +536,13 @@ class _Reader:
         return found
 
     def _skip_spaces(self) -> bool:
-        """Move to the next character that is not white space; whether there is one."""
+        """Skip white space, and return whether text follows."""
         match = _SPACES.match(self._text, self._at)
         self._at = match.end() if match is not None else self._at
         return self._at < len(self._text)
 
     def _skip_to_parenthesis(self) -> bool:
-        """Move over white space to a ``(``; whether there was such white space."""
+        """Skip white space before ``(``, and return whether there was any."""
         match = _SPACES.match(self._text, self._at)
         after = match.end() if match is not None else self._at
         if after == self._at or not self._text.startswith("(", after):

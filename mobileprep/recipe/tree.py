@@ -1,4 +1,4 @@
-"""The recipe as a tree: plain values, each with the place where it was written."""
+"""The recipe as a tree of plain values with their locations."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mobileprep.errors import RecipeError
 Key: TypeAlias = str | int
 KeyPath: TypeAlias = tuple[Key, ...]
 ScalarValue: TypeAlias = str | int | float | bool | None
-# What JSON can hold: dict, list, str, int, float, bool or None.
+# A JSON value: dict, list, str, int, float, bool, or None.
 Plain: TypeAlias = Any
 
-# The line ends that YAML's scanner counts.
+# Line ends that YAML's scanner counts.
 _LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _LONGEST_PATH = 120
 _BARE_KEY = re.compile(r"[A-Za-z0-9_$/:-]+\Z")
 
 
 class SourceText:
-    """One recipe file: its name as messages give it, its folder, and its text."""
+    """A recipe file: its name in messages, its directory, and its text."""
 
     def __init__(self, name: str, folder: Path, text: str) -> None:
         self.name = name
@@ -32,18 +32,18 @@ class SourceText:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines without their ends; line 1 is at index 0."""
+        """The lines without line ends; line 1 has index 0."""
         return _LINE_END.split(self.text)
 
 
 class Place(NamedTuple):
-    """Where a key or a value stands.
+    """The location of a key or a value.
 
     Args:
         source: the file.
-        line: from 1.
-        column: from 1, in characters.
-        keys: the path of keys and list indices that leads there in its file.
+        line: line number, starting at 1.
+        column: column in characters, starting at 1.
+        keys: path of keys and list indices in the file.
     """
 
     source: SourceText
@@ -56,12 +56,12 @@ class Place(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """Text, number, truth value or nothing.
+    """A string, number, boolean, or null.
 
     Args:
-        value: what it means.
-        text: how it was written, without quotes.
-        plain: written without quotes, so that its text decides its type.
+        value: the parsed value.
+        text: the text in the file, without quotes.
+        plain: whether it is unquoted, so that its text determines its type.
     """
 
     value: ScalarValue
@@ -78,29 +78,29 @@ class Sequence(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A key's place and its value."""
+    """The location of a key, and its value."""
 
     key_place: Place
     value: Node
 
 
 class MappingNode(NamedTuple):
-    """A mapping from text, in the order written."""
+    """A mapping, in the order written."""
 
     entries: Mapping[str, Entry]
     place: Place
 
     def get(self, key: str) -> Node | None:
-        """The value under a key, or None."""
+        """Return the value of a key, or None."""
         entry = self.entries.get(key)
         return entry.value if entry is not None else None
 
     def items(self) -> Iterator[tuple[str, Entry]]:
-        """Keys with their entries."""
+        """Return keys and entries."""
         return iter(self.entries.items())
 
     def without(self, keys: Iterable[str]) -> MappingNode:
-        """The same mapping less some keys."""
+        """Return a copy without some keys."""
         dropped = frozenset(keys)
         kept = {key: entry for key, entry in self.entries.items() if key not in dropped}
         return MappingNode(kept, self.place)
@@ -110,7 +110,7 @@ Node: TypeAlias = Scalar | Sequence | MappingNode
 
 
 def plain(node: Node) -> Plain:
-    """The bare Python value."""
+    """Return the plain Python value."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Sequence):
@@ -119,7 +119,7 @@ def plain(node: Node) -> Plain:
 
 
 def find(node: Node, keys: Iterable[Key]) -> Node | None:
-    """The node at a path, or None where the path leads nowhere."""
+    """Return the node at a path, or None if it does not exist."""
     for key in keys:
         child = _child(node, key)
         if child is None:
@@ -129,9 +129,9 @@ def find(node: Node, keys: Iterable[Key]) -> Node | None:
 
 
 def place_of(node: Node, keys: Iterable[Key]) -> Place:
-    """The place of a path's value, or of the nearest thing above it that exists.
+    """Return the location of a path's value, or of the nearest existing parent.
 
-    A value inside a mapping is shown at its key, which is where a reader looks for it.
+    A value in a mapping has the location of its key.
     """
     place = node.place
     for key in keys:
@@ -146,7 +146,7 @@ def place_of(node: Node, keys: Iterable[Key]) -> Place:
 
 
 def dotted(keys: KeyPath) -> str:
-    """A path as messages show it: ``targets.phone.transforms[1].op``."""
+    """Format a path for messages: ``targets.phone.transforms[1].op``."""
     parts: list[str] = []
     for key in keys:
         if isinstance(key, int):
@@ -160,7 +160,7 @@ def dotted(keys: KeyPath) -> str:
 
 
 def show(value: object, limit: int = 60) -> str:
-    """A value for a message: quoted, control characters escaped, shortened to ``limit``."""
+    """Format a value for a message: quoted, escaped, and shortened to ``limit``."""
     text = repr(value[: limit + 1] if isinstance(value, str) else value)
     return text if len(text) <= limit + 2 else f"{text[:limit]}..."
 
@@ -178,11 +178,11 @@ _SNIPPET_WIDTH = 100
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong.
+    """A problem of a recipe.
 
     Args:
-        place: where.
-        message: what.
+        place: its location.
+        message: description of the problem.
         hint: the fix, or empty.
     """
 
@@ -199,15 +199,15 @@ class Problem(NamedTuple):
 class InvalidRecipeError(RecipeError):
     """A recipe with problems.
 
-    ``message`` has a line for each, followed by the line of the recipe and a caret;
-    ``problems`` holds the same for machines.
+    ``message`` has a line for each problem, followed by the line of the recipe and a caret.
+    ``problems`` contains the same as objects.
     """
 
     problems: tuple[Problem, ...] = ()
 
 
 def recipe_error(problems: Iterable[Problem]) -> InvalidRecipeError:
-    """The error that tells all problems, sorted by place, none twice."""
+    """Return an error with all problems, sorted by location, without duplicates."""
     ordered = in_order(problems)
     error = InvalidRecipeError(render(ordered))
     error.problems = tuple(ordered)
@@ -215,7 +215,7 @@ def recipe_error(problems: Iterable[Problem]) -> InvalidRecipeError:
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Problems sorted by file, line and column; equal ones once."""
+    """Sort problems by file, line, and column, and remove duplicates."""
 
     def key(problem: Problem) -> tuple[str, int, int, str]:
         place = problem.place
@@ -226,7 +226,7 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def render(problems: Iterable[Problem]) -> str:
-    """One problem after another, each with its snippet; at most 100 are shown."""
+    """Format problems with their snippets; at most 100."""
     listed = list(problems)
     blocks = [f"{problem}\n{snippet(problem.place)}" for problem in listed[:_SHOWN]]
     if len(listed) > _SHOWN:
@@ -235,7 +235,7 @@ def render(problems: Iterable[Problem]) -> str:
 
 
 def snippet(place: Place) -> str:
-    """The line that a place points at, with a caret under its column."""
+    """Return the line of a location, with a caret under its column."""
     lines = place.source.lines
     line = lines[place.line - 1] if place.line <= len(lines) else ""
     start = max(0, place.column - 1 - _SNIPPET_WIDTH // 2)

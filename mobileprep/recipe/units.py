@@ -30,16 +30,16 @@ _AMOUNT = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))? ?([A-Za-z]*)\Z")
 def parse_bytes(text: str) -> int | None:
     """Parse a size in bytes, rounded down; None if the string is not a size.
 
-    ``KB``, ``MB``, ``GB`` and ``TB`` are powers of 1,000, ``KiB`` and so on of 1,024; case
-    does not matter, and a number alone counts bytes.
+    ``KB``, ``MB``, ``GB``, and ``TB`` are powers of 1,000; ``KiB`` and so on are powers of 1,024.
+    Case does not matter, and a number without a unit counts bytes.
     """
     return _parse(text, {"": 1, **_BYTES})
 
 
 def parse_flops(text: str) -> int | None:
-    """A number of floating point operations, rounded down; None for other text.
+    """Parse a number of floating point operations, rounded down; None if it is invalid.
 
-    ``KFLOP``, ``MFLOP``, ``GFLOP`` and ``TFLOP`` are powers of 1,000; a final ``s`` is allowed.
+    ``KFLOP``, ``MFLOP``, ``GFLOP``, and ``TFLOP`` are powers of 1,000; a final ``s`` is allowed.
     """
     return _parse(text, {"": 1, **_FLOPS, **{f"{name}s": f for name, f in _FLOPS.items()}})
 
@@ -52,7 +52,7 @@ def _parse(text: str, units: dict[str, int]) -> int | None:
     if factor is None:
         return None
     fraction = match[2] or ""
-    # Whole numbers throughout: floats would round 0.1 MB to a byte too few or too many.
+    # Use integers only: floats would round 0.1 MB to a byte too few or too many.
     amount: int = int(match[1] + fraction) * factor // 10 ** len(fraction)
     return amount
 
@@ -68,14 +68,14 @@ _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 
-# Longer digit strings are names or digests; turning them into numbers could only lose digits.
+# Longer digit strings are names or digests, and converting them to numbers could lose digits.
 _LONGEST_NUMBER = 40
 
 
 def resolve(text: str) -> ScalarValue:
-    """The value of an unquoted scalar.
+    """Return the value of an unquoted scalar.
 
-    ``no``, ``on``, ``010``, ``0x1f``, ``1:30`` and dates stay text; ``1e-3`` is a number.
+    ``no``, ``on``, ``010``, ``0x1f``, ``1:30``, and dates are strings; ``1e-3`` is a number.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -89,22 +89,21 @@ def resolve(text: str) -> ScalarValue:
     return text
 
 
-MAX_EXPANDED = 4 << 20  # characters that all substitutions of a recipe may add up to
-_ENOUGH = 100  # problems; finding near names for more would only take time
+MAX_EXPANDED = 4 << 20  # Maximum total length of all substitutions in a recipe, in characters.
+_ENOUGH = 100  # Maximum number of problems; suggesting similar names for more would only take time.
 
 _REFERENCE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<body>[^{}]*)\}|(?P<broken>\{[^}]*\}*))")
 _BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?\Z", re.DOTALL)
 
 
 class Variables:
-    """Where values come from, and what was asked for.
+    """The values of variables, and a record of their use.
 
     Args:
-        settings: looked at first.
-        environ: looked at next.
+        settings: values with precedence over ``environ``.
+        environ: values of the environment.
 
-    ``used`` fills with the names that values refer to, ``problems`` with the references
-    that have no value.
+    ``used`` contains the names of all references, ``problems`` the references without a value.
     """
 
     def __init__(self, settings: Mapping[str, str], environ: Mapping[str, str]) -> None:
@@ -115,9 +114,9 @@ class Variables:
         self.problems: list[Problem] = []
 
     def substitute(self, node: Node) -> Node:
-        """The same tree with every reference in its texts replaced.
+        """Return a tree with the references in all strings replaced.
 
-        An unquoted scalar is read again after replacing: ``steps: ${N:-16}`` is a number.
+        An unquoted scalar is parsed again after the replacement: ``steps: ${N:-16}`` is a number.
         """
         if isinstance(node, Scalar):
             return self._scalar(node)
@@ -126,7 +125,7 @@ class Variables:
         return self.substitute_mapping(node)
 
     def substitute_mapping(self, node: MappingNode) -> MappingNode:
-        """The same mapping with every reference in its values replaced; keys stay."""
+        """Return a mapping with the references in its values, but not in its keys, replaced."""
         entries = {
             key: Entry(entry.key_place, self.substitute(entry.value)) for key, entry in node.items()
         }
@@ -165,7 +164,7 @@ class Variables:
         value = self._settings.get(name)
         if value is None:
             value = self._environ.get(name)
-        # As in the shell, ':-' stands in for an empty value too.
+        # As in the shell, ':-' also replaces an empty value.
         if value or (value is not None and default is None):
             return value
         if default is not None:

@@ -1,4 +1,4 @@
-"""Checks a tree against a JSON Schema and tells every problem at its place, in plain words."""
+"""Check a tree against a JSON Schema, and report every problem with its location."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ _TYPE_WORDS = {
     "number": "a number",
     "boolean": "true or false",
 }
-# What a schema that is none makes of code that goes by it.
+# Errors that invalid schemas cause in code that uses them.
 _NO_SCHEMA = (TypeError, KeyError, AttributeError, ValueError, RecursionError, re.error)
 _QUOTED = re.compile(r"([\"'])(.*?)\1")
 _YAML_1_1_BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
 def schema_problems(root: Node, schema: Schema, *, where: str = "") -> list[Problem]:
-    """All problems that a schema finds in a tree, in the schema's order.
+    """Return all problems of a tree, in the order of the schema.
 
     Args:
-        schema: JSON Schema 2020-12. ``patternErrorMessage``, which editors know too, words
-            the failure of a ``pattern``.
+        root: the tree.
+        schema: a JSON Schema (2020-12). ``patternErrorMessage``, which editors also support, is the
+            error message of a ``pattern``.
+        where: file of an untrusted schema; empty for schemas of this package.
     """
     value = plain(root)
     if not where:
@@ -56,7 +58,7 @@ def schema_problems(root: Node, schema: Schema, *, where: str = "") -> list[Prob
         if surely_fits(value, schema):
             return []
     except _NO_SCHEMA:
-        pass  # jsonschema reports details
+        pass  # jsonschema reports details.
     return _of_stranger(root, schema, where)
 
 
@@ -79,7 +81,7 @@ def _of_stranger(root: Node, schema: Schema, where: str) -> list[Problem]:
 
 
 def _problems(root: Node, schema: Schema) -> list[Problem]:
-    # Without this registry jsonschema would fetch what a schema refers to.
+    # Without this registry, jsonschema would download external references.
     from referencing.jsonschema import EMPTY_REGISTRY
 
     validator = _validator_class()(schema, registry=EMPTY_REGISTRY)
@@ -88,7 +90,7 @@ def _problems(root: Node, schema: Schema) -> list[Problem]:
 
 @lru_cache(maxsize=1)
 def _validator_class() -> type[Validator]:
-    # Costs more than all the rest of reading a recipe, and only a misfit needs it.
+    # This import takes longer than reading a recipe, and is only needed for errors.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
@@ -101,7 +103,7 @@ def _validator_class() -> type[Validator]:
 def _unique_items(
     _validator: Validator, unique: bool, instance: Plain, _schema: Schema
 ) -> Iterator[ValidationError]:
-    """``uniqueItems`` for texts, in linear time; jsonschema compares mixed lists pairwise."""
+    """Check ``uniqueItems`` for strings in linear time, unlike jsonschema for mixed lists."""
     from jsonschema.exceptions import ValidationError
 
     if not unique or not isinstance(instance, list):
@@ -117,7 +119,7 @@ def _unique_items(
 def _describe(error: ValidationError, root: Node) -> Iterator[Problem]:
     path = tuple(error.absolute_path)
     node = find(root, path)
-    if node is None:  # the schema names a value that the tree does not have
+    if node is None:  # The schema names a value that the tree does not have.
         node = root
     describe = _DESCRIBE.get(str(error.validator), _other)
     names_key = "propertyNames" in error.absolute_schema_path
@@ -177,7 +179,7 @@ def _is_of(value: ScalarValue, kinds: list[str]) -> bool:
 
 
 def _as_written(node: Scalar) -> str:
-    """What stands between the quotes of a value with a variable, else the value's text."""
+    """Return the source text of a quoted value with a variable, otherwise the value's text."""
     line = node.place.source.lines[node.place.line - 1][node.place.column - 1 :]
     written = _QUOTED.match(line)
     return written[2] if written and "${" in written[2] else node.text
@@ -232,12 +234,12 @@ def _other(error: ValidationError, node: Node) -> Iterator[Problem]:
 
 
 def _limit(error: ValidationError) -> Plain:
-    """What the failed keyword asks for."""
+    """Return the value of the failed keyword."""
     return error.validator_value
 
 
 def _keyword(error: ValidationError, keyword: str, default: Plain) -> Plain:
-    """Another keyword beside the failed one."""
+    """Return another keyword of the schema with the failed keyword."""
     schema = error.schema
     return schema.get(keyword, default) if isinstance(schema, dict) else default
 
@@ -266,20 +268,20 @@ _DESCRIBE: dict[str, Callable[[ValidationError, Node], Iterator[Problem]]] = {
 }
 
 
-# Given a value, what the keyword asks for, the schema that has the keyword, and the root schema.
+# Arguments: the value, the keyword's value, the schema with the keyword, and the root schema.
 _Check: TypeAlias = Callable[[Plain, Any, Schema, Schema], bool]
 
 
 class UnsureError(Exception):
-    """The schema or the value has something that is not judged here."""
+    """The schema or the value contains something that this module cannot check."""
 
 
 def surely_fits(value: Plain, schema: Schema) -> bool:
-    """Whether a value fits a schema, as far as can be told without jsonschema.
+    """Return whether a value certainly fits a schema, without importing jsonschema.
 
-    Importing jsonschema takes longer than all else that reading a recipe does, and nearly every
-    recipe that is read is valid. True is as good as jsonschema's word; False means only that
-    jsonschema has to be asked.
+    Importing jsonschema takes longer than all other steps of reading a recipe, and most recipes are
+    valid. True is as reliable as the result of jsonschema; False means only that jsonschema must
+    check the value.
     """
     try:
         return judge(value, schema, schema)
@@ -288,7 +290,11 @@ def surely_fits(value: Plain, schema: Schema) -> bool:
 
 
 def judge(value: Plain, schema: Schema | bool, root: Schema) -> bool:
-    """Whether a value fits; ``root`` is what references start from."""
+    """Return whether a value fits a schema; ``root`` resolves references.
+
+    Raises:
+        UnsureError: if this module cannot check the schema or the value.
+    """
     if isinstance(schema, bool):
         return schema
     for keyword, wanted in schema.items():
@@ -404,7 +410,7 @@ _ANNOTATIONS = {
     "format",
     "graphTransformTool",
 }
-# Read with other keywords: "$ref", "pattern" and "if".
+# Keywords that other checks read: "$ref", "pattern", and "if".
 _COMPANIONS = {"$defs", "patternErrorMessage", "then", "else"}
 _WITHOUT_EFFECT = _ANNOTATIONS | _COMPANIONS
 _CHECKS: Mapping[str, _Check] = {

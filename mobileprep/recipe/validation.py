@@ -1,4 +1,4 @@
-"""Reads the section ``validation``: one metric in the section itself, or a list of several."""
+"""Read the ``validation`` section: one metric in the section itself, or a list of metrics."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _LIMITS: Final = ("max_drop", "at_least", "at_most")
 _NUMBERS: Final = (*_LIMITS, "peak", "threshold")
 _COUNTS: Final = ("samples", "seed", "batch")
 _OWN_KEYS: Final = ("peak", "threshold", "ignore", "characters")
-# Without a limit, how far a share may fall.
+# Default limit of metrics that are shares.
 _USUAL_DROP: Final = 0.01
 
 
 def resolve_validation(section: MappingNode | None) -> Validation | None:
-    """The validation that a section without problems describes."""
+    """Return the validation that a valid section describes."""
     if section is None:
         return None
     labels = section.get("labels")
@@ -49,7 +49,7 @@ def resolve_validation(section: MappingNode | None) -> Validation | None:
 
 
 def validation_problems(target: TargetSections) -> Iterator[Problem]:
-    """What a schema cannot tell of a validation; values of a wrong type are passed over."""
+    """Report problems that a schema cannot express; skip values of a wrong type."""
     section = target.mapping("validation")
     if section is None:
         return
@@ -98,7 +98,7 @@ def _resolved(node: MappingNode, labels: str | None) -> MetricChoice:
 
 
 def _facts(choice: MappingNode) -> MetricFacts | None:
-    """What is known of a choice's metric; None where it is none."""
+    """Return the properties of a choice's metric; None if it is unknown."""
     metric = choice.get("metric")
     if metric is None:
         return metric_facts("auto")

@@ -11,11 +11,11 @@ from mobileprep.core.declare import Located, Option
 from mobileprep.recipe.settings import Data, InputFile, SampleCount, SampleSeed
 
 USUAL_LABELS: Final = "label"
-"""The array of labels where the recipe names none."""
+"""Default name of the array of labels."""
 
 
 class MetricFunction(Struct, frozen=True):
-    """A metric that is a Python function of the app's repository."""
+    """A metric that is a Python function in the app's repository."""
 
     python: Annotated[
         InputFile,
@@ -36,8 +36,8 @@ class MetricChoice(Located, frozen=True):
     """A metric and its limits.
 
     Args:
-        place: where the recipe asks for it, ``file:line:column``.
-        limit_place: where its first limit stands.
+        place: location in the recipe, ``file:line:column``.
+        limit_place: location of the first limit.
     """
 
     metric: Annotated[
@@ -107,20 +107,20 @@ class MetricChoice(Located, frozen=True):
 
     @property
     def named_outputs(self) -> tuple[str, ...]:
-        """The outputs that it names, one or several; empty for the first."""
+        """The outputs to measure; empty for the first."""
         return self.outputs if self.output is None else (self.output,)
 
 
 METRIC_KEYS: Final = tuple(
     name for name in MetricChoice.__struct_fields__ if name not in MetricChoice.aside
 )
-"""The keys of a metric, in a list or in the section itself."""
+"""Keys of a metric, in a list or in the section itself."""
 
 
 class Validation(Struct, frozen=True):
-    """How a target's model is compared with the source.
+    """How to compare the model of a target with the source.
 
-    In a recipe the keys of a single metric stand in the section itself.
+    In a recipe, the keys of a single metric are in the section itself.
     """
 
     data: Annotated[
@@ -166,7 +166,7 @@ class Validation(Struct, frozen=True):
 
     @property
     def functions(self) -> tuple[InputFile, ...]:
-        """The Python files of its metrics, each once."""
+        """The Python files of its metrics, without duplicates."""
         found = [c.metric.python for c in self.metrics if isinstance(c.metric, MetricFunction)]
         return tuple(dict.fromkeys(found))
 
@@ -197,13 +197,13 @@ QUANTIZERS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Transform of each mode of ``quantize``, and its parameter."""
 INTEGER_MODES: Final = ("int8", "int16x8")
-"""The modes that compute in integers on LiteRT."""
+"""Modes that compute in integers with LiteRT."""
 LITERT_MODES: Final = ("float16", "weights", "int4", *INTEGER_MODES)
-"""The modes that files for LiteRT have."""
+"""Modes of LiteRT files."""
 
 
 class Calibration(Located, frozen=True):
-    """How the ranges of tensors are measured.
+    """How to measure the ranges of tensors.
 
     ``workers`` and ``dask`` do not affect results.
     """
@@ -277,7 +277,7 @@ class Calibration(Located, frozen=True):
 
 
 class QuantizeRule(Struct, frozen=True):
-    """What is done to some layers; of several rules that fit a layer, the last one counts."""
+    """Quantization of some layers; if several rules match a layer, the last one applies."""
 
     nodes: Annotated[
         str | None,
@@ -329,7 +329,7 @@ class QuantizeRule(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The rule as the transform takes it: words with blanks between."""
+        """The rule in the syntax of the transform: words separated by spaces."""
         words = [
             f"{key}={value}"
             for key in ("mode", "bits", "granularity", "method", "percentile")
@@ -345,15 +345,15 @@ class Quantize(Struct, frozen=True):
     Args:
         mode: ``weights`` stores 2 to 8 bits, ``float16`` and ``bfloat16`` 16, ``round`` rounds for
             compression, ``nodes`` computes with 8-bit integers, ``auto`` does so within the limits
-            of the validation; ``int4``, ``int8`` and ``int16x8`` are for LiteRT.
-        parameters: those of the mode's transform that the recipe gives.
-        bits: of ``weights``; None where they are not given.
-        granularity: of ``weights``; None where it is not given.
-        ranges: where the modes have ranges from that compute in integers.
-        rules: what is done otherwise to some layers, the last that fits one counts.
-        trials: how many graphs ``auto`` makes and measures at most.
-        inference_input_type: what float inputs of a file for LiteRT become.
-        inference_output_type: what float outputs become.
+            of the validation; ``int4``, ``int8``, and ``int16x8`` are for LiteRT.
+        parameters: parameters of the mode's transform that the recipe sets.
+        bits: bits of ``weights``, or None.
+        granularity: granularity of ``weights``, or None.
+        ranges: source of the ranges for modes that compute in integers.
+        rules: exceptions for some layers; the last matching rule applies.
+        trials: maximum number of graphs that ``auto`` creates and measures.
+        inference_input_type: dtype of float inputs in a LiteRT file.
+        inference_output_type: dtype of float outputs in a LiteRT file.
     """
 
     mode: Annotated[QuantizeMode, Option("Quantization mode.")] = "none"

@@ -1,4 +1,4 @@
-"""YAML text to a tree, within bounds: own composing of PyYAML's events, so that nothing is lost."""
+"""Parse YAML into a tree with size limits, from PyYAML's events so that no detail is lost."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from mobileprep.recipe.units import resolve
 
 
 class YamlParser(Protocol):
-    """What is used of PyYAML's loaders."""
+    """The methods of PyYAML's loaders that this module uses."""
 
     def get_event(self) -> yaml.Event | None:
-        """The next event."""
+        """Return the next event."""
 
     def dispose(self) -> None:
-        """Let go of the text."""
+        """Release the text."""
 
 
 class _Mark(Protocol):
@@ -51,10 +51,10 @@ _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U0001000
 
 
 def parse_yaml(source: SourceText, loader: YamlLoader = DEFAULT_LOADER) -> MappingNode:
-    """The tree of a file that holds one YAML mapping.
+    """Parse a file that contains a single YAML mapping.
 
-    Duplicate keys, tags, keys that are not text, and more than ``MAX_NODES`` values
-    (aliases expanded) or ``MAX_DEPTH`` levels are refused. Merge keys (``<<``) are read.
+    Duplicate keys, tags, keys that are not strings, and more than ``MAX_NODES`` values (with
+    aliases expanded) or ``MAX_DEPTH`` levels are errors. Merge keys (``<<``) are supported.
     """
     unreadable = _UNREADABLE.search(source.text)
     if unreadable is not None:
@@ -69,12 +69,12 @@ def parse_yaml(source: SourceText, loader: YamlLoader = DEFAULT_LOADER) -> Mappi
         finally:
             parser.dispose()
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # PyYAML's Python parser lets ValueError and OverflowError of odd escapes through.
+        # PyYAML's Python parser raises ValueError and OverflowError for some escapes.
         raise recipe_error([_syntax_problem(source, references, error)]) from error
 
 
 def place_at(source: SourceText, index: int) -> Place:
-    """The place of a character of a file."""
+    """Return the location of a character in a file."""
     before = SourceText(source.name, source.folder, source.text[:index]).lines
     return Place(source, len(before), len(before[-1]) + 1)
 
@@ -89,7 +89,7 @@ class _Anchored(NamedTuple):
 
 
 class _Composer:
-    """Turns one document's events into a tree."""
+    """Convert the events of one document into a tree."""
 
     def __init__(self, source: SourceText, parser: YamlParser, references: References) -> None:
         self._source = source
@@ -100,12 +100,12 @@ class _Composer:
         self._count = 0
 
     def document(self) -> MappingNode:
-        self._next()  # the stream's start
+        self._next()  # Start of the stream.
         start = self._next()
         if isinstance(start, yaml.StreamEndEvent):
             _refuse(Place(self._source, 1, 1), "the file is empty", "write at least 'version: 1'")
         root = self._node(self._next(), (), 1)
-        self._next()  # the document's end
+        self._next()  # End of the document.
         end = self._next()
         if not isinstance(end, yaml.StreamEndEvent):
             hint = "put each recipe into a file of its own"
@@ -116,7 +116,7 @@ class _Composer:
         return root
 
     def _next(self) -> yaml.Event:
-        # A document is left at its end event, so that there always is a next one.
+        # Parsing stops at the end event of a document, so there is always a next event.
         return cast(yaml.Event, self._parser.get_event())
 
     def _place(self, event: yaml.Event, keys: KeyPath = ()) -> Place:
@@ -240,7 +240,7 @@ def _syntax_problem(source: SourceText, references: References, error: Exception
         return Problem(Place(source, 1, 1), "not YAML", "look for odd escapes or directives")
     place = _place_of_mark(source, error.problem_mark or error.context_mark)
     if "nesting depth" in (error.problem or ""):
-        # The libyaml of PyYAML 6.0.4 has a limit of its own, and may reach it reading ahead.
+        # libyaml in PyYAML 6.0.4 has its own limit, which reading ahead may exceed.
         return Problem(place, *_TOO_DEEP)
     line = source.lines[place.line - 1] if place.line <= len(source.lines) else ""
     indentation = line[: len(line) - len(line.lstrip())]
@@ -265,10 +265,10 @@ _HIDDEN: Final = re.compile("[\U00100000-\U0010ffff]+")
 
 
 class References:
-    """The references of one file's text.
+    """The references in a file's text.
 
     Args:
-        text: the text. Where it has such characters of its own, nothing is hidden.
+        text: the text. If it already contains placeholder characters, references are not hidden.
     """
 
     def __init__(self, text: str) -> None:
@@ -276,12 +276,12 @@ class References:
         self.hidden = _moved(_REFERENCE, text, _DISTANCE) if self._hides else text
 
     def shown(self, text: str) -> str:
-        """A piece of the hidden text as it was."""
+        """Return a part of the hidden text with its original characters."""
         return _moved(_HIDDEN, text, -_DISTANCE) if self._hides else text
 
 
 def in_sight(line: str) -> bool:
-    """Whether a line has the beginning of a reference that is not hidden."""
+    """Return whether a line contains the start of a reference that is not hidden."""
     return "${" in _REFERENCE.sub("", line)
 
 

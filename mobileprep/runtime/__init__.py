@@ -1,1 +1,1 @@
-"""Running graphs: selecting, planning, fusing, running, loops and calls, engines, accounting."""
+"""Running graphs: selection, planning, fusion, execution, loops, calls, engines, and accounting."""

@@ -17,7 +17,7 @@ from mobileprep.ops.kernel import Kernel, call_kernel
 
 
 class Dead:
-    """In place of a tensor: it was not computed, since its branch was not taken."""
+    """Placeholder for a tensor that was not computed, because its branch did not run."""
 
     def __repr__(self) -> str:
         return "DEAD"
@@ -26,22 +26,22 @@ class Dead:
 DEAD: Final = Dead()
 
 Values = Sequence[Any]
-"""Arrays, or ``DEAD`` in place of one that was not computed."""
+"""Arrays, with ``DEAD`` for those that were not computed."""
 
 Run = Callable[[RunContext, Values], Values]
 
 
 class Action(Struct, frozen=True):
-    """The work of one node, or of several that are done together.
+    """The work of one node, or of several combined nodes.
 
     Args:
-        node: the node; of several, the one to name in messages.
+        node: the node; for several, the one to name in messages.
         run: computes all outputs from the inputs.
         inputs: the tensors that it reads.
-        outputs: the tensors that it makes, each with its place among the results of ``run``.
-        covers: the nodes that it does the work of, ``node`` included; none where it only hands on
-            to other actions, which are observed themselves.
-        pure: whether the same inputs always give the same outputs, and no input is ever dead.
+        outputs: the tensors that it computes, each with its index in the results of ``run``.
+        covers: the nodes whose work it does, including ``node``; empty if it only delegates to
+            other actions, which are observed themselves.
+        pure: whether equal inputs always result in equal outputs, and no input is ever dead.
     """
 
     node: Node
@@ -53,17 +53,17 @@ class Action(Struct, frozen=True):
 
 
 def data_edges(node: Node) -> tuple[Edge, ...]:
-    """The tensors that a node takes."""
+    """Return the data inputs of a node."""
     return tuple(edge(r) for r in node.inputs if r.index != CONTROL)
 
 
 def made(node: Node, indices: Iterable[int]) -> tuple[tuple[int, Edge], ...]:
-    """The outputs of an action that makes some outputs of a node."""
+    """Return the outputs of an action that computes some outputs of a node."""
     return tuple((i, (node.name, i)) for i in indices)
 
 
 def kernel_action(node: Node, kernel: Kernel, indices: Iterable[int]) -> Action:
-    """The action of a node with a kernel, of whose outputs some are read."""
+    """Create the action of a node with a kernel, for the given outputs."""
 
     def run(context: RunContext, inputs: Values) -> Values:
         return call_kernel(kernel, node, list(inputs))
@@ -72,7 +72,7 @@ def kernel_action(node: Node, kernel: Kernel, indices: Iterable[int]) -> Action:
 
 
 def context_action(node: Node, kernel: ContextKernel, indices: Iterable[int]) -> Action:
-    """The action of a node whose kernel takes the context."""
+    """Create the action of a node whose kernel needs the context."""
 
     def run(context: RunContext, inputs: Values) -> Values:
         outputs = kernel(context, node, *inputs)
@@ -82,7 +82,7 @@ def context_action(node: Node, kernel: ContextKernel, indices: Iterable[int]) ->
 
 
 Constants = Mapping[Edge, Any]
-"""Arrays by the tensor that they are."""
+"""Arrays by tensor."""
 
 
 RAN = np.zeros(0, np.int8)
@@ -90,7 +90,7 @@ RAN = np.zeros(0, np.int8)
 
 
 def guarded(action: Action, controls: Sequence[Edge], *, is_control: bool) -> Action:
-    """The action, dead where an input or control input is."""
+    """Make an action return dead results if an input or control input is dead."""
     count = len(action.inputs)
     size = 1 + max((i for i, _ in action.outputs), default=-1)
     dead = [DEAD] * (size + 1)
@@ -108,7 +108,7 @@ def guarded(action: Action, controls: Sequence[Edge], *, is_control: bool) -> Ac
 
 
 def constant_action(node: Node, value: Array, controls: Sequence[Edge]) -> Action:
-    """The action of a constant that must be dead where its control inputs are."""
+    """Create the action of a constant that must be dead if its control inputs are."""
 
     def run(context: RunContext, inputs: Values) -> Values:
         return (value,)
@@ -117,7 +117,7 @@ def constant_action(node: Node, value: Array, controls: Sequence[Edge]) -> Actio
 
 
 def switch_action(node: Node, inputs: tuple[Edge, ...]) -> Action:
-    """The action of a Switch: its tensor goes to the output that the predicate names."""
+    """Create the action of a Switch: the predicate selects the output for its tensor."""
 
     def run(context: RunContext, inputs: Values) -> Values:
         data, pred = inputs
@@ -127,7 +127,7 @@ def switch_action(node: Node, inputs: tuple[Edge, ...]) -> Action:
 
 
 def merge_action(node: Node, inputs: tuple[Edge, ...], indices: Collection[int]) -> Action:
-    """The action of a Merge outside loops: the first input that was computed, and which it is."""
+    """Create the action of a Merge outside loops: the first computed input, and its index."""
     places = [np.asarray(i, dtype=np.int32) for i in indices]
 
     def run(context: RunContext, inputs: Values) -> Values:
@@ -141,7 +141,7 @@ def merge_action(node: Node, inputs: tuple[Edge, ...], indices: Collection[int])
 
 
 def with_watches(actions: Iterable[Action], watched: Collection[Edge]) -> list[Action]:
-    """The actions, and after each those that show what it made."""
+    """Insert after each action those that report its watched outputs."""
     found: list[Action] = []
     for action in actions:
         found.append(action)
@@ -150,7 +150,7 @@ def with_watches(actions: Iterable[Action], watched: Collection[Edge]) -> list[A
 
 
 def watches(tensors: Iterable[Edge], watched: Collection[Edge]) -> Iterator[Action]:
-    """The actions that show those of some tensors that are watched."""
+    """Yield the actions that report the watched ones of some tensors."""
     for tensor in tensors:
         if tensor in watched:
             yield _watch(tensor)
@@ -158,7 +158,7 @@ def watches(tensors: Iterable[Edge], watched: Collection[Edge]) -> Iterator[Acti
 
 def _watch(tensor: Edge) -> Action:
     def run(context: RunContext, inputs: Values) -> Values:
-        # Of a branch that was not taken there is nothing to see.
+        # Branches that did not run have nothing to report.
         if context.watcher is not None and inputs[0] is not DEAD:
             context.watcher(tensor, inputs[0])
         return ()

@@ -1,4 +1,4 @@
-"""Running a plan, and errors of its steps."""
+"""Execution of plans, and errors of their steps."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mobileprep.ops.cost import planned_bytes
 from mobileprep.ops.numerics.allocation import OverBudgetError, check_bytes, holding, memory_left
 from mobileprep.runtime.actions import DEAD, RAN, Action, Constants, Values
 
-# What numpy raises when shapes, types, indices or sizes do not fit.
+# Exceptions that numpy raises if shapes, types, indices, or sizes do not match.
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
 
 
-# Inputs of so many bytes are small beside any limit that is of use.
+# Inputs below this size are small compared to any useful limit.
 _LARGE = 1 << 20
 
 
@@ -35,11 +35,11 @@ _LESS_WORK = f"feed it less at once, or allow more by --max_flops or {FLOPS_VARI
 
 
 def perform(action: Action, inputs: Values, context: RunContext, where: str) -> Values:
-    """The results of an action."""
+    """Run an action and return its results."""
     try:
         _check_growth(action, inputs)
         results = action.run(context, inputs)
-        # One that covers no node hands on to others, which are charged themselves.
+        # An action without own nodes forwards to others, which are charged themselves.
         if action.covers:
             charge(action.node.op, inputs, results)
     except MobileprepError as error:
@@ -63,7 +63,7 @@ def perform(action: Action, inputs: Values, context: RunContext, where: str) -> 
 
 
 def _check_growth(action: Action, inputs: Values) -> None:
-    """Refuse an action whose tensors may exceed the remaining memory.
+    """Raise an error for an action whose tensors may exceed the remaining memory.
 
     Kernels with results larger than their inputs check this themselves. Kernels that read much and
     return little pass, too.
@@ -79,11 +79,11 @@ def _over(action: Action, inputs: Values, error: Exception) -> str:
 
 
 def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepError:
-    """The same error, naming the node that it came from."""
+    """Add the node to an error."""
     name = repr(action.node.name)
     message = error.message
     if name not in message:
-        # Of another file that the graph names, the message names the graph too.
+        # Errors about other files that the graph names mention the graph, too.
         graph = f" of {where}" if error.where not in ("", where) else ""
         message = f"node {name} ({action.node.op}){graph}: {message}"
     return error.at(error.where or where, message=message)
@@ -105,7 +105,7 @@ def _all_described(inputs: Values) -> str:
 
 
 def described(value: object) -> str:
-    """Type and shape of an array, such as float32[1, 224, 224, 3]."""
+    """Format the type and shape of an array, such as float32[1, 224, 224, 3]."""
     if not isinstance(value, np.ndarray):
         return "nothing"
     kind = "object" if value.dtype == object else value.dtype.name
@@ -115,7 +115,7 @@ def described(value: object) -> str:
 def run_plan(
     plan: ExecutionPlan, feeds: Sequence[Any], context: RunContext, where: str
 ) -> list[Any]:
-    """The fetched values of a plan, for values of its feeds in its order."""
+    """Run a plan; feeds and results are in its order."""
     values: list[Any] = list(plan.constants)
     for slot, value in zip(plan.feeds, feeds, strict=True):
         if slot is not None:
@@ -139,7 +139,7 @@ def _observed(step: PlanStep, inputs: list[Any], context: RunContext, where: str
     start = time.perf_counter()
     results = perform(step.action, inputs, context, where)
     seconds = time.perf_counter() - start
-    # Of a branch that was not taken there is nothing to tell.
+    # Branches that did not run are not reported.
     if context.observer is not None and not any(x is DEAD for x in results):
         outputs = [x for x in results if x is not RAN]
         context.observer(step.action.covers, start, seconds, outputs)
@@ -147,10 +147,10 @@ def _observed(step: PlanStep, inputs: list[Any], context: RunContext, where: str
 
 
 class PlanStep(Struct, frozen=True):
-    """One action's turn.
+    """One step of a plan.
 
     Args:
-        action: what is done.
+        action: the action to run.
         inputs: slots of the tensors that it reads.
         outputs: pairs of a result's index and its slot.
         frees: slots that nothing reads after this step.
@@ -163,12 +163,12 @@ class PlanStep(Struct, frozen=True):
 
 
 class ExecutionPlan(Struct, frozen=True):
-    """How to compute some tensors from others.
+    """The steps that compute some tensors from others.
 
     Args:
-        constants: what the slots hold before anything runs; None but for constants.
-        feeds: the slot of each fed tensor; None where nothing reads it.
-        steps: the work, in order.
+        constants: the initial value of each slot; None except for constants.
+        feeds: the slot of each fed tensor; None if nothing reads it.
+        steps: the steps, in order.
         fetches: the slot of each fetched tensor.
     """
 
@@ -185,7 +185,7 @@ def placed(
     wanted: Sequence[Edge],
     where: str,
 ) -> ExecutionPlan:
-    """The plan of some actions in the order given, a slot for every tensor that anything reads."""
+    """Create the plan of ordered actions, with a slot for every tensor that is read."""
     read = {e for a in actions for e in a.inputs} | set(wanted)
     _check_given(read, {*constants, *feeds, *(e for a in actions for _, e in a.outputs)}, where)
     slots: dict[Edge, int] = {}
@@ -215,7 +215,7 @@ def placed(
 
 
 def _check_given(read: Set[Edge], given: Set[Edge], where: str) -> None:
-    """Refuse what nothing gives: of a node that runs, its results are counted then."""
+    """Raise an error for tensors that nothing computes; runs check the outputs of nodes."""
     lacking = read - given
     if lacking:
         name, index = min(lacking)

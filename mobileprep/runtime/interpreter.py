@@ -29,7 +29,7 @@ from mobileprep.runtime.selection import Survey, needed_nodes, refuse, survey
 
 
 def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:
-    """A fed array, text turned into an object array of bytes."""
+    """Check a fed array; strings become an object array of bytes."""
     array = np.asarray(array)
     dtype = tensor_dtype(graph, ref)
     if dtype is DType.STRING and array.dtype.kind in "OSU":
@@ -45,7 +45,7 @@ def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:
 
 
 def converted(array: Array, dtype: DType | None) -> Array:
-    """An array in a tensor's type where that is only a matter of width: float64 as float32."""
+    """Convert an array to a tensor's type if only the width differs: float64 to float32."""
     kind = None if dtype is None else dtype.numpy
     if kind is None or not np.can_cast(array.dtype, kind, "same_kind"):
         return array
@@ -57,7 +57,7 @@ def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:
     if node.op not in FEEDABLE:
         return
     shape = node.attr_shape("shape")
-    # Old graphs leave the shape of a placeholder empty where it is unknown.
+    # Old graphs use an empty shape for an unknown one.
     if not shape:
         return
     fits = len(shape) == array.ndim and all(
@@ -73,7 +73,7 @@ def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:
 def _as_bytes(array: Array) -> Array:
     flat = np.empty(array.size, dtype=object)
     if array.dtype.kind == "S" and array.size == 1:
-        # A file's contents may end in zeros, which numpy takes for filling and hides.
+        # A file's contents may end in zero bytes, which numpy treats as padding and hides.
         flat[0] = array.tobytes()
         return flat.reshape(array.shape)
     flat[:] = [x.encode() if isinstance(x, str) else bytes(x) for x in array.ravel().tolist()]
@@ -85,17 +85,17 @@ _HIGHEST_THRESHOLD = (32 << 20) - (64 << 10)
 
 @lru_cache(maxsize=1)
 def keep_freed_memory() -> None:
-    """Have the C library keep the memory of freed tensors of up to 32 MB.
+    """Make the C library keep the memory of freed tensors of up to 32 MB.
 
-    By default, glibc returns it and allocates it again for the next tensor, page by page, which
-    takes as long as a small convolution. Its threshold rises to the largest block freed so far
-    (mallopt(3), M_MMAP_THRESHOLD): this frees one of that size, never touched. Without effect on
-    other C libraries.
+    By default, glibc returns it to the system and allocates it again for the next tensor, page by
+    page, which takes as long as a small convolution. Its threshold rises to the largest block freed
+    so far (mallopt(3), M_MMAP_THRESHOLD): this frees one of that size without touching it. It does
+    not affect other C libraries.
     """
     np.empty(_HIGHEST_THRESHOLD, np.uint8)
 
 
-# Plans hold weights prepared for them: many at once would multiply a model's size.
+# Plans hold prepared weights: many at once would multiply a model's size.
 _KEPT_PLANS = 4
 
 
@@ -105,14 +105,15 @@ class Interpreter:
     Args:
         graph: the graph.
         where: name of the graph in messages.
-        combine: compute what depends on constants alone once; observers do not see those steps.
-        observer: told of every step.
-        seed: for random numbers, the same in every run; without it nodes that draw them are refused
-            unless they have a seed of their own. They are not the numbers that TensorFlow draws.
-        printer: given what Print and PrintV2 print; without it they are silent.
-        watched: tensors to show as they are computed, in loops once an iteration; those that the
-            fetches do not need, and those of branches that are not taken, are passed over.
-        watcher: given those tensors.
+        combine: whether to compute constant expressions only once; observers do not see those
+            steps.
+        observer: receives every step.
+        seed: of random numbers, the same in every run; without it, nodes that draw them raise an
+            error unless they have their own seed. The numbers differ from TensorFlow's.
+        printer: receives the output of Print and PrintV2; without it, they are silent.
+        watched: tensors to report when they are computed, in loops once per iteration; tensors that
+            the fetches do not need, and those of branches that do not run, are skipped.
+        watcher: receives those tensors.
     """
 
     def __init__(
@@ -139,20 +140,20 @@ class Interpreter:
         self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], ExecutionPlan] = {}
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-        """The values of the tensors named by ``fetches``.
+        """Compute the tensors named by ``fetches``.
 
         Args:
             fetches: tensor names such as "probabilities" or "split:1".
-            feeds: values for tensors by name; any tensor may be fed, not placeholders only.
+            feeds: values for tensors by name; any tensor may be fed, not only placeholders.
 
         Returns:
-            An array for each fetch; strings as object arrays of bytes. The arrays may share
-            memory with constants of the graph and must not be written to.
+            An array for each fetch; strings as object arrays of bytes. The arrays may share memory
+            with constants of the graph and must not be modified.
 
         Raises:
             UsageError: a name is not in the graph, a feed does not fit its placeholder, or a
-                placeholder that is needed is not fed.
-            UnsupportedError: an op that has to run has no kernel.
+                required placeholder is not fed.
+            UnsupportedError: a required op does not have a kernel.
             InvalidGraphError: the graph is malformed, or a node's inputs do not fit its op.
         """
         keep_freed_memory()
@@ -164,7 +165,7 @@ class Interpreter:
         context = RunContext(
             self._resources, self._seed, self._observer, self._printer, self._watcher
         )
-        # Infinities and NaN are results like others, as they are to TensorFlow.
+        # Infinities and NaN are valid results, like in TensorFlow.
         processors = all_processors() if feeds else nullcontext()
         with np.errstate(all="ignore"), processors, working(flop_limit()):
             results = run_plan(plan, given, context, self._where)
@@ -215,8 +216,8 @@ def make_plan(
     """Plan the computation of ``fetches`` from ``feeds`` and the graph's constants.
 
     Args:
-        has_seed: whether the run has a seed; without one, draws for dropout that keeps everything
-            are done without.
+        has_seed: whether the run has a seed; without one, dropout that keeps everything does not
+            draw numbers.
     """
     fed = {edge(r) for r in feeds}
     wanted = [edge(r) for r in fetches]
@@ -228,7 +229,7 @@ def make_plan(
         part = graph.with_nodes(_with_fed(nodes, feeds, graph))
         shown = {name for name, _ in (*wanted, *watched)}
         nodes = needed_nodes(with_known_masks(part, shown), fetches, fed, where)
-    # Without feeds everything is constant: there is nothing to be ahead of.
+    # Without feeds, everything is constant, so precomputing saves nothing.
     combine = combine and bool(feeds)
     known = survey(nodes, fed, wanted, where, combine=combine, watched=watched)
     _check_fetches(fetches, known)
@@ -256,12 +257,12 @@ def in_line(graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: s
 
 
 def runs_functions(node: Node, graph: Graph) -> bool:
-    """Whether a node runs functions of the graph's library."""
+    """Return whether a node runs functions of the graph's library."""
     return node.op in CALLS or node.op in FUNCTIONAL or node.op in graph.library.functions
 
 
 def _with_fed(nodes: Sequence[Node], feeds: Sequence[Ref], graph: Graph) -> list[Node]:
-    """The nodes, and before them those whose outputs are all fed, which others still name."""
+    """Return the nodes, preceded by those with fed outputs, which other nodes still reference."""
     there = {n.name for n in nodes}
     return [
         *(graph[name] for name in dict.fromkeys(r.node for r in feeds) if name not in there),

@@ -1,4 +1,4 @@
-"""The actions of a graph, or of one iteration of a loop in it, branches resolved."""
+"""The actions of a graph, or of one iteration of a loop, with its branches resolved."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ _STRUCTURE: Final = ENTERS | EXITS | NEXT_ITERATIONS
 
 
 class Region:
-    """The work of one frame.
+    """The actions of one frame.
 
     Args:
-        survey: what is known of all nodes.
+        survey: facts about all nodes.
         frame: the frame.
-        outer: constants of the frames around it.
+        outer: constants of the enclosing frames.
 
     Attributes:
-        actions: the work, in order.
-        constants: tensors that are there from the start.
+        actions: the actions, in order.
+        constants: tensors with values that are known before the run.
         branches: the conditions under which nodes run.
-        lacking: nodes that may have to run, and cannot.
+        lacking: nodes that may have to run, but have no kernel.
     """
 
     def __init__(self, survey: Survey, frame: Frame, outer: Mapping[Edge, Any]) -> None:
@@ -87,17 +87,17 @@ class Region:
         self.actions = with_watches(self.actions, survey.watched)
 
     def tensor(self, ref: Ref) -> Edge:
-        """The tensor that a reference names, or ``NOWHERE`` where it is never computed."""
+        """Return the tensor of a reference, or ``NOWHERE`` if it is never computed."""
         return NOWHERE if self.branches.never(ref) else edge(ref)
 
     def _refuse_heads(self) -> None:
-        """Outside of loops nothing returns to a Merge."""
+        """Raise an error for a loop head outside of loops."""
         for node in self.frame.nodes:
             if self.survey.is_head(node):
                 raise malformed_head(node, self.survey.where)
 
     def _loop_inputs(self, loop: Frame) -> list[Ref]:
-        """What a loop takes from this frame."""
+        """Return the inputs of a loop that come from this frame."""
         frames = self.survey.frames
         refs = unit_inputs(loop, self.survey.nodes)
         return [r for r in refs if frames.of_output(r.node) is self.frame]
@@ -129,7 +129,7 @@ class Region:
                 self.actions.append(self._guarded(node, action))
 
     def _plain(self, node: Node) -> Action | None:
-        """The action of a node whose inputs are all there, or None where it has no kernel."""
+        """Return the action of a node whose inputs are all computed, or None without a kernel."""
         if node.op in SWITCHES:
             return self._switch(node)
         if DROPS not in node.attrs:
@@ -158,7 +158,7 @@ class Region:
         return guarded(action, self._controls(node.control_inputs), is_control=is_control)
 
     def _controls(self, refs: tuple[Ref, ...]) -> list[Edge]:
-        """The control inputs that may not run; of an Exit its tensor stands for it."""
+        """Return the control inputs that may not run; for an Exit, its tensor."""
         found = dict.fromkeys(r.node for r in refs if self.branches.of_node(r.node))
         nodes = self.survey.nodes
         return [(name, 0 if nodes[name].op in EXITS else CONTROL) for name in found]
@@ -172,7 +172,7 @@ class Region:
             self.actions.append(constant_action(node, value, controls))
 
     def _is_harmless(self, node: Node) -> bool:
-        """Whether a constant behind a condition can be there always.
+        """Return whether a conditional constant can be treated as unconditional.
 
         It can if its consumers do not run without the condition either.
         """
@@ -182,7 +182,7 @@ class Region:
         for reader in self.survey.readers.get(node.name, ()):
             if reader.op in MERGES or self.survey.frames.of_node[reader.name] is not self.frame:
                 return False
-            # What is there always does not count, this constant and excused ones among it.
+            # Skip constants, including this one and other unconditional ones.
             others = (self.branches.of(r) for r in reader.inputs if edge(r) not in self.constants)
             if not conditions <= frozenset().union(*others):
                 return False
@@ -218,7 +218,7 @@ class Region:
 
 
 def _constant_pred(constants: Constants) -> Callable[[Edge], bool | None]:
-    """A look-up of predicates among constants."""
+    """Return a function that looks up predicates among constants."""
 
     def pred(tensor: Edge) -> bool | None:
         value = constants.get(tensor)
@@ -231,9 +231,9 @@ class Head(Struct, frozen=True):
     """A Merge at the head of a loop.
 
     Args:
-        first: which tensor it takes in the first iteration, of those that enter.
-        later: which it takes from then on, of those carried on.
-        places: which of its inputs these two are.
+        first: index of its tensor in the first iteration, among the entering ones.
+        later: index of its tensor in later iterations, among the carried ones.
+        places: its input slots for these two.
     """
 
     first: int
@@ -244,17 +244,17 @@ class Head(Struct, frozen=True):
 class Loop(Struct, frozen=True):
     """A while loop, run iteration by iteration.
 
-    A run takes the tensors that enter, then the other tensors from outside, and returns the exits.
-    It ends after the iteration in which the condition is false or dead.
+    Its inputs are the entering tensors, followed by the other tensors from outside. It returns the
+    exits, and ends after the iteration in which the condition is false or dead.
 
     Args:
-        plan: one iteration. Its feeds are, in this order: the tensors that enter, value and index
-            for each head, the other tensors from outside. Its fetches are the condition, the
+        plan: one iteration. Its feeds are, in this order: the entering tensors, value and index for
+            each head, and the other tensors from outside. Its fetches are the condition, the
             tensors for the next iteration, and the exits.
-        constant: for each tensor that enters whether it is there in every iteration.
+        constant: whether each entering tensor is available in every iteration.
         heads: the merges at the head.
-        exits: how many tensors leave the loop.
-        name: the name of the node that says whether to go on.
+        exits: number of tensors that leave the loop.
+        name: name of the LoopCond node.
         where: the graph's name, for messages.
     """
 
@@ -266,7 +266,7 @@ class Loop(Struct, frozen=True):
     where: str
 
     def __call__(self, context: RunContext, inputs: Values) -> Values:
-        """The values of the exits."""
+        """Run the loop and return the values of the exits."""
         entered = list(inputs[: len(self.constant)])
         outside = inputs[len(self.constant) :]
         merged = [entered[h.first] for h in self.heads]
@@ -290,7 +290,7 @@ class Loop(Struct, frozen=True):
 
 
 def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
-    """The action that runs a loop."""
+    """Return the action that runs a loop."""
     frame = inner.frame
     heads = [n for n in frame.nodes if inner.survey.is_head(n)]
     carrying, exits = frame.of_op(NEXT_ITERATIONS), frame.of_op(EXITS)
@@ -328,7 +328,7 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
 
 
 def _free(actions: list[Action], wanted: list[Edge], known: set[Edge]) -> list[Edge]:
-    """The tensors that a loop reads and that come from outside, in the order of their use."""
+    """Return the tensors that a loop reads from outside, in the order of their use."""
     made = {tensor for a in actions for _, tensor in a.outputs}
     read = dict.fromkeys([*(e for a in actions for e in a.inputs), *wanted])
     return [e for e in read if e not in made and e not in known]
@@ -349,18 +349,18 @@ def _head(head: Node, entering: list[Node], carrying: list[Node], where: str) ->
 _LARGEST = 64 << 20
 
 
-# What is computed on the way may take so much, or a multiple of the constants that there are.
+# The computation may use this much memory, or a multiple of the size of the constants.
 _LEAST_MEMORY = 1 << 29
 
 
 _TIMES_INPUT = 8
 
 
-# Of the memory that a run may take, a plan's copies of constants take this part at most.
+# A plan's copies of constants take at most this fraction of the memory limit of a run.
 _SHARE_OF_MEMORY = 4
 
 
-# And so much arithmetic, about a second's.
+# Limit of operations, about a second of work.
 _FLOPS = 1 << 36
 
 
@@ -370,12 +370,12 @@ def fold(
     """Run the actions whose inputs are all constant.
 
     Returns:
-        The actions left, and the constants with their results, at addresses that fit their types;
-        those that nothing reads any more are dropped.
+        The remaining actions, and the constants with the results, aligned for their types.
+        Constants that are not read any more are dropped.
     """
     context = RunContext()
     known: dict[Edge, Any] = dict(constants)
-    given = (getattr(x, "nbytes", 0) for x in constants.values())  # branches not taken have none
+    given = (getattr(x, "nbytes", 0) for x in constants.values())  # dead branches have no size
     most = max(_LEAST_MEMORY, _TIMES_INPUT * sum(given))
     left: list[Action] = []
     with np.errstate(all="ignore"), working(_FLOPS):
@@ -386,7 +386,7 @@ def fold(
             try:
                 with at_most(most):
                     results = perform(action, [known[e] for e in action.inputs], context, where)
-            except RunLimitError:  # the run will say so, if it comes to this
+            except RunLimitError:  # the run reports it, if it gets here
                 left.append(action)
                 continue
             if sum(results[i].nbytes for i, _ in action.outputs) > _LARGEST:
@@ -398,9 +398,9 @@ def fold(
 
 
 def _aligned(constants: dict[Edge, Any]) -> dict[Edge, Any]:
-    """The constants, those of numbers at addresses that fit their types, as far as memory allows.
+    """Align numeric constants for their types, as far as memory allows.
 
-    In files tensors lie at any address, and numpy would copy such a matrix for every product.
+    In files, tensors can have any address, and numpy would copy such a matrix for every product.
     """
     room = memory_limit() // _SHARE_OF_MEMORY
     found = dict(constants)
@@ -414,5 +414,5 @@ def _aligned(constants: dict[Edge, Any]) -> dict[Edge, Any]:
 
 
 def _is_constant(action: Action, known: Constants) -> bool:
-    """Whether it is enough to run it once; what others only wait for may still refuse to run."""
+    """Return whether an action needs to run only once."""
     return action.pure and all(e in known for e in action.inputs)

@@ -1,4 +1,4 @@
-"""Selection and ordering of the nodes that a run needs, and a survey of them."""
+"""Selection and order of the nodes that a run needs, and a survey of them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp", "VarIsInitializ
 
 
 def needed_nodes(graph: Graph, fetches: Iterable[Ref], fed: set[Edge], where: str) -> list[Node]:
-    """The nodes that have to run for ``fetches``, each after its inputs, depth first.
+    """Return the nodes that have to run for ``fetches``, each after its inputs, depth first.
 
-    Depth first keeps the tensors of one branch from waiting for another's. The edges that close
-    while loops do not count: what they come from may stand later.
+    Depth first, because tensors of one branch should not wait for another branch. Edges that close
+    while loops do not count: their sources may come later.
     """
-    # What waits for a node that is fed has nothing to wait for.
+    # Control dependencies on fed nodes are fulfilled.
     fed = fed | {(name, CONTROL) for name, _ in fed}
     order: dict[str, Node] = {}
     entered: set[str] = set()
@@ -55,7 +55,7 @@ def needed_nodes(graph: Graph, fetches: Iterable[Ref], fed: set[Edge], where: st
 
 
 def closes_loop(consumer: Node, producer: Node) -> bool:
-    """Whether a tensor goes back to the head of a while loop."""
+    """Return whether a tensor returns to the head of a while loop."""
     return consumer.op in MERGES and producer.op in NEXT_ITERATIONS
 
 
@@ -68,7 +68,7 @@ def _producer(graph: Graph, node: Node, ref: Ref, where: str) -> Node:
 
 
 def _check_order(order: dict[str, Node], fed: set[Edge], where: str) -> None:
-    """Every input stands before its consumer, which a cycle prevents."""
+    """Check that every input comes before its consumer, which a cycle prevents."""
     done: set[str] = set()
     for node in order.values():
         for ref in node.inputs:
@@ -81,7 +81,7 @@ def _check_order(order: dict[str, Node], fed: set[Edge], where: str) -> None:
 
 
 def refuse(lacking: Sequence[Node], where: str) -> None:
-    """Give up where nodes that may have to run have no kernel."""
+    """Raise an error if nodes that may have to run have no kernel."""
     unfed = [n for n in lacking if n.op in PLACEHOLDERS]
     if unfed:
         names = ", ".join(repr(n.name) for n in unfed)
@@ -110,7 +110,7 @@ Unit = Node | Frame
 
 
 def ordered_units(frame: Frame, frames: Frames, where: str) -> Sequence[Unit]:
-    """A frame's nodes and the loops directly within, each after what it needs."""
+    """Return a frame's nodes and its direct loops, each after its inputs."""
     if not frame.children:
         return frame.nodes
     nodes = {n.name: n for f in (frame, *_within(frame)) for n in f.nodes}
@@ -118,7 +118,7 @@ def ordered_units(frame: Frame, frames: Frames, where: str) -> Sequence[Unit]:
     number = {id(unit): i for i, unit in enumerate(units)}
 
     def unit_of(name: str) -> int | None:
-        """The unit of this frame that a node belongs to, or None for a node outside."""
+        """Return the unit of this frame that contains a node, or None for a node outside."""
         node = nodes.get(name)
         if node is None:
             return None
@@ -137,7 +137,7 @@ def ordered_units(frame: Frame, frames: Frames, where: str) -> Sequence[Unit]:
 
 
 def unit_inputs(unit: Unit, nodes: dict[str, Node]) -> Iterable[Ref]:
-    """What a node, or any node of a loop, takes; edges that close a loop left out."""
+    """Yield the inputs of a node, or of all nodes of a loop, without edges that close a loop."""
     members = (
         [unit] if isinstance(unit, Node) else [n for f in (unit, *_within(unit)) for n in f.nodes]
     )
@@ -149,12 +149,12 @@ def unit_inputs(unit: Unit, nodes: dict[str, Node]) -> Iterable[Ref]:
 
 
 def _within(frame: Frame) -> list[Frame]:
-    """All loops within a frame, at any depth."""
+    """Return all loops within a frame, at any depth."""
     return [f for child in frame.children for f in (child, *_within(child))]
 
 
 def _sorted(needs: Sequence[set[int]], where: str) -> list[int]:
-    """Numbers in an order that meets their needs, the smallest first where there is a choice."""
+    """Sort indices topologically, with the smallest first among the ready ones."""
     sorter = TopologicalSorter(dict(enumerate(needs)))
     try:
         sorter.prepare()
@@ -174,17 +174,17 @@ def _sorted(needs: Sequence[set[int]], where: str) -> list[int]:
 
 
 class Survey(Struct, frozen=True):
-    """Nodes and how they hang together.
+    """Nodes and their relations.
 
     Args:
         nodes: the nodes by name.
-        frames: the frame of each.
-        readers: for each node those that take a tensor of it.
-        indices: for each node the outputs that are read and not fed.
-        controls: the nodes that others take as control inputs.
-        fed: tensors that are given.
+        frames: the frame of each node.
+        readers: the consumers of each node's tensors.
+        indices: for each node, the outputs that are read and not fed.
+        controls: the nodes that are control inputs of others.
+        fed: the fed tensors.
         combine: whether to compute constants ahead.
-        watched: tensors that are shown as they are computed.
+        watched: tensors to report when they are computed.
         where: the graph's name, for messages.
     """
 
@@ -199,7 +199,7 @@ class Survey(Struct, frozen=True):
     where: str
 
     def is_head(self, node: Node) -> bool:
-        """Whether a node is a Merge at the head of a loop."""
+        """Return whether a node is a Merge at the head of a loop."""
         return any(
             closes_loop(node, self.nodes[r.node]) for r in node.data_inputs if r.node in self.nodes
         )
@@ -214,7 +214,7 @@ def survey(
     combine: bool,
     watched: Collection[Edge],
 ) -> Survey:
-    """Survey some nodes, each standing after its inputs."""
+    """Survey nodes, each of which comes after its inputs."""
     readers: dict[str, list[Node]] = {}
     for node in nodes:
         for name in {r.node for r in node.data_inputs}:
@@ -237,7 +237,7 @@ def survey(
 
 
 def malformed_head(node: Node, where: str) -> InvalidGraphError:
-    """What to say of a Merge that a loop returns to, but that does not begin one."""
+    """Create the error for a Merge with a loop edge that is not the head of a loop."""
     message = (
         f"node {node.name!r} ({node.op}) does not join the first value of a loop with later ones"
     )

@@ -1,1 +1,1 @@
-"""The format of .tflite files: records, the bytes of them, and checks before anything is read."""
+"""The .tflite format: records, reader and writer, and checks of all offsets."""

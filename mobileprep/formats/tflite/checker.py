@@ -1,6 +1,6 @@
-"""Every offset of a .tflite file looked at before anything is read by it.
+"""Check every offset of a .tflite file before it is read.
 
-Source: the verifier of FlatBuffers, of which the runtime's Python wheel makes no use.
+Source: the verifier of FlatBuffers, which the runtime's Python wheel does not use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _UINT32: Final = struct.Struct("<I")
 _INT32: Final = struct.Struct("<i")
 _UINT16: Final = struct.Struct("<H")
 _BYTE: Final = struct.Struct("<B")
-# Objects of real files are far fewer; a small file in which offsets meet could count more.
+# Far more than real files have; in a small malicious file, shared offsets could exceed it.
 _MOST_OBJECTS: Final = 1 << 24
 _DEEPEST: Final = 64
 IDENTIFIER: Final = b"TFL3"
@@ -23,12 +23,16 @@ IDENTIFIER: Final = b"TFL3"
 
 
 def is_tflite(data: bytes | memoryview) -> bool:
-    """Whether bytes begin as a .tflite file does."""
+    """Return whether data starts like a .tflite file."""
     return bytes(data[4:8]) == IDENTIFIER
 
 
 def check(data: bytes | memoryview, file: str) -> None:
-    """Follow every offset of a file, by the format's tables."""
+    """Check all offsets of a file, following the tables of the format.
+
+    Raises:
+        CorruptFileError: if an offset is invalid.
+    """
     if len(data) < 8 or not is_tflite(data):
         message = "is not a .tflite file"
         raise CorruptFileError(message, "convert the model again", file)
@@ -36,7 +40,7 @@ def check(data: bytes | memoryview, file: str) -> None:
 
 
 class _Checker:
-    """One walk over a file; each table is looked at once for each type."""
+    """A walk over a file that visits each table once for each type."""
 
     def __init__(self, data: bytes | memoryview, file: str) -> None:
         self._data = data
@@ -59,7 +63,7 @@ class _Checker:
         return number
 
     def _offset(self, position: int) -> int:
-        """Where an offset leads to, which is never backwards."""
+        """Return the target of an offset, which is never backwards."""
         distance = self._number(_UINT32, position)
         target = position + distance
         if distance == 0 or target >= len(self._data) or target % 4:
@@ -88,7 +92,7 @@ class _Checker:
             self._field(position, vtable, number, kind, depth)
 
     def _vtable(self, position: int, vtable: int) -> tuple[int, int]:
-        """How many fields a table may have, and how many bytes it has."""
+        """Return the maximum number of fields of a table, and its size in bytes."""
         length, size = self._number(_UINT16, vtable), self._number(_UINT16, vtable + 2)
         if length < 4 or length % 2 or vtable + length > len(self._data):
             what = "a table's list of fields is cut off"
@@ -99,7 +103,7 @@ class _Checker:
         return (length - 4) // 2, size
 
     def _width(self, fields: tuple[tuple[str, str] | None, ...], number: int) -> int:
-        # A field without a name is the number of a union, a byte, or has gone out of use.
+        # A field without a name is the type byte of a union, or is deprecated.
         field = fields[number]
         return 1 if field is None else self._facts.width(field[1]) or 4
 
@@ -122,7 +126,7 @@ class _Checker:
     def _union(
         self, target: int, union: str, position: int, vtable: int, number: int, depth: int
     ) -> None:
-        """The table of a union, whose number stands in the field before it."""
+        """Check the table of a union, whose type is in the previous field."""
         place = self._number(_UINT16, vtable + 4 + 2 * (number - 1))
         tag = self._number(_BYTE, position + place) if place else 0
         names = {n: name for name, n in self._facts.unions[union].items()}
@@ -141,7 +145,7 @@ class _Checker:
                 self._table(self._offset(place), kind, depth + 1)
 
     def _vector(self, target: int, width: int, more: int = 0) -> int:
-        """The length of a vector, which lies in the file with so many bytes more."""
+        """Return the length of a vector; check that it and ``more`` bytes are in the file."""
         count = self._number(_UINT32, target)
         if target + 4 + count * width + more > len(self._data):
             what = f"{count} elements are declared where the file has fewer bytes"

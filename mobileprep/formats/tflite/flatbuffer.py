@@ -1,7 +1,7 @@
-"""Tables of a FlatBuffer, written and read by the layout of their format.
+"""Read and write tables of a FlatBuffer with the layout of their format.
 
-Source: the FlatBuffers documentation ("FlatBuffers internals"). Files have the bytes that the
-library's own builder gives them.
+Source: the FlatBuffers documentation ("FlatBuffers internals"). The written bytes are the same as
+those of the library's own builder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mobileprep.formats.tflite.layout import FormatFacts
 
 MAX_BYTES: Final = (1 << 31) - 1
-"""Offsets have 32 bits, of which builders use 31."""
+"""Maximum file size: offsets have 32 bits, of which builders use 31."""
 _OFFSET_BYTES: Final = 4
 _SLOT_BYTES: Final = 2
 
@@ -24,14 +24,14 @@ FieldValue: TypeAlias = "int | float | bool"
 
 
 class TooLargeError(ValueError):
-    """A file would pass the 2 GiB that offsets reach."""
+    """A file would exceed 2 GiB, the range of offsets."""
 
 
 class FlatBufferWriter:
-    """Writes one file from its end to its beginning; offsets count from the end.
+    """A writer of a file from its end to its start; offsets count from the end.
 
     Args:
-        facts: the layout of the format.
+        facts: layout of the format.
         room: expected number of bytes. A buffer that has to grow is copied.
     """
 
@@ -43,10 +43,11 @@ class FlatBufferWriter:
         self._vtables: dict[bytes, int] = {}
 
     def finished(self, root: int, identifier: bytes) -> memoryview:
-        """The bytes of the file.
+        """Return the bytes of the file.
 
         Args:
-            identifier: four bytes that name the format.
+            root: offset of the root table.
+            identifier: four bytes that identify the format.
         """
         self._prepare(self._alignment, _OFFSET_BYTES + len(identifier))
         self._place(identifier)
@@ -54,37 +55,38 @@ class FlatBufferWriter:
         return memoryview(self._bytes)[self._head :]
 
     def text(self, text: str) -> int:
-        """Write a string; returns its offset."""
+        """Write a string, and return its offset."""
         content = text.encode()
         self._prepare(_OFFSET_BYTES, len(content) + 1)
         self._place(content + b"\0")
         return self._counted(len(content))
 
     def array(self, array: NDArray[Any]) -> int:
-        """Write a vector of numbers; returns its offset."""
+        """Write a vector of numbers, and return its offset."""
         stored = array.astype(array.dtype.newbyteorder("<"))
         return self.vector(stored.tobytes(), stored.size, stored.itemsize)
 
     def vector(self, content: bytes | memoryview, count: int, alignment: int) -> int:
-        """Write a vector of so many elements; returns its offset."""
+        """Write a vector with this number of elements, and return its offset."""
         self._prepare(_OFFSET_BYTES, len(content))
         self._prepare(alignment, len(content))
         self._place(content)
         return self._counted(count)
 
     def offsets(self, offsets: Sequence[int]) -> int:
-        """Write a vector of tables or strings; returns its offset."""
+        """Write a vector of tables or strings, and return its offset."""
         self._prepare(_OFFSET_BYTES, _OFFSET_BYTES * len(offsets))
         for offset in reversed(offsets):
             self._offset_to(offset)
         return self._counted(len(offsets))
 
     def table(self, kind: str, **fields: FieldValue | None) -> int:
-        """Write a table; returns its offset.
+        """Write a table, and return its offset.
 
         Args:
-            fields: numbers and offsets by name, in the order in which they are written. None and
-                defaults are left out.
+            kind: name of the table type.
+            fields: numbers and offsets by name, in writing order. None and default values are
+                omitted.
         """
         end = self._size()
         slots: dict[int, int] = {}
@@ -103,7 +105,7 @@ class FlatBufferWriter:
         return self._end_table(end, slots)
 
     def _end_table(self, end: int, slots: dict[int, int]) -> int:
-        """Write where the fields are, unless an earlier table has its fields there, too."""
+        """Write the vtable with the field positions, unless an earlier table has the same one."""
         self._prepare(_OFFSET_BYTES, 0)
         self._place(bytes(_OFFSET_BYTES))
         start = self._size()
@@ -130,7 +132,7 @@ class FlatBufferWriter:
         self._place(struct.pack("<I", self._size() - offset + _OFFSET_BYTES))
 
     def _prepare(self, alignment: int, following: int) -> None:
-        """Pad, so that what is placed after so many bytes is aligned."""
+        """Pad so that the position after the following bytes is aligned."""
         self._alignment = max(self._alignment, alignment)
         padding = -(self._size() + following) % alignment
         self._place(bytes(padding))
@@ -156,13 +158,13 @@ class FlatBufferWriter:
 
 
 class Table:
-    """A table of a file whose offsets `checker` has followed.
+    """A table of a file whose offsets `checker` has checked.
 
     Args:
-        facts: the layout of the format.
-        kind: the table's name in the format.
+        facts: layout of the format.
+        kind: name of the table type.
         data: the file.
-        position: of the table.
+        position: position of the table.
     """
 
     def __init__(
@@ -176,11 +178,11 @@ class Table:
         self._vtable_bytes = struct.unpack_from("<H", data, self._vtable)[0]
 
     def has(self, name: str) -> bool:
-        """Whether a field is stored."""
+        """Return whether a field is stored."""
         return self._place(self._facts.slot(self._kind, name)[0]) is not None
 
     def number(self, name: str) -> int:
-        """The value of a number, or its default."""
+        """Return the value of a number, or its default."""
         index, number = self._facts.slot(self._kind, name)
         place = self._place(index)
         if place is None or number is None:
@@ -189,7 +191,7 @@ class Table:
         return value
 
     def text(self, name: str) -> str:
-        """The value of a string; empty if it is not stored. What is not UTF-8 is escaped."""
+        """Return a string, with invalid UTF-8 escaped; empty if it is not stored."""
         start = self._followed(name)
         if start is None:
             return ""
@@ -198,7 +200,7 @@ class Table:
         return content.decode("utf-8", "backslashreplace")
 
     def array(self, name: str, dtype: str) -> NDArray[Any]:
-        """The elements of a vector of numbers, a view on the file; empty if it is not stored."""
+        """Return a view of a vector of numbers; empty if it is not stored."""
         start = self._followed(name)
         if start is None:
             return np.zeros(0, dtype)
@@ -206,14 +208,14 @@ class Table:
         return np.frombuffer(self._data, dtype, count, start + 4)
 
     def table(self, name: str, kind: str = "") -> Table | None:
-        """The table of a field; None if it is not stored."""
+        """Return the table of a field; None if it is not stored."""
         start = self._followed(name)
         if start is None:
             return None
         return Table(self._facts, kind or self._facts.field(self._kind, name)[1], self._data, start)
 
     def tables(self, name: str) -> Iterator[Table]:
-        """The tables of a vector, in order."""
+        """Yield the tables of a vector, in order."""
         start = self._followed(name)
         if start is None:
             return
@@ -224,7 +226,7 @@ class Table:
             yield Table(self._facts, kind, self._data, place + distance)
 
     def _place(self, index: int) -> int | None:
-        """Where a field is stored."""
+        """Return the position of a field; None if it is not stored."""
         slot = 4 + _SLOT_BYTES * index
         if slot >= self._vtable_bytes:
             return None
@@ -240,5 +242,5 @@ class Table:
 
 
 def root_table(facts: FormatFacts, kind: str, data: bytes | memoryview) -> Table:
-    """The root table of a file."""
+    """Return the root table of a file."""
     return Table(facts, kind, data, struct.unpack_from("<I", data, 0)[0])

@@ -17,12 +17,12 @@ _FORMATS: Final = {_FLOAT: {2: "<f", 3: "<d"}}
 
 
 class _Value(NamedTuple):
-    """A number, or the offset of a value that is already written.
+    """A number, or the offset of a written value.
 
     Args:
-        value: either.
-        kind: its type.
-        width: base 2 logarithm of the least bytes that hold it, or of the elements of a vector.
+        value: the number or offset.
+        kind: type of the value.
+        width: base-2 logarithm of its size in bytes, or of the size of a vector's elements.
     """
 
     value: int | float
@@ -31,9 +31,9 @@ class _Value(NamedTuple):
 
 
 def number_map(numbers: Mapping[str, int | bool | float]) -> bytes:
-    """A map of numbers by name, in the order of the names.
+    """Encode a map of numbers by name, in the order of the names.
 
-    Names and values have the least width that holds them, as in the library's own writer.
+    Like the library's own writer, use the smallest width for names and values.
     """
     buffer = bytearray()
     keys: list[_Value] = []
@@ -51,7 +51,7 @@ def number_map(numbers: Mapping[str, int | bool | float]) -> bytes:
 
 
 def string_pair(first: str, second: bytes) -> bytes:
-    """A vector of two strings, of which the second may be any bytes; all sizes have 32 bits."""
+    """Encode a vector of two strings, the second of arbitrary bytes; all sizes have 32 bits."""
     buffer = bytearray()
     places = []
     for content in (first.encode(), second):
@@ -62,7 +62,7 @@ def string_pair(first: str, second: bytes) -> bytes:
     buffer += struct.pack("<I", len(places))
     vector = len(buffer)
     for place in places:
-        # Offsets are counted backwards from where they stand.
+        # Offsets count backwards from their own position.
         buffer += struct.pack("<I", len(buffer) - place)
     kind = _STRING << 2 | _WIDTH_BITS
     buffer += bytes((kind, kind))
@@ -83,7 +83,7 @@ def _number(number: int | bool | float) -> _Value:
 def _vector(
     buffer: bytearray, elements: Sequence[_Value], kind: int, keys: _Value | None
 ) -> _Value:
-    """Write a vector, or a map's values, which name the vector of its keys."""
+    """Write a vector, or the values of a map, which refer to the vector of its keys."""
     before = 1 if keys is None else 3
     widths = [_width(e, len(buffer), before + i) for i, e in enumerate(elements)]
     if keys is not None:
@@ -104,7 +104,7 @@ def _vector(
 
 
 def _width(value: _Value, size: int, index: int) -> int:
-    """The width that an element needs behind so many bytes and elements before it."""
+    """Return the width of an element's offset, given the bytes and elements before it."""
     if value.kind in _INLINE:
         return value.width
     for bits in range(4):

@@ -1,4 +1,4 @@
-"""Facts of the format: the fields of its tables, and the numbers of its enumerations."""
+"""Layout of the format: fields of its tables, and numbers of its enumerations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 from mobileprep.errors import InternalError
 
 Field = tuple[str, str]
-"""A field's name and type: ``int``, ``[float]``, ``string``, a table, a union or ``[table]``."""
+"""Name and type of a field: ``int``, ``[float]``, ``string``, a table, a union, or ``[table]``."""
 
 Slot = tuple[int, struct.Struct | None]
 """Id of a field and the format of its number; None for an offset to its value."""
@@ -38,14 +38,14 @@ _WIDE_ENUMS: Final = frozenset({"BuiltinOperator"})
 
 
 class FormatFacts(Struct, frozen=True):
-    """Facts that ``tools/generate_tflite.py`` takes from the schema.
+    """The layout that ``tools/generate_tflite.py`` extracts from the schema.
 
     Args:
-        tables: for each field id its field, None where nothing is stored.
-        enums: numbers by name.
-        unions: numbers of tables by name.
-        defaults: by table, the values of fields that are not stored, where they are not 0.
-        slots: by table and name.
+        tables: fields of each table by id; None if nothing is stored.
+        enums: numbers of enumerations by name.
+        unions: numbers of the tables of unions by name.
+        defaults: default values that are not 0, by table and field.
+        slots: storage of fields, by table and name.
     """
 
     tables: Mapping[str, tuple[Field | None, ...]]
@@ -55,7 +55,7 @@ class FormatFacts(Struct, frozen=True):
     slots: Mapping[str, Mapping[str, Slot]]
 
     def slot(self, table: str, name: str) -> Slot:
-        """Where a field is stored, and how."""
+        """Return the id and storage of a field."""
         found = self.slots[table].get(name)
         if found is None:
             message = f"{table} of the .tflite format has no field {name!r}"
@@ -63,11 +63,11 @@ class FormatFacts(Struct, frozen=True):
         return found
 
     def default(self, table: str, name: str) -> int:
-        """The value of a number that is not stored."""
+        """Return the value of a number that is not stored."""
         return self.defaults.get(table, {}).get(name, 0)
 
     def number(self, enum: str, name: str) -> int:
-        """The number of a name."""
+        """Return the number of an enumeration's name."""
         found = self.enums[enum].get(name)
         if found is None:
             message = f"{enum} of the .tflite format has no {name!r}"
@@ -75,16 +75,16 @@ class FormatFacts(Struct, frozen=True):
         return found
 
     def name(self, enum: str, number: int) -> str:
-        """The name of a number; the number as text where the format has none for it."""
+        """Return the name of an enumeration's number; the number as a string if it has no name."""
         return _names(enum).get(number, str(number))
 
     def name_of_table(self, number: int) -> str:
-        """The table of a number of the union ``BuiltinOptions``."""
+        """Return the table of the union ``BuiltinOptions`` with this number."""
         tables = self.unions["BuiltinOptions"].items()
         return next(name for name, known in tables if known == number)
 
     def field(self, table: str, name: str) -> Field:
-        """A field of a table."""
+        """Return the name and type of a field."""
         found = self.tables[table][self.slot(table, name)[0]]
         assert found is not None
         return found
@@ -97,13 +97,13 @@ class FormatFacts(Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def layout() -> FormatFacts:
-    """The facts of .tflite files, read once."""
+    """Return the layout of .tflite files, read once."""
     return _read("layout.json")
 
 
 @lru_cache(maxsize=1)
 def metadata_layout() -> FormatFacts:
-    """The facts of a model's description, read once."""
+    """Return the layout of model metadata, read once."""
     return _read("metadata_layout.json")
 
 
@@ -122,7 +122,7 @@ def _read(name: str) -> FormatFacts:
             if field is not None:
                 known[field[0]] = (index, _stored(field[1], enums))
                 if field[1] in unions:
-                    # The number of a union's table has no name in the schema, and the id before.
+                    # The type field of a union has no name in the schema, and the previous id.
                     known[f"{field[0]}_type"] = (index - 1, _STRUCTS["ubyte"])
     return FormatFacts(tables, enums, unions, data["defaults"], slots)
 

@@ -1,4 +1,4 @@
-"""A model's description for the task library: a flatbuffer, and files behind the model."""
+"""Model metadata for the Task Library: a flatbuffer, and files appended to the model."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from mobileprep.formats.tflite.flatbuffer import FlatBufferWriter
 from mobileprep.formats.tflite.layout import FormatFacts, metadata_layout
 
 ENTRY: Final = "TFLITE_METADATA"
-"""The name of the metadata of a .tflite file that holds a description."""
+"""Name of the metadata entry of a .tflite file with the description."""
 
 _IDENTIFIER: Final = b"M001"
-# Archives hold no time before it.
+# Zip archives cannot store earlier times.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _READABLE: Final = 0o644 << 16
 
 
 class DescriptionTable(NamedTuple):
-    """A table of the format.
+    """A table of the metadata format.
 
     Args:
-        kind: its name.
-        fields: values by name; a table of a union stands for itself.
+        kind: name of the table type.
+        fields: values by name; a union is represented by its table.
     """
 
     kind: str
@@ -39,16 +39,16 @@ FieldValue: TypeAlias = (
 
 
 def description_bytes(model: DescriptionTable) -> bytes:
-    """The bytes of a ``ModelMetadata``; enumerations are given by name."""
+    """Encode a ``ModelMetadata`` table, in which names represent the values of enumerations."""
     facts = metadata_layout()
     file = FlatBufferWriter(facts)
     return bytes(file.finished(_table(file, facts, model), _IDENTIFIER))
 
 
 def with_files(model: bytes | memoryview, files: Mapping[str, str]) -> bytes:
-    """A .tflite file with texts behind it, as an archive of files that are not compressed.
+    """Append strings to a .tflite file as an archive of uncompressed files.
 
-    Offsets of the archive count from the file's beginning, so that it is both at once.
+    Offsets of the archive count from the start of the file, so that it is valid in both formats.
     """
     if not files:
         return bytes(model)
@@ -64,7 +64,7 @@ def with_files(model: bytes | memoryview, files: Mapping[str, str]) -> bytes:
 
 
 def _table(file: FlatBufferWriter, facts: FormatFacts, given: DescriptionTable) -> int:
-    """Write a table after all that it holds; returns its offset."""
+    """Write a table after its contents, and return its offset."""
     fields: dict[str, int] = {}
     for field in facts.tables[given.kind]:
         value = None if field is None else given.fields.get(field[0])
@@ -79,7 +79,7 @@ def _table(file: FlatBufferWriter, facts: FormatFacts, given: DescriptionTable) 
 
 
 def _value(file: FlatBufferWriter, facts: FormatFacts, kind: str, value: FieldValue) -> int:
-    """A number, or the offset of a value that is written."""
+    """Return a number, or the offset of a written value."""
     if isinstance(value, int):
         return value
     if isinstance(value, DescriptionTable):

@@ -1,4 +1,4 @@
-"""A .tflite file's records, read once every offset has been looked at."""
+"""Read the records of a .tflite file, after checking all offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHARED_OPTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("MAXIMUM", "MINIMUM"), "MaximumMinimumOptions"),
     "L2_NORMALIZATION": "L2NormOptions",
 }
-# Bits of an element of each type; text has a table of its own.
+# Bits of an element by type; strings have a separate encoding.
 _BITS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("FLOAT32", "INT32", "UINT32"), 32),
     **dict.fromkeys(("FLOAT16", "BFLOAT16", "INT16", "UINT16"), 16),
@@ -46,13 +46,17 @@ _BITS: Final[Mapping[str, int]] = {
 
 
 def read_model(data: bytes | memoryview, file: str) -> ModelRecord:
-    """The records of a file. Options of operators are not read."""
+    """Read the records of a file. Of the options of operators, only numbers are read.
+
+    Raises:
+        CorruptFileError: if the file is damaged.
+    """
     check(data, file)
     return _Reader(root_table(layout(), "Model", data), data, file).record()
 
 
 class _Reader:
-    """One file whose offsets are known to be sound."""
+    """A file with valid offsets."""
 
     def __init__(self, model: Table, data: bytes | memoryview, file: str) -> None:
         self._model = model
@@ -103,7 +107,7 @@ class _Reader:
         return record
 
     def _indices(self, numbers: tuple[int, ...], count: int, lowest: int) -> tuple[int, ...]:
-        """Numbers of tensors that are there."""
+        """Check that tensor indices are in range."""
         if any(not lowest <= number < count for number in numbers):
             what = f"a tensor index is out of range: the subgraph has {count}"
             raise self._corrupt(what)
@@ -156,7 +160,7 @@ class _Reader:
         return OperatorRecord(code, inputs, outputs, self._options(operator, code.builtin))
 
     def _options(self, operator: Table, builtin: str) -> Options | None:
-        """The numbers that an operator's options store; text and lists are not read."""
+        """Read the numbers in an operator's options, without strings and lists."""
         number, facts = operator.number("builtin_options_type"), layout()
         if number == 0 or number != _own_options(builtin):
             return None
@@ -177,7 +181,7 @@ class _Reader:
     def _check_options(self, given: int, builtin: str) -> None:
         own = _own_options(builtin)
         if own is not None and given not in (0, own):
-            # LiteRT's interpreter may end the process over such an operator.
+            # LiteRT's interpreter may crash for such an operator.
             what = f"an operator {builtin} has options of another"
             raise self._corrupt(what)
 
@@ -204,7 +208,7 @@ class _Reader:
 
 
 def _code(code: Table) -> OperatorCode:
-    # Files from before 2020 have the old field alone; where they differ LiteRT takes the greater.
+    # Files from before 2020 only have the old field; LiteRT uses the larger of the two.
     number = max(code.number("builtin_code"), code.number("deprecated_builtin_code"))
     builtin = layout().name("BuiltinOperator", number)
     return OperatorCode(builtin, code.text("custom_code"), code.number("version"))
@@ -212,7 +216,7 @@ def _code(code: Table) -> OperatorCode:
 
 @lru_cache(maxsize=256)
 def _own_options(builtin: str) -> int | None:
-    """The number of the options of a builtin, most often named after it; None where it has none."""
+    """Return the union number of a builtin operator's options; None if it has none."""
     named = _SHARED_OPTIONS.get(builtin, f"{builtin.replace('_', '')}options").lower()
     tables = layout().unions["BuiltinOptions"].items()
     return next((number for table, number in tables if table.lower() == named), None)
@@ -236,7 +240,7 @@ def _numbers(table: Table, name: str) -> tuple[int, ...]:
 _NONE: Final = -1
 _UNPACKS: Final = frozenset({"DENSIFY", "DEQUANTIZE"})
 _TOO_EARLY: Final = "before anything gives it"
-# Of LSTM cells: the weights and bias of an input gate, peepholes, and a projection.
+# Optional inputs of LSTM cells: weights and bias of an input gate, peepholes, and projection.
 _CELL: Final = (1, 5, 9, 10, 11, 12, 16, 17)
 _LSTM: Final = frozenset((*_CELL, 20, 21, 22, 23))
 _OPTIONAL: Final[Mapping[str, Collection[int]]] = {
@@ -257,7 +261,7 @@ _ANY: Final = frozenset(
 
 
 def fault_of_tensor_use(graph: SubGraphRecord, buffers: Sequence[bytes | memoryview]) -> str | None:
-    """What is wrong with a subgraph's operators, their order or inputs; None where nothing is."""
+    """Return the problem of a subgraph's operators, their order, or their inputs; None if valid."""
     constants = {at for at, t in enumerate(graph.tensors) if len(buffers[t.buffer])}
     for at in graph.inputs:
         if at in constants:
@@ -286,12 +290,12 @@ def fault_of_tensor_use(graph: SubGraphRecord, buffers: Sequence[bytes | memoryv
 
 
 def _is_from_the_start(tensor: LiteTensor) -> bool:
-    """Whether a tensor needs neither bytes of the file nor an operator that gives it."""
+    """Return whether a tensor needs neither data in the file nor an operator that writes it."""
     return tensor.is_variable or math.prod(tensor.shape) == 0
 
 
 def _lacking(operator: OperatorRecord) -> int | None:
-    """The first input that is left out and must not be."""
+    """Return the first omitted input that is not optional."""
     if _NONE not in operator.inputs or operator.code.builtin in _ANY:
         return None
     optional = _OPTIONAL.get(operator.code.builtin, ())
@@ -300,7 +304,7 @@ def _lacking(operator: OperatorRecord) -> int | None:
 
 
 def _is_same_size(graph: SubGraphRecord, operator: OperatorRecord) -> bool:
-    """Whether a tensor and what is made of it have as many elements, by the file."""
+    """Return whether the input and output of an operator have the same number of elements."""
     taken = [graph.tensors[at].shape for at in operator.inputs[:1] if at != _NONE]
     given = [graph.tensors[at].shape for at in operator.outputs[:1]]
     return list(map(math.prod, taken)) == list(map(math.prod, given))

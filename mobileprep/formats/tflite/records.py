@@ -1,4 +1,4 @@
-"""What a .tflite file holds, as records: names where the file has numbers."""
+"""The contents of a .tflite file as records, with names instead of numbers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ OptionValue = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
 
 
 class Quantization(Struct, frozen=True):
-    """How integers stand for real numbers: ``scale * (integer - zero_point)``.
+    """The quantization of integers: real values are ``scale * (integer - zero_point)``.
 
     Args:
-        scales: one, or one for each slice along ``axis``.
-        zero_points: as many.
-        axis: the dimension along which they differ.
+        scales: one scale, or one for each slice along ``axis``.
+        zero_points: zero points of the scales.
+        axis: dimension of the slices.
     """
 
     scales: NDArray[np.float32]
@@ -32,13 +32,13 @@ class LiteTensor(Struct, frozen=True):
     """A tensor of a subgraph.
 
     Args:
-        name: any text.
-        type: its element type by the format's name, such as ``FLOAT32``.
-        shape: its sizes; 1 stands for one that is not known.
-        signature: its sizes with -1 for those that are not known, None where all are.
-        buffer: which buffer holds its elements; 0 for none.
-        quantization: None for plain numbers.
-        is_variable: whether it keeps its elements between runs.
+        name: arbitrary string.
+        type: element type as named by the format, such as ``FLOAT32``.
+        shape: sizes, with 1 for unknown sizes.
+        signature: sizes, with -1 for unknown sizes; None if all are known.
+        buffer: index of the buffer with the elements; 0 for none.
+        quantization: quantization, or None.
+        is_variable: whether the elements persist between runs.
     """
 
     name: str
@@ -51,9 +51,9 @@ class LiteTensor(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True):
-    """The options of an operator: the format's table, and values by the names of its fields.
+    """The options of an operator: the table of the format, and values by field name.
 
-    Enumerations are given by name; what is not given has the format's default.
+    Enumerations are represented by name; omitted fields have the format's default.
     """
 
     table: str
@@ -61,7 +61,7 @@ class Options(Struct, frozen=True):
 
 
 class OperatorCode(Struct, frozen=True):
-    """Which operator: a builtin's name or ``CUSTOM`` with a name of its own, and its version."""
+    """An operator type: the name of a builtin or ``CUSTOM`` with a custom name, and its version."""
 
     builtin: str
     custom: str = ""
@@ -72,11 +72,11 @@ class OperatorRecord(Struct, frozen=True):
     """An operator of a subgraph.
 
     Args:
-        code: which operator.
-        inputs: indices of tensors, -1 for an optional one that is not there.
-        outputs: indices of tensors.
-        options: None where it has none.
-        custom_options: bytes that a custom operator reads, FlexBuffers as a rule.
+        code: type of the operator.
+        inputs: tensor indices, -1 for an omitted optional input.
+        outputs: tensor indices.
+        options: options of a builtin operator, or None.
+        custom_options: options of a custom operator, usually FlexBuffers.
     """
 
     code: OperatorCode
@@ -87,7 +87,7 @@ class OperatorRecord(Struct, frozen=True):
 
 
 class SubGraphRecord(Struct, frozen=True):
-    """Tensors, and operators in the order in which they run."""
+    """A subgraph: its tensors, and its operators in execution order."""
 
     name: str
     tensors: tuple[LiteTensor, ...]
@@ -97,7 +97,7 @@ class SubGraphRecord(Struct, frozen=True):
 
 
 class SignatureRecord(Struct, frozen=True):
-    """Names of a subgraph's inputs and outputs, each with its tensor."""
+    """Names and tensors of a subgraph's inputs and outputs."""
 
     key: str
     inputs: tuple[tuple[str, int], ...]
@@ -106,14 +106,14 @@ class SignatureRecord(Struct, frozen=True):
 
 
 class ModelRecord(Struct, frozen=True):
-    """A whole file.
+    """The contents of a file.
 
     Args:
-        subgraphs: the first one is what runs.
-        buffers: bytes of constants; the first one is empty.
-        signatures: names for callers.
-        metadata: bytes by name.
-        description: any text.
+        subgraphs: subgraphs; the first one is the entry point.
+        buffers: contents of constants; the first buffer is empty.
+        signatures: signatures for callers.
+        metadata: content by name.
+        description: arbitrary string.
     """
 
     subgraphs: tuple[SubGraphRecord, ...]
@@ -130,7 +130,7 @@ _WIDTH: Final = 4
 
 
 def text_bytes(texts: Sequence[bytes]) -> bytes:
-    """The buffer of some texts."""
+    """Encode strings as a buffer."""
     lengths = [_WIDTH * (len(texts) + 2), *map(len, texts)]
     if sum(lengths) > _MOST_BYTES:
         message = f"strings of {sum(lengths)} bytes do not fit a tensor of a .tflite file"
@@ -140,7 +140,7 @@ def text_bytes(texts: Sequence[bytes]) -> bytes:
 
 
 def fault_of_texts(content: bytes | memoryview, count: int) -> str:
-    """What is wrong with a buffer of so many texts, in a part of a sentence; empty for nothing."""
+    """Return the problem of a buffer with ``count`` strings as a predicate, or an empty string."""
     if len(content) < 2 * _WIDTH:
         return f"has {len(content)} bytes, too few for strings"
     told = int(np.frombuffer(content, "<i4", 1)[0])

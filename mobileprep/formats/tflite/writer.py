@@ -1,4 +1,4 @@
-"""Records to the bytes of a .tflite file, the same bytes for the same records."""
+"""Write records as a .tflite file; equal records have equal bytes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ from mobileprep.formats.tflite.records import (
 )
 
 ALIGNMENT: Final = 16
-"""Elements of constants begin at multiples of this many bytes, as the runtime wants them."""
+"""Alignment of the elements of constants in bytes, as the runtime expects."""
 
 VERSION: Final = 3
-"""The format's version, which has not moved since 2017."""
+"""Version of the format, unchanged since 2017."""
 
-# Old readers know the codes below it from a field of one byte alone.
+# Old readers only read codes below this one, from a 1-byte field.
 _PLACEHOLDER_CODE: Final = 127
 _SLACK: Final = 1 << 16
 _MOST_INT: Final = (1 << 31) - 1
 
 
 def model_bytes(model: ModelRecord, where: str = "") -> memoryview:
-    """The bytes of a file."""
+    """Return the bytes of a .tflite file.
+
+    Raises:
+        ArtifactError: if the file would exceed 2 GiB.
+    """
     weights = sum(len(b) + ALIGNMENT for b in model.buffers)
     if weights + _SLACK > MAX_BYTES:
         message = f"the model has {weights} bytes of constants; a .tflite file has less than 2 GiB"
@@ -46,7 +50,7 @@ def model_bytes(model: ModelRecord, where: str = "") -> memoryview:
 
 
 class _Writer:
-    """One file."""
+    """Writer of a single file."""
 
     def __init__(self, model: ModelRecord, weights: int) -> None:
         self._model = model
@@ -64,7 +68,7 @@ class _Writer:
     def _root(self) -> int:
         model = self._model
         metadata = range(len(model.buffers), len(model.buffers) + len(model.metadata))
-        # What a runtime reads first is written last, and so stands at the beginning.
+        # The data that a runtime reads first is written last, so that it is at the start.
         buffers = [
             self._buffer(b) for b in reversed((*model.buffers, *(b for _, b in model.metadata)))
         ]

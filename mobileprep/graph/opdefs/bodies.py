@@ -1,4 +1,4 @@
-"""Function bodies with inputs spelt as a graph's are, and back."""
+"""Convert the inputs of function bodies to the form in graphs, and back."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PLACEHOLDER = "placeholder"
 
 
 class Body(Struct, frozen=True):
-    """What a function computes.
+    """The computation of a function.
 
     Args:
-        args: the argument tensors in order, as the nodes refer to them.
-        nodes: the nodes; their tensor inputs name a node and the number of its output.
-        rets: the tensors that the function gives, in order.
-        control_rets: the nodes that must have run when it ends.
+        args: argument tensors in order, as the nodes refer to them.
+        nodes: the nodes; their tensor inputs are node names with output indices.
+        rets: result tensors of the function, in order.
+        control_rets: nodes that must have run before the function returns.
     """
 
     args: tuple[Ref, ...]
@@ -37,7 +37,7 @@ class Body(Struct, frozen=True):
 def body_of(
     function: Function, library: Library, bindings: Mapping[str, AttrValue] | None = None
 ) -> Body:
-    """A function's body."""
+    """Return the body of a function."""
     defaults = {a.name: a.default for a in function.signature.attrs if a.default is not None}
     bindings = {**defaults, **(bindings or {})}
     nodes = tuple(_bound(n, bindings) for n in function.nodes)
@@ -60,7 +60,7 @@ def body_of(
 
 
 class _Names:
-    """Turns "node:output:index" into a node and the number of its output."""
+    """A conversion of "node:output:index" to a node name and an output index."""
 
     def __init__(
         self, function: Function, nodes: Sequence[Node], args: set[str], library: Library
@@ -103,7 +103,7 @@ class _Names:
 
 
 def function_of(body: Body, like: Function, library: Library) -> Function:
-    """The function that computes a body, otherwise like another one."""
+    """Return a function with this body, and the other properties of another function."""
     spelt = _Spelling(body, library)
     nodes = tuple(replace(n, inputs=tuple(map(spelt, n.inputs))) for n in body.nodes)
     outputs = [a.name for a in like.signature.outputs]
@@ -114,7 +114,7 @@ def function_of(body: Body, like: Function, library: Library) -> Function:
 
 
 class _Spelling:
-    """Turns a node and the number of its output into "node:output:index"."""
+    """A conversion of a node name and an output index to "node:output:index"."""
 
     def __init__(self, body: Body, library: Library) -> None:
         self._args = set(body.args)
@@ -134,7 +134,7 @@ class _Spelling:
 
 
 def _bound(node: Node, bindings: Mapping[str, AttrValue]) -> Node:
-    """The node with the attributes filled in that its function leaves to the caller."""
+    """Fill in the attributes that a function's caller determines."""
     if not any(_is_open(v) for v in node.attrs.values()):
         return node
     return replace(node, attrs={k: _filled(v, bindings, node) for k, v in node.attrs.items()})

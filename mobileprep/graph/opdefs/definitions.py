@@ -1,4 +1,4 @@
-"""The op definitions of TensorFlow releases, read from the package's data when asked for."""
+"""Op definitions of TensorFlow releases, read from the package's data when they are needed."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ TF115: Final = "1.15"
 NEWEST: Final = "2.21"
 RELEASES: Final = (TF115, NEWEST)
 DEFAULT_RELEASE: Final = TF115
-"""The release of every recipe, verb, and function that names none."""
+"""The default release of recipes, commands, and functions."""
 
 _DATA = Path(__file__).parent / "data"
 
 
 def op_def(name: str, release: str = NEWEST) -> OpDef | None:
-    """The definition of an op in a release, or None where that release has no such op."""
+    """Return the definition of an op in a release, or None if it does not exist there."""
     proto = _protos(release).get(name)
     return None if proto is None else _converted(name, release)
 
 
 def any_op_def(name: str) -> OpDef | None:
-    """The newest release's definition of an op, or else the oldest's, or None."""
+    """Return the newest definition of an op, otherwise that of 1.15, or None."""
     return op_def(name) or op_def(name, TF115)
 
 
 def op_names(release: str) -> list[str]:
-    """All ops of a release, sorted."""
+    """Return all ops of a release, sorted."""
     return sorted(_protos(release))
 
 
 def slip_in(op: str) -> str:
-    """What to tell of the name of an op that no release has; empty where one has it."""
+    """Return a message for an op that no release has; empty for known ops."""
     names = {*op_names(NEWEST), *op_names(TF115)}
     if op in names:
         return ""
@@ -68,7 +68,7 @@ def _protos(release: str) -> dict[str, pb.OpDef]:
 
 
 _TYPES: Final = "list(type)"
-# More tensors than any op takes or gives; a faulty graph may declare what no memory holds.
+# More tensors than any op has; an invalid graph could declare more than fits in memory.
 MOST_TENSORS: Final = 1 << 20
 
 
@@ -80,7 +80,7 @@ def signature_of(node: Node, library: Library | None = None) -> OpDef | None:
 
 
 def output_types(node: Node, definition: OpDef) -> list[DType]:
-    """The type of each output of a node, in order; reference types as such."""
+    """Return the dtype of each output of a node, in order, including reference types."""
     return _types(node, definition, definition.outputs)
 
 
@@ -95,7 +95,7 @@ def tensor_dtype(graph: Graph, ref: Ref) -> DType | None:
 
 
 def input_types(node: Node, definition: OpDef) -> list[DType]:
-    """The type of each tensor input of a node, in order."""
+    """Return the dtype of each tensor input of a node, in order."""
     return _types(node, definition, definition.inputs)
 
 
@@ -106,9 +106,9 @@ def output_count(node: Node, library: Library | None = None) -> int | None:
 
 
 def input_count(node: Node) -> int | None:
-    """How many tensors a node takes by its op's definition; None where that is not known.
+    """Return the number of tensor inputs in the definition of a node's op; None if it is unknown.
 
-    That is the case for unknown ops, for lists of any types, and if their number is missing.
+    It is unknown for unknown ops, lists of any types, and lists without a number attribute.
     """
     definition = any_op_def(node.op)
     if definition is None or any(a.type_list_attr for a in definition.inputs):
@@ -120,7 +120,11 @@ def input_count(node: Node) -> int | None:
 
 
 def check_input_count(node: Node, where: str) -> None:
-    """Refuse a node that has other inputs than its op takes, or than its attribute counts."""
+    """Check that a node has as many inputs as its op and attributes require.
+
+    Raises:
+        InvalidGraphError: if it has more or fewer inputs.
+    """
     definition, found = any_op_def(node.op), len(node.data_inputs)
     if definition is None:
         return
@@ -133,7 +137,7 @@ def check_input_count(node: Node, where: str) -> None:
 
 
 def output_slots(node: Node, definition: OpDef) -> dict[str, tuple[int, int]]:
-    """For each output argument its first output's index and its number of outputs."""
+    """Return the first output index and the number of outputs of each output argument."""
     slots: dict[str, tuple[int, int]] = {}
     start = 0
     for arg in definition.outputs:
@@ -189,14 +193,14 @@ OLDER_OPS: Final = {
     "QuantizeAndDequantizeV4": "QuantizeAndDequantizeV2",
     "SelectV2": "Select",
 }
-"""The older op, by op, for which the transform ``downgrade`` has a rule."""
+"""Older replacements of ops, for which the transform ``downgrade`` has a rule."""
 
 
 def default_attrs(op: str, library: Library) -> Mapping[str, AttrValue] | None:
     """Return the attributes with defaults of an op or function, or None if it is unknown.
 
-    The definitions are those of TensorFlow 1.15, so that it can load what is made with them; for
-    ops that it does not have, those of the newest release.
+    The definitions are those of TensorFlow 1.15, so that it can load the created nodes, or those of
+    the newest release for ops that 1.15 does not have.
     """
     if op in library.functions:
         definition = library.functions[op].signature
@@ -220,10 +224,10 @@ TABLES: Final = frozenset(
         "MutableDenseHashTableV2",
     }
 )
-"""Their output is the table's handle."""
+"""Ops whose output is the handle of a table."""
 
 READERS: Final = frozenset({"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"})
-"""They fill a table, their first input, from the file that their second input names."""
+"""Ops that fill a table, their first input, from a file, their second input."""
 
 FILLERS: Final = READERS | {
     "InitializeTable",
@@ -233,7 +237,7 @@ FILLERS: Final = READERS | {
     "LookupTableInsert",
     "LookupTableInsertV2",
 }
-"""Their first input is the table that they fill."""
+"""Ops that fill a table, their first input."""
 
 
 PASSED_ON: Final = frozenset(
@@ -243,13 +247,13 @@ PASSED_ON: Final = frozenset(
         *("Enter", "RefEnter", "Exit", "NextIteration", "LoopCond", "Switch", "Merge"),
     }
 )
-"""Ops whose outputs may be the very memory of their inputs, unchanged."""
+"""Ops whose outputs can share the memory of their inputs, unchanged."""
 
 _ALL: Final = frozenset(range(64))
 _NOT_FIRST: Final = _ALL - {0}
 
 _READ: Final[Mapping[str, frozenset[int]]] = {
-    # What an activation comes through first is written to in these; the parameters are not.
+    # These write to their first input, usually an activation, but not to the parameters.
     **dict.fromkeys(("BiasAdd", "BiasAddV1", "BatchNormWithGlobalNormalization"), _NOT_FIRST),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _NOT_FIRST),
     **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D"), _ALL),
@@ -267,5 +271,5 @@ _READ: Final[Mapping[str, frozenset[int]]] = {
 
 
 def only_reads(op: str, index: int) -> bool:
-    """Whether an op never changes the memory of an input and never aliases it."""
+    """Return whether an op never changes the memory of an input and never aliases it."""
     return index in _READ.get(op, ())

@@ -1,4 +1,4 @@
-"""Which CPU kernel class a TensorFlow release registers for a node, if any."""
+"""The CPU kernel classes that TensorFlow releases register for nodes."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _LABEL: Final = "_kernel"
 
 
 class _Constraints(TypedDict, total=False):
-    """What few rows have: a label, and by attribute the values, types apart, that it may have."""
+    """Rare constraints of a row: a label, and the permitted values of attributes besides types."""
 
     label: str
     attrs: dict[str, list[str | int | bool]]
 
 
 class _Registration(_Constraints):
-    """A row of the table: a class, and by attribute the type that it is registered for."""
+    """A row of the table: a kernel class, and the required type of each type attribute."""
 
     types: dict[str, str]
     kernel: str
 
 
 def kernel_class(node: Node, release: str) -> str | None:
-    """The class of the CPU kernel that a release runs a node with.
+    """Return the class of the CPU kernel that runs a node in a release.
 
-    Attributes that the node lacks count with the defaults of the release's op definition; a
-    ``_kernel`` attribute asks for the kernels registered under that label.
+    Missing attributes have the defaults of the release's op definition. A ``_kernel`` attribute
+    selects the kernels with that label.
 
     Args:
         release: "1.15" or "2.21".
 
     Returns:
-        The class as selective registration names it ("BinaryOp<CPUDevice, functor::add<float>>"),
-        or None where the release does not know the op or has no kernel for its types.
+        The class as in selective registration ("BinaryOp<CPUDevice, functor::add<float>>"), or None
+        if the release does not have the op or a kernel for its types.
 
     Source: ``TryFindKernelClass`` and ``FindKernelDef`` of TensorFlow.
     """
@@ -54,7 +54,7 @@ def kernel_class(node: Node, release: str) -> str | None:
     if not rows or definition is None:
         return None
     given = _type_attrs(node, definition)
-    # Of the rows that fit, the one that asks most: some ops have one for any type beside others.
+    # Use the most specific row: some ops also have a row for any type.
     fitting = [
         r
         for r in rows
@@ -65,9 +65,9 @@ def kernel_class(node: Node, release: str) -> str | None:
 
 
 def registered_types(op: str, release: str) -> Mapping[str, frozenset[str]]:
-    """The types that a release registers CPU kernels of an op for, by type attribute.
+    """Return the types of a release's CPU kernels for an op, by type attribute.
 
-    Attributes that no kernel asks for are absent.
+    Attributes that no kernel restricts are absent.
     """
     found: dict[str, set[str]] = {}
     for row in _registrations(op, "", release):
@@ -77,12 +77,12 @@ def registered_types(op: str, release: str) -> Mapping[str, frozenset[str]]:
 
 
 def kernel_classes(op: str, release: str) -> frozenset[str]:
-    """The classes of all CPU kernels that a release registers for an op under no label."""
+    """Return the classes of all CPU kernels without a label that a release has for an op."""
     return frozenset(row["kernel"] for row in _registrations(op, "", release))
 
 
 def node_types(node: Node, release: str) -> Mapping[str, tuple[str, ...]]:
-    """The labels of a node's type attributes, defaults of the release filled in."""
+    """Return the labels of a node's type attributes, with the defaults of the release."""
     definition = op_def(node.op, release)
     return {} if definition is None else _type_attrs(node, definition)
 
@@ -92,7 +92,7 @@ def _fits(given: tuple[str, ...] | None, wanted: str) -> bool:
 
 
 def _value(node: Node, definition: OpDef, name: str) -> str | int | bool | None:
-    """A string, int or bool attribute, its default filled in; None for one of another kind."""
+    """Return a string, int, or bool attribute with its default; None for other kinds."""
     declared = definition.attr(name)
     value = node.attrs.get(name, declared.default if declared is not None else None)
     if value is None or value.kind not in ("string", "int", "bool"):
@@ -102,7 +102,7 @@ def _value(node: Node, definition: OpDef, name: str) -> str | int | bool | None:
 
 
 def _type_attrs(node: Node, definition: OpDef) -> dict[str, tuple[str, ...]]:
-    """The labels of the node's type attributes, defaults filled in; single types as one-tuples."""
+    """Return the labels of a node's type attributes with defaults; single types as 1-tuples."""
     types: dict[str, tuple[str, ...]] = {}
     for declared in definition.attrs:
         if declared.kind not in ("type", "list(type)"):
@@ -124,7 +124,7 @@ def _registrations(op: str, label: str, release: str) -> tuple[_Registration, ..
 
 @lru_cache(maxsize=len(RELEASES))
 def _table(release: str) -> Mapping[str, str]:
-    """The rows of each op as JSON text: parsing all for the sake of a few ops takes too long."""
+    """Return the rows of each op as JSON strings, because parsing all rows would take too long."""
     if release not in RELEASES:
         message = f"no kernel table of TensorFlow {release}"
         hint = nearest_hint(release, RELEASES) or f"one of {', '.join(RELEASES)}"

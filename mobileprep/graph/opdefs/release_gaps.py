@@ -1,4 +1,4 @@
-"""What a release of TensorFlow lacks to load and run a node that a newer one wrote."""
+"""Find features of a node that a TensorFlow release does not support."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mobileprep.graph.opdefs.definitions import NEWEST, TF115, op_def
 from mobileprep.graph.opdefs.kernel_classes import kernel_class
 
 GRAPH_VERSIONS: Final = {TF115: 134, NEWEST: 2474}
-"""``TF_GRAPH_DEF_VERSION`` by release: a graph whose ``min_consumer`` is above it is refused."""
+"""``TF_GRAPH_DEF_VERSION`` by release; graphs with a larger ``min_consumer`` are rejected."""
 
 _CHANNELS_LAST: Final = frozenset({"NHWC", "NDHWC"})
-# CPU kernels are registered for their types alone, and refuse these attributes when they run. The
-# depthwise one of 1.15 does not refuse dilations: it computes as if there were none.
+# CPU kernels are registered by type only, and reject these attributes at run time. The depthwise
+# kernel of 1.15 does not reject dilations, but ignores them.
 _ONLY_CHANNELS_LAST: Final = frozenset(
     {
         *("AvgPool", "AvgPool3D", "MaxPool", "MaxPool3D", "MaxPoolV2"),
@@ -33,23 +33,23 @@ _UNDILATED: Final = _DEPTHWISE | {"Conv2DBackpropInput", "Conv3D", "Conv3DBackpr
 
 GapKind = Literal["op", "default attribute", "attribute", "value", "removed", "kernel"]
 
-# They mark what computes gradients, or name a variable: no kernel for inference reads them.
+# Attributes for gradients or variable names, which inference kernels do not read.
 _IDLE: Final = {
     **dict.fromkeys(("MatMul",), frozenset({"grad_a", "grad_b"})),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2"), frozenset({"grad_x", "grad_y"})),
     "VarHandleOp": frozenset({"debug_name", "allowed_devices"}),
 }
 WITHOUT_KERNEL: Final = frozenset({"AccumulateNV2"})
-"""Ops that the runtime rewrites before they would run."""
+"""Ops that the runtime replaces before they run."""
 
 
 class ReleaseGap(Struct, frozen=True, order=True):
-    """One thing about a node that a release lacks.
+    """A feature of a node that a release does not support.
 
     Args:
-        kind: its op; an attribute, at the newer release's default or not; the value of an
+        kind: the op; an attribute with or without the newer release's default; the value of an
             attribute; the op for graphs of that version; or a CPU kernel for the types.
-        what: the attribute, the value or the types, as text; empty for the op.
+        what: the attribute, the value, or the types, as text; empty for the op.
     """
 
     kind: GapKind
@@ -57,18 +57,18 @@ class ReleaseGap(Struct, frozen=True, order=True):
 
 
 def has_kernel(node: Node, release: str) -> bool:
-    """Whether a release runs a node on the CPU, or rewrites it before it would run."""
+    """Return whether a release runs a node on the CPU, or replaces it before it runs."""
     return node.op in WITHOUT_KERNEL or kernel_class(node, release) is not None
 
 
 def type_text(node: Node) -> str:
-    """The type attributes as text: ``T=int32, Tidx=int64``."""
+    """Format the type attributes: ``T=int32, Tidx=int64``."""
     named = [f"{n}={v.value.short}" for n, v in sorted(node.attrs.items()) if v.kind == "type"]
     return ", ".join(named) or "its attributes"
 
 
 def spare_attributes(node: Node, release: str) -> frozenset[str]:
-    """The attributes that a release does not know, and without which a node does the same."""
+    """Return the attributes that a release does not know and that do not affect the node."""
     definition = op_def(node.op, release)
     if definition is None:
         return frozenset()
@@ -82,13 +82,15 @@ def spare_attributes(node: Node, release: str) -> frozenset[str]:
 
 
 def release_gaps(node: Node, release: str, producer: int = 0) -> Iterator[ReleaseGap]:
-    """Return everything that a release lacks for a node, unless it calls a function.
+    """Yield everything that a release does not support about a node that calls no function.
 
     Args:
+        node: the node.
         release: "1.15" or "2.21".
+        producer: graph version of the producer.
 
-    Source: ``ValidateNodeDef``, ``CheckOpDeprecation`` and ``FindKernelDef`` of TensorFlow, and the
-    constructors and ``Compute`` of its CPU kernels.
+    Source: ``ValidateNodeDef``, ``CheckOpDeprecation``, and ``FindKernelDef`` of TensorFlow, and
+    the constructors and ``Compute`` of its CPU kernels.
     """
     definition = op_def(node.op, release)
     if definition is None:
@@ -113,7 +115,7 @@ def release_gaps(node: Node, release: str, producer: int = 0) -> Iterator[Releas
 
 
 def _refused(node: Node, release: str) -> Iterator[str]:
-    """Yield the attributes with which a CPU kernel does not run, or runs wrongly."""
+    """Yield the attributes that a CPU kernel rejects or ignores."""
     layout = node.attr_str("data_format", "NHWC")
     if layout not in _CHANNELS_LAST and (
         node.op in _ONLY_CHANNELS_LAST or (node.op in FUSED_BATCH_NORMS and release == TF115)

@@ -1,4 +1,4 @@
-"""The source files of TensorFlow that hold kernels, and those that mobile builds compile."""
+"""TensorFlow source files with kernels, and the files that mobile builds compile."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _MOBILE: Final = {TF115: "tf1.15", NEWEST: "tf2"}
 _ELSEWHERE: Final = "makefile/tf_op_files.txt, outside core/kernels"
 
 _RUNTIME_OPS: Final = frozenset({"_ArrayToList", "_ListToArray", "_Recv", "_Send", "NoOp"})
-"""Ops in whose files are the kernels that the runtime itself cannot do without, as ``_Arg``."""
+"""Ops whose files contain kernels that the runtime itself needs, such as ``_Arg``."""
 
 
 class KernelFiles(Struct, frozen=True):
-    """The source files that some ops need, below ``tensorflow/core/kernels/`` and sorted.
+    """The source files that ops need, relative to ``tensorflow/core/kernels/`` and sorted.
 
     Args:
-        kept: of the files of the default mobile build those to compile: they register an op in
-            question, or hold what such a file calls.
-        added: files that the default mobile build lacks.
-        unplaced: ops of which no file is known.
-        needed_by: why each file is there: names of ops, or of files that call it; nothing where
-            any file may.
+        kept: required files of the default mobile build: they register an op, or other required
+            files call them.
+        added: required files that are not in the default mobile build.
+        unplaced: ops whose files are unknown.
+        needed_by: reasons for each file: names of ops, or of files that call it; empty if the
+            callers are unknown.
     """
 
     kept: tuple[str, ...]
@@ -42,10 +42,10 @@ class KernelFiles(Struct, frozen=True):
 
 
 def kernel_files(ops: Iterable[str], release: str) -> KernelFiles:
-    """The source files that ops need in a release.
+    """Return the source files that ops need in a release.
 
-    An op that the default mobile build has some files of needs no others: what it lacks are
-    kernels for types that mobile builds leave out.
+    If some files of an op are in the default mobile build, its other files are not needed: they
+    only contain kernels for types that mobile builds do not support.
     """
     by_op, default = _files_by_op(release), _default_files(release)
     needed = set(ops)
@@ -64,7 +64,7 @@ def kernel_files(ops: Iterable[str], release: str) -> KernelFiles:
 
 
 def _add_called(reasons: dict[str, set[str]], ops: Collection[str], release: str) -> None:
-    """Add the files that other files call, and those with unknown callers."""
+    """Add files that other files call, and files with unknown callers."""
     needs, default = _needs(release), _default_files(release)
     registering = frozenset().union(*_files_by_op(release).values())
     for file in default - registering - needs.keys():
@@ -80,21 +80,21 @@ def _add_called(reasons: dict[str, set[str]], ops: Collection[str], release: str
 
 
 def op_files(op: str, release: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The source files that register an op, and those of them that the default mobile build has.
+    """Return the source files that register an op, and those in the default mobile build.
 
-    Both are empty for an op of which no file is known.
+    Both are empty if the files of an op are unknown.
     """
     files = _files_by_op(release).get(op, frozenset())
     return files, files & _default_files(release)
 
 
 def is_kernel_file(name: str, release: str) -> bool:
-    """Whether a release has a file of that name in ``tensorflow/core/kernels/``, if known."""
+    """Return whether a release is known to have that file in ``tensorflow/core/kernels/``."""
     return name in _default_files(release) or name in ops_of_files(release)
 
 
 def ops_of_files(release: str) -> Mapping[str, tuple[str, ...]]:
-    """The ops that each source file registers kernels of, sorted."""
+    """Return the ops whose kernels each source file registers, sorted."""
     ops: dict[str, list[str]] = {}
     for op, files in sorted(_files_by_op(release).items()):
         for file in files:
@@ -103,10 +103,10 @@ def ops_of_files(release: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def makefile_sources(ops: Collection[str] = ()) -> tuple[str, ...]:
-    """The files outside ``core/kernels`` that the makefile build of 1.15 lists, in its order.
+    """Return the files outside ``core/kernels`` of the makefile build of 1.15, in its order.
 
-    Left out are the definitions of contrib's boosted trees, of which no table has an op, and the
-    gradients of functions, which ``SymbolicGradient`` alone asks for.
+    Definitions of contrib's boosted trees, whose ops are not in any table, are not included.
+    Gradients of functions are only included if ``SymbolicGradient`` needs them.
     """
     listed: list[str] = _json("mobile_files.json")[_MOBILE[TF115]][_ELSEWHERE]
     with_gradients = "SymbolicGradient" in ops
@@ -130,7 +130,7 @@ def _files_by_op(release: str) -> Mapping[str, frozenset[str]]:
 
 @lru_cache(maxsize=len(_MOBILE))
 def _needs(release: str) -> Mapping[str, frozenset[str]]:
-    """Of files the files that call them, or ops; empty for releases where that is not known."""
+    """Return the callers (files or ops) of files; empty for releases where they are unknown."""
     if release not in _NEEDS:
         return {}
     return {file: frozenset(users) for file, users in _json(_NEEDS[release])["needed_by"].items()}

@@ -1,1 +1,1 @@
-"""Ops that make, cut, join and rearrange tensors."""
+"""Ops that create, split, join, and rearrange tensors."""

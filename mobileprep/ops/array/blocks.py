@@ -37,7 +37,7 @@ from mobileprep.ops.shape_function import (
 
 @kernel("Tile")
 def tile(node: Node, x: Array, multiples: Array) -> Array:
-    """x repeated along each axis."""
+    """Repeat x along each axis."""
     counts = integers(multiples)
     if len(counts) != x.ndim:
         message = f"multiples need {x.ndim} elements"
@@ -48,7 +48,7 @@ def tile(node: Node, x: Array, multiples: Array) -> Array:
 
 @shape_fn("Tile")
 def tile_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Each size times its multiple."""
+    """Return each size times its multiple."""
     multiples, rank = args.as_shape(1), with_rank(args.shapes[1], 1)[0]
     shape = args.shapes[0] if rank < 0 else with_rank(args.shapes[0], rank)
     if shape is None or multiples is None:
@@ -61,13 +61,13 @@ flop_rule("Tile")(free)
 
 @kernel("Pad", "PadV2")
 def pad(node: Node, x: Array, paddings: Array, value: Array | None = None) -> Array:
-    """x with a border of zeros, or of the given value."""
+    """Pad x with zeros, or with the given value."""
     return padded(x, _widths(x, paddings), x.dtype.type(0) if value is None else value)
 
 
 @shape_fn("Pad", "PadV2")
 def pad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Each size and what is put before and behind it."""
+    """Return each size with its padding added."""
     pairs = with_rank(args.shapes[1], 2)
     shape = args.shapes[0] if pairs[0] < 0 else with_rank(args.shapes[0], pairs[0])
     return [None if shape is None else padded_shape(shape, args.value(1))]
@@ -77,7 +77,7 @@ flop_rule("Pad", "PadV2")(free)
 
 
 def padded(x: Array, widths: list[tuple[int, int]], filler: Any) -> Array:  # noqa: ANN401
-    """x with a border of one value; widths before and after, for each axis."""
+    """Pad x with one value; widths before and after, for each axis."""
     shape = [d + a + b for d, (a, b) in zip(x.shape, widths, strict=True)]
     check_allocation(shape, x.dtype)
     out = np.full(shape, filler, dtype=x.dtype)
@@ -106,7 +106,7 @@ def padded_shape(shape: tuple[int, ...], paddings: Array | None) -> tuple[int, .
 
 @kernel("MirrorPad")
 def mirror_pad(node: Node, x: Array, paddings: Array) -> Array:
-    """x with a border that mirrors it, the edge itself left out (REFLECT) or not (SYMMETRIC)."""
+    """Pad x with its mirror image, without the edge (REFLECT) or with it (SYMMETRIC)."""
     widths, mode = _widths(x, paddings), node.attr_str("mode")
     if mode not in ("REFLECT", "SYMMETRIC"):
         message = f"unknown mode {mode!r}"
@@ -115,7 +115,7 @@ def mirror_pad(node: Node, x: Array, paddings: Array) -> Array:
     if any(max(w) > d - room for d, w in zip(x.shape, widths, strict=True)):
         message = f"paddings {widths} are wider than the mirrored part"
         raise ValueError(message)
-    # Of a scalar, numpy takes no list of widths.
+    # For a scalar, numpy does not accept a list of widths.
     return np.pad(x, widths, mode="reflect" if room else "symmetric") if widths else x
 
 
@@ -127,7 +127,7 @@ flop_rule("MirrorPad")(free)
 
 @kernel("SpaceToDepth")
 def space_to_depth(node: Node, x: Array) -> Array:
-    """Blocks of pixels turned into channels (NHWC or NCHW)."""
+    """Move blocks of pixels into channels (NHWC or NCHW)."""
     block, x, back = _blocks(node, x)
     n, h, w, c = x.shape
     if h % block or w % block:
@@ -141,7 +141,7 @@ def space_to_depth(node: Node, x: Array) -> Array:
 
 @shape_fn("SpaceToDepth")
 def space_to_depth_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Blocks of an image moved into its channels, or back."""
+    """Return the image's shape with blocks moved into its channels, or back."""
     block = args.node.attr_int("block_size")
     layout = args.node.attr_str("data_format", "NHWC")
     if layout not in ("NHWC", "NCHW"):
@@ -160,7 +160,7 @@ flop_rule("SpaceToDepth")(free)
 
 
 def _blocks(node: Node, x: Array) -> tuple[int, Array, tuple[int, ...]]:
-    """The block size, x as NHWC, and the permutation back."""
+    """Return the block size, x as NHWC, and the permutation back."""
     block, layout = node.attr_int("block_size"), node.attr_str("data_format", "NHWC")
     if x.ndim != 4 or block < 1 or layout not in ("NHWC", "NCHW"):
         message = f"blocks of {block} in {layout} need a tensor of four axes"
@@ -176,7 +176,7 @@ def _scaled(size: int, by: int, *, shrinks: bool) -> int:
 
 @kernel("DepthToSpace")
 def depth_to_space(node: Node, x: Array) -> Array:
-    """Channels turned into blocks of pixels (NHWC or NCHW)."""
+    """Move channels into blocks of pixels (NHWC or NCHW)."""
     block, x, back = _blocks(node, x)
     n, h, w, c = x.shape
     if c % (block * block):
@@ -197,13 +197,13 @@ flop_rule("DepthToSpace")(free)
 
 @kernel("SpaceToBatchND")
 def space_to_batch_nd(node: Node, x: Array, block: Array, paddings: Array) -> Array:
-    """Padded spatial axes cut into blocks whose positions go to the batch axis."""
+    """Split padded spatial axes into blocks whose positions move to the batch axis."""
     return _to_batch(x, integers(block), paddings)
 
 
 @shape_fn("SpaceToBatchND")
 def space_to_batch_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Blocks of the dimensions behind the batch moved into the batch, or back."""
+    """Return the shape with blocks of the spatial dimensions moved into the batch, or back."""
     blocks, edges = args.integers(1), args.value(2)
     count = with_rank(args.shapes[1], 1)[0]
     shape = args.shapes[0]
@@ -272,13 +272,13 @@ def _moved_blocks(
 
 @kernel("SpaceToBatch")
 def space_to_batch(node: Node, x: Array, paddings: Array) -> Array:
-    """``SpaceToBatchND`` with square blocks of the attribute ``block_size``."""
+    """Move square blocks of size ``block_size`` into the batch, like ``SpaceToBatchND``."""
     return _to_batch(x, (node.attr_int("block_size"),) * 2, paddings)
 
 
 @shape_fn("SpaceToBatch")
 def space_to_batch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As SpaceToBatchND, with one block size for height and width."""
+    """Return the shape like SpaceToBatchND, with one block size for height and width."""
     block = args.node.attr_int("block_size")
     shape = with_rank(args.shapes[0], 4)
     return [(*_moved_blocks(args, shape, (block, block), args.value(1)), shape[3])]
@@ -289,7 +289,7 @@ flop_rule("SpaceToBatch")(free)
 
 @kernel("BatchToSpaceND")
 def batch_to_space_nd(node: Node, x: Array, block: Array, crops: Array) -> Array:
-    """The batch axis spread over blocks of the spatial axes, which are then cropped."""
+    """Move the batch axis into blocks of the spatial axes, which are then cropped."""
     return _to_space(x, integers(block), crops)
 
 
@@ -322,7 +322,7 @@ def _to_space(x: Array, sizes: tuple[int, ...], crops: Array) -> Array:
 
 @kernel("BatchToSpace")
 def batch_to_space(node: Node, x: Array, crops: Array) -> Array:
-    """``BatchToSpaceND`` with square blocks of the attribute ``block_size``."""
+    """Move the batch into square blocks of size ``block_size``, like ``BatchToSpaceND``."""
     return _to_space(x, (node.attr_int("block_size"),) * 2, crops)
 
 
@@ -334,8 +334,8 @@ flop_rule("BatchToSpace")(free)
 
 @kernel("ReverseV2")
 def reverse_v2(node: Node, x: Array, axes: Array) -> Array:
-    """x reversed along axes."""
-    # A reversed scalar is a number to numpy, and no array.
+    """Reverse x along axes."""
+    # In numpy, a reversed scalar is a number instead of an array.
     return np.asarray(np.flip(x, distinct_axes_of(axes, x.ndim)))
 
 
@@ -347,7 +347,7 @@ flop_rule("ReverseV2")(free)
 
 @kernel("Reverse")
 def reverse(node: Node, x: Array, flags: Array) -> Array:
-    """x reversed along the axes flagged."""
+    """Reverse x along the axes whose flags are set."""
     if flags.shape != (x.ndim,):
         message = f"a flag is needed for each of {x.ndim} axes"
         raise ValueError(message)
@@ -356,7 +356,7 @@ def reverse(node: Node, x: Array, flags: Array) -> Array:
 
 @shape_fn("Reverse")
 def reverse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, of as many dimensions as there are flags."""
+    """Return the input's shape, with as many dimensions as there are flags."""
     flags = with_rank(args.shapes[1], 1)[0]
     return [args.shapes[0] if flags < 0 else with_rank(args.shapes[0], flags)]
 
@@ -366,7 +366,7 @@ flop_rule("Reverse")(free)
 
 @kernel("ReverseSequence")
 def reverse_sequence(node: Node, x: Array, lengths: Array) -> Array:
-    """x with the first ``lengths[b]`` elements of each batch entry reversed."""
+    """Reverse the first ``lengths[b]`` elements of each batch entry."""
     along = axis_of(node.attr_int("seq_dim"), x.ndim)
     batch = axis_of(node.attr_int("batch_dim", 0), x.ndim)
     extent = x.shape[along]
@@ -387,7 +387,7 @@ def reverse_sequence(node: Node, x: Array, lengths: Array) -> Array:
 
 @shape_fn("ReverseSequence")
 def reverse_sequence_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, its batch merged with the number of lengths."""
+    """Return the input's shape, its batch merged with the number of lengths."""
     shape, lengths = args.shapes[0], with_rank(args.shapes[1], 1)
     if shape is None:
         return [None]

@@ -38,7 +38,7 @@ from mobileprep.ops.shape_function import (
 
 
 def check_indices(indices: Array, extent: int) -> None:
-    """Refuse indices outside [0, extent): numpy would count negative ones from the end."""
+    """Raise an error for indices outside [0, extent); numpy would accept negative ones."""
     bad = (indices < 0) | (indices >= extent)
     if bool(np.any(bad)):
         found = int(indices[bad].flat[0])
@@ -48,7 +48,7 @@ def check_indices(indices: Array, extent: int) -> None:
 
 @kernel("Gather")
 def gather(node: Node, x: Array, indices: Array) -> Array:
-    """Slices of x along its first axis."""
+    """Gather slices of x along its first axis."""
     if x.ndim < 1:
         message = "a scalar has nothing to gather from"
         raise ValueError(message)
@@ -58,7 +58,7 @@ def gather(node: Node, x: Array, indices: Array) -> Array:
 
 @shape_fn("Gather")
 def gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The indices' shape in the place of the first dimension."""
+    """Return x's shape with the first dimension replaced by the indices' shape."""
     params = at_least_rank(args.shapes[0], 1)
     return [concatenate(args.shapes[1], None if params is None else params[1:])]
 
@@ -67,10 +67,10 @@ flop_rule("Gather")(free)
 
 
 def as_gathered(x: Array, indices: Array, axis: int) -> Array:
-    """``take`` that gives an array for a single index too."""
+    """Gather like ``take``, but return an array for a single index, too."""
     taken = np.empty(_taken_shape(x, indices, axis), dtype=x.dtype)
     if taken.size:
-        # Indices are checked before: "clip" spares numpy a copy of the output.
+        # Indices were checked already: "clip" avoids a copy of the output in numpy.
         np.take(x, indices, axis=axis, out=taken, mode="clip")
     return taken
 
@@ -83,7 +83,7 @@ def _taken_shape(x: Array, indices: Array, axis: int) -> tuple[int, ...]:
 
 @kernel("GatherV2")
 def gather_v2(node: Node, x: Array, indices: Array, axis: Array) -> Array:
-    """Slices of x along an axis; the leading ``batch_dims`` axes of both go together."""
+    """Gather slices of x along an axis, with ``batch_dims`` leading axes in common."""
     along, batch = axis_of(scalar(axis), x.ndim), node.attr_int("batch_dims", 0)
     if batch < 0:
         batch += indices.ndim
@@ -105,7 +105,7 @@ def gather_v2(node: Node, x: Array, indices: Array, axis: Array) -> Array:
 
 @shape_fn("GatherV2")
 def gather_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The indices' shape, behind its batch dimensions, in the place of an axis."""
+    """Return x's shape with an axis replaced by the indices' shape after its batch dimensions."""
     params, indices, axis = args.shapes[0], args.shapes[1], args.scalar(2)
     batch = args.node.attr_int("batch_dims", 0)
     if params is None or indices is None:
@@ -123,7 +123,7 @@ flop_rule("GatherV2")(free)
 
 @kernel("GatherNd")
 def gather_nd(node: Node, x: Array, indices: Array) -> Array:
-    """Slices of x at index vectors, which stand along the last axis of ``indices``."""
+    """Gather slices of x at index vectors, which are in the last axis of ``indices``."""
     depth = indices.shape[-1] if indices.ndim else 0
     if indices.ndim < 1 or depth > x.ndim:
         message = f"indices of shape {list(indices.shape)} into {x.ndim} axes"
@@ -138,7 +138,7 @@ def gather_nd(node: Node, x: Array, indices: Array) -> Array:
 
 @shape_fn("GatherNd")
 def gather_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """For each index vector what the leading dimensions leave."""
+    """Return the remaining dimensions for each index vector."""
     params, indices = args.shapes[0], at_least_rank(args.shapes[1], 1)
     if params is None or indices is None or indices[-1] < 0:
         return [None]
@@ -151,7 +151,7 @@ flop_rule("GatherNd")(free)
 
 @kernel("OneHot")
 def one_hot(node: Node, indices: Array, depth: Array, on: Array, off: Array) -> Array:
-    """A new axis on which the index's place holds ``on`` and the rest ``off``."""
+    """Create a new axis with ``on`` at the index and ``off`` elsewhere."""
     same_type(node, on, off)
     count, axis = scalar(depth), node.attr_int("axis", -1)
     along = axis_of(axis, indices.ndim + 1)
@@ -163,7 +163,7 @@ def one_hot(node: Node, indices: Array, depth: Array, on: Array, off: Array) -> 
 
 @shape_fn("OneHot")
 def one_hot_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The indices' shape with one more dimension, as deep as the given depth."""
+    """Return the indices' shape with an additional dimension of the given depth."""
     source, depth = args.shapes[0], args.scalar(1)
     axis = args.node.attr_int("axis", -1)
     if source is None:
@@ -177,7 +177,7 @@ flop_rule("OneHot")(free)
 
 @kernel("UnravelIndex")
 def unravel_index(node: Node, indices: Array, dims: Array) -> Array:
-    """The coordinates of places in a flattened tensor of a shape, a row for each axis."""
+    """Return the coordinates of flat indices into a shape, a row for each axis."""
     shape = integers(dims)
     check_indices(indices, int(np.prod(shape, dtype=np.int64)))
     return np.array(np.unravel_index(indices, shape), dtype=indices.dtype)
@@ -185,7 +185,7 @@ def unravel_index(node: Node, indices: Array, dims: Array) -> Array:
 
 @shape_fn("UnravelIndex")
 def unravel_index_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A row for each axis; of one index a vector."""
+    """Return a row for each axis, or a vector for a single index."""
     indices, axes = args.shapes[0], with_rank(args.shapes[1], 1)[0]
     if indices is None:
         return [None]
@@ -197,7 +197,7 @@ flop_rule("UnravelIndex")(free)
 
 @kernel("DataFormatVecPermute", "DataFormatDimMap")
 def data_format(node: Node, x: Array) -> Array:
-    """Dimensions, or numbers of axes, of one data format in the order of another."""
+    """Permute dimensions, or axis numbers, from one data format to another."""
     source = node.attr_str("src_format", "NHWC")
     target = node.attr_str("dst_format", "NCHW")
     if sorted(source) != sorted(target):
@@ -220,7 +220,7 @@ flop_rule("DataFormatDimMap", "DataFormatVecPermute")(free)
 
 @kernel("Select")
 def select(node: Node, condition: Array, x: Array, y: Array) -> Array:
-    """x where the condition holds, else y; a vector condition chooses whole slices."""
+    """Select x where the condition is true, else y; a vector condition selects whole slices."""
     same_type(node, x, y)
     if x.shape != y.shape:
         message = "both branches must have one shape"
@@ -237,7 +237,7 @@ def select(node: Node, condition: Array, x: Array, y: Array) -> Array:
 
 @shape_fn("Select")
 def select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape of the branches, which the condition has too unless it is a scalar or a vector."""
+    """Return the branches' shape, which a condition of higher rank than a vector must have."""
     condition, data = args.shapes[0], merge(args.shapes[1], args.shapes[2])
     if condition is not None and data is not None and len(condition) > 1:
         return [merge(condition, data)]
@@ -249,14 +249,14 @@ flop_rule("Select")(free)
 
 @shape_fn("RefSelect")
 def ref_select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape of all choices, where each is known and they are one."""
+    """Return the shape of all choices, if all are known and equal."""
     first, *rest = args.shapes[1:]
     return [first if is_full(first) and all(s == first for s in rest) else None]
 
 
 @kernel("SelectV2")
 def select_v2(node: Node, condition: Array, x: Array, y: Array) -> Array:
-    """x where the condition holds, else y, all broadcast."""
+    """Select x where the condition is true, else y, all broadcast."""
     same_type(node, x, y)
     check_broadcast(x, y, condition)
     return np.where(condition, x, y)
@@ -264,7 +264,7 @@ def select_v2(node: Node, condition: Array, x: Array, y: Array) -> Array:
 
 @shape_fn("SelectV2")
 def select_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Three inputs broadcast to each other."""
+    """Return the broadcast shape of three inputs."""
     return [broadcast(broadcast(args.shapes[0], args.shapes[1]), args.shapes[2])]
 
 
@@ -273,7 +273,7 @@ flop_rule("SelectV2")(free)
 
 @kernel("Where")
 def where(node: Node, condition: Array) -> Array:
-    """The coordinates of elements that are not zero, a row each."""
+    """Return the coordinates of nonzero elements, a row each."""
     if condition.ndim < 1:
         message = "a scalar has no coordinates"
         raise ValueError(message)
@@ -282,7 +282,7 @@ def where(node: Node, condition: Array) -> Array:
 
 @shape_fn("Where")
 def where_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A row for each element that is true, as long as the input has dimensions."""
+    """Return a row for each nonzero element, with the input's rank as length."""
     shape = args.shapes[0]
     return [(UNKNOWN, UNKNOWN if shape is None else len(shape))]
 

@@ -42,7 +42,7 @@ from mobileprep.ops.shape_function import (
     "StopGradient",
 )
 def identity(node: Node, x: Array) -> Array:
-    """x as it is."""
+    """Return x unchanged."""
     return x
 
 
@@ -60,7 +60,7 @@ flop_rule(
 
 @kernel("LoopCond")
 def loop_cond(node: Node, condition: Array) -> Array:
-    """The condition as it is."""
+    """Return the condition unchanged."""
     return condition
 
 
@@ -72,7 +72,7 @@ flop_rule("LoopCond")(free)
 
 @kernel("EnsureShape")
 def ensure_shape(node: Node, x: Array) -> Array:
-    """x as it is."""
+    """Check the shape of x and return x unchanged."""
     shape = node.attr_shape("shape")
     if shape is None:
         return x
@@ -87,7 +87,7 @@ def ensure_shape(node: Node, x: Array) -> Array:
 
 @shape_fn("EnsureShape")
 def ensure_shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape merged with the one that it is checked against."""
+    """Return the input's shape merged with the required one."""
     return [merge(args.shapes[0], args.node.attr_shape("shape"))]
 
 
@@ -96,13 +96,13 @@ flop_rule("EnsureShape")(free)
 
 @kernel("IdentityN")
 def identity_n(node: Node, *inputs: Array) -> tuple[Array, ...]:
-    """All inputs as they are."""
+    """Return all inputs unchanged."""
     return inputs
 
 
 @shape_fn("IdentityN")
 def identity_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Each output has its input's shape."""
+    """Return each input's shape for its output."""
     return args.shapes
 
 
@@ -111,7 +111,7 @@ flop_rule("IdentityN")(free)
 
 @kernel("NoOp", "ControlTrigger")
 def no_op(node: Node, *inputs: Array) -> tuple[Array, ...]:
-    """No outputs."""
+    """Do nothing."""
     return ()
 
 
@@ -123,7 +123,7 @@ flop_rule("ControlTrigger", "NoOp")(free)
 
 @kernel("CheckNumerics", "CheckNumericsV2")
 def check_numerics(node: Node, x: Array) -> Array:
-    """x as it is."""
+    """Raise an error for NaN or infinity; otherwise return x unchanged."""
     if bool(np.isfinite(x).all()):
         return x
     found = "NaN" if bool(np.isnan(x).any()) else "Inf"
@@ -137,13 +137,13 @@ shape_fn("CheckNumerics", "CheckNumericsV2")(unchanged)
 flop_rule("CheckNumerics", "CheckNumericsV2")(free)
 
 
-# Up to this graph version an unknown shape could not be told from a scalar's.
+# Up to this graph version, an unknown shape could not be distinguished from a scalar's.
 LAST_AMBIGUOUS_PRODUCER = 21
 
 
 @kernel("PlaceholderWithDefault")
 def placeholder_with_default(node: Node, default: Array) -> Array:
-    """The default: what is fed takes the node's place."""
+    """Return the default; a feed replaces the node."""
     return default
 
 
@@ -155,7 +155,7 @@ flop_rule("PlaceholderWithDefault")(free)
 
 @shape_fn("Const", "HostConst")
 def const_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The value's shape."""
+    """Return the value's shape."""
     return [args.node.attr_tensor("value").shape]
 
 
@@ -164,7 +164,7 @@ flop_rule("Const")(free)
 
 @shape_fn("Placeholder", "PlaceholderV2")
 def declared_once_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the node declares; a scalar, in old graphs, stands for any shape."""
+    """Return the declared shape; in old graphs, a scalar shape means an unknown shape."""
     shape = args.node.attr_shape("shape")
     ambiguous = args.node.op == "Variable" or args.producer <= LAST_AMBIGUOUS_PRODUCER
     return [None if shape == () and ambiguous else shape]
@@ -178,7 +178,7 @@ shape_fn("ImmutableConst")(declared_shape)
 
 @kernel("Cast")
 def cast(node: Node, x: Array) -> Array:
-    """The elements as another type; fractions are cut off towards zero."""
+    """Convert elements to another type; fractions are truncated toward zero."""
     target = node.attr_dtype("DstT")
     kind = target.numpy
     if target is DType.STRING and node.attr_dtype("SrcT", DType.FLOAT) is DType.STRING:
@@ -202,7 +202,7 @@ flop_rule("Cast")(free)
 
 
 def _to_integers(x: Array, kind: np.dtype[np.generic]) -> Array:
-    """Through 64 bits, so that what a narrow type cannot hold wraps on every machine alike."""
+    """Convert through 64 bits, so that overflow wraps the same on every machine."""
     if kind == np.uint64:
         return np.where(x < 0, x.astype(np.int64).astype(np.uint64), x.astype(np.uint64))
     if kind.itemsize >= 4 and kind.kind == "i":
@@ -212,7 +212,7 @@ def _to_integers(x: Array, kind: np.dtype[np.generic]) -> Array:
 
 @kernel("Bitcast")
 def bitcast(node: Node, x: Array) -> Array:
-    """The same bytes read as another type; elements split into, or are joined from, a last axis."""
+    """Reinterpret the bytes as another type; different sizes add or remove a last axis."""
     kind = node.attr_dtype("type").numpy
     if kind is None or x.dtype == object:
         message = "these elements have no bytes of their own"
@@ -230,7 +230,7 @@ def bitcast(node: Node, x: Array) -> Array:
 
 @shape_fn("Bitcast")
 def bitcast_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape; where element sizes differ, one dimension comes or goes."""
+    """Return the input's shape; different element sizes add or remove a last dimension."""
     source = args.shapes[0]
     given = args.node.attr_dtype("T").itemsize
     wanted = args.node.attr_dtype("type").itemsize
@@ -247,7 +247,7 @@ flop_rule("Bitcast")(free)
 
 @kernel("Fill")
 def fill(node: Node, dims: Array, value: Array) -> Array:
-    """One value under a shape."""
+    """Create a tensor of one value."""
     return np.full(dimensions(dims, value.dtype), value, dtype=value.dtype)
 
 
@@ -259,7 +259,7 @@ flop_rule("Fill")(free)
 
 @kernel("Empty")
 def empty(node: Node, dims: Array) -> Array:
-    """Zeros under a shape: the op leaves open what its tensor holds."""
+    """Create a tensor of zeros; the op does not specify its content."""
     kind = node.attr_dtype("dtype").numpy or np.dtype(object)
     return np.zeros(dimensions(dims, kind), dtype=kind)
 
@@ -272,7 +272,7 @@ flop_rule("Empty")(free)
 
 @kernel("FakeParam")
 def fake_param(node: Node) -> Array:
-    """In place of a tensor that the other branch of a conditional gives: nothing reads it."""
+    """Create a placeholder for a tensor of the other branch of a conditional; nothing reads it."""
     kind = node.attr_dtype("dtype").numpy or np.dtype(object)
     shape = tuple(max(d, 0) for d in node.attr_shape("shape") or ())
     check_allocation(shape, kind)
@@ -287,7 +287,7 @@ flop_rule("FakeParam")(free)
 
 @kernel("Range")
 def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
-    """Numbers from a start up to a limit, exclusive."""
+    """Return the numbers from a start up to a limit, exclusive."""
     same_type(node, start, limit, delta)
     first, last, step = (x.reshape(()).item() for x in (start, limit, delta))
     if step == 0:
@@ -306,7 +306,7 @@ def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
 
 @shape_fn("Range")
 def range_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector whose size follows from start, limit and step."""
+    """Return a vector whose size follows from start, limit, and step."""
     values = [args.value(i) for i in range(3)]
     if any(v is None or v.size != 1 for v in values):
         return [(UNKNOWN,)]
@@ -324,7 +324,7 @@ flop_rule("Range")(per_output(1))
 
 @kernel("LinSpace")
 def lin_space(node: Node, start: Array, stop: Array, count: Array) -> Array:
-    """Numbers at equal distances, both ends included."""
+    """Return evenly spaced numbers, both ends included."""
     number = scalar(count)
     check_allocation((number,), start.dtype)
     if number < 1:

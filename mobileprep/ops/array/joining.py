@@ -1,4 +1,4 @@
-"""Joining tensors and splitting them."""
+"""Joining and splitting tensors."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from mobileprep.ops.shape_function import (
 
 @kernel("ConcatV2")
 def concat_v2(node: Node, *inputs: Array) -> Array:
-    """Tensors joined along the axis that the last input tells."""
+    """Concatenate tensors along the axis in the last input."""
     return _joined(node, inputs[:-1], inputs[-1])
 
 
 @shape_fn("ConcatV2")
 def concat_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The inputs one after another along an axis."""
+    """Return the shape of the inputs concatenated along an axis."""
     return [concatenated_shape(args.shapes[:-1], args.scalar(len(args.shapes) - 1))]
 
 
@@ -57,7 +57,7 @@ def _joined(node: Node, parts: tuple[Array, ...], axis: Array) -> Array:
 
 
 def concatenated_shape(shapes: Sequence[TensorShape], axis: int | None) -> TensorShape:
-    """The shape of tensors joined along an axis, which is None where it is not known."""
+    """Return the shape of tensors concatenated along an axis, which is None if unknown."""
     known = next((s for s in shapes if s is not None), None)
     if known is None:
         return None
@@ -74,13 +74,13 @@ def concatenated_shape(shapes: Sequence[TensorShape], axis: int | None) -> Tenso
 
 @kernel("Concat")
 def concat(node: Node, axis: Array, *parts: Array) -> Array:
-    """Tensors joined along the axis that the first input tells."""
+    """Concatenate tensors along the axis in the first input."""
     return _joined(node, parts, axis)
 
 
 @shape_fn("Concat")
 def concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The inputs one after another along an axis."""
+    """Return the shape of the inputs concatenated along an axis."""
     return [concatenated_shape(args.shapes[1:], args.scalar(0))]
 
 
@@ -89,7 +89,7 @@ flop_rule("Concat")(free)
 
 @kernel("ConcatOffset")
 def concat_offset(node: Node, axis: Array, *shapes: Array) -> tuple[Array, ...]:
-    """Where each part begins in the joined tensor."""
+    """Return the offset of each part in the concatenated tensor."""
     along = axis_of(scalar(axis), shapes[0].size)
     offsets, position = [], 0
     for dims in shapes:
@@ -102,7 +102,7 @@ def concat_offset(node: Node, axis: Array, *shapes: Array) -> tuple[Array, ...]:
 
 @shape_fn("ConcatOffset")
 def concat_offset_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector for each of the joined shapes."""
+    """Return a vector for each of the concatenated shapes."""
     return args.shapes[1:]
 
 
@@ -111,7 +111,7 @@ flop_rule("ConcatOffset")(free)
 
 @kernel("Pack")
 def pack(node: Node, *inputs: Array) -> Array:
-    """Tensors of one shape, stacked along a new axis."""
+    """Stack tensors of one shape along a new axis."""
     same_type(node, *inputs)
     check_bytes(sum(x.nbytes for x in inputs), "the joined tensor")
     return np.stack(inputs, axis=axis_of(node.attr_int("axis", 0), inputs[0].ndim + 1))
@@ -119,7 +119,7 @@ def pack(node: Node, *inputs: Array) -> Array:
 
 @shape_fn("Pack")
 def pack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The inputs' common shape with one more dimension, as long as there are inputs."""
+    """Return the inputs' common shape with an additional dimension, the number of inputs."""
     shape = reduce(merge, args.shapes, None)
     if shape is None:
         return [None]
@@ -135,7 +135,7 @@ flop_rule("Pack")(free)
 
 @kernel("Split")
 def split(node: Node, axis: Array, x: Array) -> tuple[Array, ...]:
-    """Parts of equal length along an axis."""
+    """Split a tensor into equal parts along an axis."""
     along, count = axis_of(scalar(axis), x.ndim), node.attr_int("num_split")
     check_outputs(count)
     if x.shape[along] % count:
@@ -146,7 +146,7 @@ def split(node: Node, axis: Array, x: Array) -> tuple[Array, ...]:
 
 @shape_fn("Split")
 def split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Equal parts along an axis."""
+    """Return the shapes of equal parts along an axis."""
     axis, shape, count = args.scalar(0), args.shapes[1], args.node.attr_int("num_split")
     if shape is None or axis is None:
         return [None if shape is None else unknown_dims(len(shape))] * count
@@ -159,7 +159,7 @@ flop_rule("Split")(free)
 
 @kernel("SplitV")
 def split_v(node: Node, x: Array, sizes: Array, axis: Array) -> tuple[Array, ...]:
-    """Parts of the given lengths along an axis, of which one may be -1."""
+    """Split a tensor into parts of given lengths along an axis; one length may be -1."""
     along, lengths = axis_of(scalar(axis), x.ndim), list(integers(sizes))
     extent = x.shape[along]
     if lengths.count(-1) == 1:
@@ -172,7 +172,7 @@ def split_v(node: Node, x: Array, sizes: Array, axis: Array) -> tuple[Array, ...
 
 @shape_fn("SplitV")
 def split_v_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Parts of given sizes along an axis, one of which may be -1 for the rest."""
+    """Return the shapes of parts of given sizes along an axis; one size may be -1 for the rest."""
     shape, sizes, axis = args.shapes[0], args.integers(1), args.scalar(2)
     count = args.node.attr_int("num_split")
     if shape is None or axis is None:
@@ -180,7 +180,7 @@ def split_v_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     axis = axis_index(axis, len(shape))
     before, after = shape[:axis], shape[axis + 1 :]
     if sizes is None or len(sizes) != count:
-        # One part is the whole.
+        # A single part is the whole.
         size = shape[axis] if count == 1 else UNKNOWN
         return [(*before, size, *after)] * count
     given = sum(s for s in sizes if s >= 0)
@@ -193,7 +193,7 @@ flop_rule("SplitV")(free)
 
 @kernel("Unpack")
 def unpack(node: Node, x: Array) -> tuple[Array, ...]:
-    """The slices of x along an axis, which goes away."""
+    """Return the slices of x along an axis, without that axis."""
     along, count = axis_of(node.attr_int("axis", 0), x.ndim), node.attr_int("num")
     check_outputs(max(count, 1))
     if x.shape[along] != count:
@@ -205,7 +205,7 @@ def unpack(node: Node, x: Array) -> tuple[Array, ...]:
 
 @shape_fn("Unpack")
 def unpack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """For each element of an axis the input without that axis."""
+    """Return the input's shape without an axis, for each element of that axis."""
     count, shape = args.node.attr_int("num"), args.shapes[0]
     if shape is None:
         return [None] * count

@@ -35,7 +35,7 @@ def _assign(target: Array, places: Any, updates: Array) -> None:  # noqa: ANN401
     target[places] = updates
 
 
-# What several updates of one place do to each other; numpy's own loop, so that none is lost.
+# How several updates of one element combine; numpy's own loop, so that none is lost.
 _WRITES: dict[str, Write] = {
     "TensorScatterAdd": np.add.at,
     "TensorScatterMax": np.maximum.at,
@@ -48,7 +48,7 @@ _WRITES: dict[str, Write] = {
 
 @kernel("ScatterNd")
 def scatter_nd(node: Node, indices: Array, updates: Array, dims: Array) -> Array:
-    """Zeros of a shape with updates added at index vectors."""
+    """Add updates at index vectors to zeros of a shape."""
     out = np.zeros(dimensions(dims, updates.dtype), dtype=updates.dtype)
     _scatter(out, indices, updates, np.add.at)
     return out
@@ -56,7 +56,7 @@ def scatter_nd(node: Node, indices: Array, updates: Array, dims: Array) -> Array
 
 @shape_fn("ScatterNd")
 def scatter_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the third input holds."""
+    """Return the shape that the third input holds."""
     target = args.as_shape(2)
     _check_updates(target, args.shapes[0], args.shapes[1])
     return [target]
@@ -66,7 +66,7 @@ flop_rule("ScatterNd")(free)
 
 
 def _check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
-    """Refuse updates that are not, for each index vector, what it names of the target."""
+    """Check that the updates have the shape of the indexed slices."""
     at_least_rank(indices, 1)
     if target is None or indices is None or updates is None or indices[-1] < 0:
         return
@@ -90,7 +90,7 @@ def _scatter(out: Array, indices: Array, updates: Array, write: Write) -> None:
 
 @kernel(*_WRITES)
 def tensor_scatter(node: Node, x: Array, indices: Array, updates: Array) -> Array:
-    """A copy of x with updates written at index vectors, in the manner that the op names."""
+    """Write updates at index vectors to a copy of x, in the manner of the op."""
     same_type(node, x, updates)
     out: Array = x.copy()
     _scatter(out, indices, updates, _WRITES[node.op])
@@ -99,7 +99,7 @@ def tensor_scatter(node: Node, x: Array, indices: Array, updates: Array) -> Arra
 
 @shape_fn(*_WRITES)
 def tensor_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The first input's shape; the updates have it behind what the indices name."""
+    """Return the first input's shape, and check that of the updates."""
     target, indices, updates = args.shapes
     _check_updates(target, indices, updates)
     return [target]
@@ -110,7 +110,7 @@ def tensor_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     "ScatterNdNonAliasingAdd",
 )
 def scattered_flops(sizes: Sizes) -> float:
-    """One operation for each element of the updates."""
+    """Count one operation for each element of the updates."""
     return sizes.taken(2)
 
 
@@ -121,7 +121,7 @@ flop_rule("TensorScatterUpdate")(free)
 def sparse_to_dense(
     node: Node, indices: Array, dims: Array, values: Array, default: Array
 ) -> Array:
-    """A tensor of one value with others at some places."""
+    """Create a tensor of a default value with other values at some indices."""
     same_type(node, values, default)
     out = np.full(dimensions(dims, values.dtype), default, dtype=values.dtype)
     places = indices.reshape(-1, 1) if indices.ndim < 2 else indices
@@ -140,7 +140,7 @@ shape_fn("InplaceAdd", "InplaceSub", "InplaceUpdate")(unchanged)
 
 @kernel("DynamicPartition")
 def dynamic_partition(node: Node, x: Array, partitions: Array) -> tuple[Array, ...]:
-    """Slices of x sorted into several tensors."""
+    """Distribute slices of x over several tensors."""
     count = node.attr_int("num_partitions")
     check_outputs(count)
     if x.shape[: partitions.ndim] != partitions.shape:
@@ -155,7 +155,7 @@ def dynamic_partition(node: Node, x: Array, partitions: Array) -> tuple[Array, .
 
 @shape_fn("DynamicPartition")
 def dynamic_partition_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Parts of unknown length, each row what the data has behind the partitions' shape."""
+    """Return parts of unknown length, with the data's dimensions behind the partitions' shape."""
     data, partitions = args.shapes[0], args.shapes[1]
     count = args.node.attr_int("num_partitions")
     if data is None or partitions is None:
@@ -168,7 +168,7 @@ flop_rule("DynamicPartition")(free)
 
 @kernel("DynamicStitch", "ParallelDynamicStitch")
 def dynamic_stitch(node: Node, *inputs: Array) -> Array:
-    """Slices of several tensors put to places; of two for one place the later wins."""
+    """Place slices of several tensors at indices; of two for one index, the later wins."""
     count = len(inputs) // 2
     indices, parts = inputs[:count], inputs[count:]
     same_type(node, *parts)
@@ -187,7 +187,7 @@ def dynamic_stitch(node: Node, *inputs: Array) -> Array:
 
 @shape_fn("DynamicStitch", "ParallelDynamicStitch")
 def dynamic_stitch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """One more row than the largest index, each as what the data has behind the index's shape."""
+    """Return one more row than the largest index, with the data's remaining dimensions."""
     count = args.node.attr_int("N")
     rest: TensorShape = None
     for index, data in zip(args.shapes[:count], args.shapes[count:], strict=True):

@@ -44,13 +44,13 @@ def _out_type(node: Node) -> np.dtype[Any]:
 
 @kernel("Shape")
 def shape(node: Node, x: Array) -> Array:
-    """The dimensions of x, a vector."""
+    """Return the dimensions of x as a vector."""
     return np.array(x.shape, dtype=_out_type(node))
 
 
 @shape_fn("Shape")
 def shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector with an element for each dimension."""
+    """Return a vector with an element for each dimension."""
     return [_rank_vector(args.shapes[0])]
 
 
@@ -63,13 +63,13 @@ def _rank_vector(of: TensorShape) -> TensorShape:
 
 @kernel("ShapeN")
 def shape_n(node: Node, *inputs: Array) -> tuple[Array, ...]:
-    """The dimensions of each input."""
+    """Return the dimensions of each input."""
     return tuple(np.array(x.shape, dtype=_out_type(node)) for x in inputs)
 
 
 @shape_fn("ShapeN")
 def shape_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector for each input."""
+    """Return a vector for each input."""
     return [_rank_vector(s) for s in args.shapes]
 
 
@@ -78,7 +78,7 @@ flop_rule("ShapeN")(free)
 
 @kernel("Size")
 def size(node: Node, x: Array) -> Array:
-    """The number of elements."""
+    """Return the number of elements."""
     return np.array(x.size, dtype=_out_type(node))
 
 
@@ -90,7 +90,7 @@ flop_rule("Size")(free)
 
 @kernel("Rank")
 def rank(node: Node, x: Array) -> Array:
-    """The number of axes."""
+    """Return the number of axes."""
     return np.array(x.ndim, dtype=np.int32)
 
 
@@ -102,7 +102,7 @@ flop_rule("Rank")(free)
 
 @kernel("Reshape")
 def reshape(node: Node, x: Array, dims: Array) -> Array:
-    """The same elements under another shape, of which one dimension may be -1."""
+    """Reshape x; one dimension may be -1."""
     wanted = list(integers(dims))
     if min(wanted, default=0) < UNKNOWN:
         message = f"{wanted} is not a shape"
@@ -113,14 +113,14 @@ def reshape(node: Node, x: Array, dims: Array) -> Array:
 
 
 def _left_over(given: tuple[int, ...], others: list[int]) -> int:
-    """The dimension that is -1; beside a 0, of the lengths that are not 0, as TensorFlow does."""
+    """Return the dimension for -1; next to a 0, from the nonzero lengths, like TensorFlow."""
     count = math.prod(d for d in given if d or 0 not in others)
     return count // math.prod(d for d in others if d)
 
 
 @shape_fn("Reshape")
 def reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the second input holds; one missing size follows from the element count."""
+    """Return the shape in the second input; the element count determines one missing size."""
     source, target = args.shapes[0], args.as_shape(1)
     if source is None or target is None:
         return [target]
@@ -145,14 +145,14 @@ flop_rule("Reshape")(free)
 
 @kernel("Squeeze")
 def squeeze(node: Node, x: Array) -> Array:
-    """x without axes of length 1: the named ones, or all."""
+    """Remove axes of length 1: the named ones, or all."""
     axes = tuple(axis_of(a, x.ndim) for a in _squeezed(node))
     return x.squeeze(axes or None)
 
 
 @shape_fn("Squeeze")
 def squeeze_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input without dimensions of size 1: those named, or all."""
+    """Return the input's shape without dimensions of size 1: the named ones, or all."""
     source = args.shapes[0]
     named = args.node.attr_ints("squeeze_dims", ())
     if source is None:
@@ -177,13 +177,13 @@ def _squeezed(node: Node) -> tuple[int, ...]:
 
 @kernel("ExpandDims")
 def expand_dims(node: Node, x: Array, axis: Array) -> Array:
-    """x with a new axis of length 1."""
+    """Add an axis of length 1 to x."""
     return np.expand_dims(x, axis_of(scalar(axis), x.ndim + 1))
 
 
 @shape_fn("ExpandDims")
 def expand_dims_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input with one more dimension of size 1."""
+    """Return the input's shape with an additional dimension of size 1."""
     source, axis = args.shapes[0], args.scalar(1)
     if source is None:
         return [None]
@@ -198,7 +198,7 @@ flop_rule("ExpandDims")(free)
 
 @kernel("InvertPermutation")
 def invert_permutation(node: Node, order: Array) -> Array:
-    """The permutation that undoes another."""
+    """Return the inverse of a permutation."""
     out = np.full_like(order, -1)
     values = integers(order)
     if sorted(values) != list(range(len(values))):
@@ -210,7 +210,7 @@ def invert_permutation(node: Node, order: Array) -> Array:
 
 @shape_fn("InvertPermutation")
 def invert_permutation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector of the input's size."""
+    """Return a vector of the input's size."""
     return [with_rank(args.shapes[0], 1)]
 
 
@@ -219,7 +219,7 @@ flop_rule("InvertPermutation")(free)
 
 @kernel("BroadcastTo")
 def broadcast_to(node: Node, x: Array, dims: Array) -> Array:
-    """x repeated along axes of length 1."""
+    """Repeat x along axes of length 1."""
     return np.broadcast_to(x, dimensions(dims, x.dtype))
 
 
@@ -231,13 +231,13 @@ flop_rule("BroadcastTo")(free)
 
 @kernel("BroadcastArgs")
 def broadcast_args(node: Node, x: Array, y: Array) -> Array:
-    """The shape that two shapes broadcast to."""
+    """Return the shape that two shapes broadcast to."""
     return np.array(np.broadcast_shapes(integers(x), integers(y)), dtype=x.dtype)
 
 
 @shape_fn("BroadcastArgs")
 def broadcast_args_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector of the larger rank."""
+    """Return a vector of the larger rank."""
     x, y = with_rank(args.shapes[0], 1)[0], with_rank(args.shapes[1], 1)[0]
     return [(UNKNOWN if min(x, y) < 0 else max(x, y),)]
 
@@ -250,9 +250,9 @@ shape_fn("BroadcastGradientArgs")(two_vectors)
 
 @kernel("Transpose", "ConjugateTranspose")
 def transpose(node: Node, x: Array, order: Array) -> Array:
-    """x with its axes in another order."""
+    """Permute the axes of x."""
     moved: Array = x.transpose(integers(order))
-    # Of truth values numpy would make integers.
+    # numpy would convert booleans to integers.
     if node.op == "ConjugateTranspose" and x.dtype.kind == "c":
         moved = np.asarray(np.conj(moved))
     return moved
@@ -260,7 +260,7 @@ def transpose(node: Node, x: Array, order: Array) -> Array:
 
 @shape_fn("Transpose", "ConjugateTranspose")
 def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's dimensions in another order."""
+    """Return the input's shape with permuted dimensions."""
     source, order = args.shapes[0], args.integers(1)
     if order is not None:
         source = with_rank(source, len(order))
@@ -271,7 +271,7 @@ def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     if source is None:
         axes = with_rank(args.shapes[1], 1)[0]
         return [unknown_dims(axes) if 0 <= axes <= MAX_RANK else None]
-    # One dimension has only one order; of equal ones any order is the same.
+    # Permuting a single dimension, or equal ones, does not change the shape.
     return [source if len(set(source)) <= 1 else unknown_dims(len(source))]
 
 

@@ -28,9 +28,9 @@ from mobileprep.ops.shape_function import (
 
 
 def sliced_axis(node: Node, values: Array) -> int | None:
-    """The axis whose slices have ranges of their own, or None where there is one range.
+    """Return the axis whose slices have separate ranges, or None for a single range.
 
-    A single slice counts as none: it has one range whatever the mode.
+    A single slice counts as none: it has one range regardless of the mode.
     """
     axis = node.attr_int("axis", -1)
     if not -1 <= axis < values.ndim:
@@ -40,11 +40,11 @@ def sliced_axis(node: Node, values: Array) -> int | None:
 
 
 def along_axis(node: Node, end: Array, values: Array, axis: int | None) -> Array:
-    """The ends of ranges, shaped to broadcast against the values that they belong to.
+    """Reshape the ends of ranges to broadcast to their values.
 
     Args:
         end: the low or the high ends: a scalar, or a vector along the axis.
-        axis: the axis of ``sliced_axis``.
+        axis: the axis from ``sliced_axis``.
     """
     wanted = 1 if axis is None else values.shape[axis]
     if end.size != wanted:
@@ -58,7 +58,7 @@ def along_axis(node: Node, end: Array, values: Array, axis: int | None) -> Array
 
 @kernel("Slice")
 def slice_(node: Node, x: Array, begin: Array, size: Array) -> Array:
-    """A block of x: where it begins, and its size, -1 for all the rest."""
+    """Extract a block of x with a start and a size, -1 for the rest."""
     starts, sizes = integers(begin), integers(size)
     if len(starts) != x.ndim or len(sizes) != x.ndim:
         message = f"begin and size need {x.ndim} elements"
@@ -70,7 +70,7 @@ def slice_(node: Node, x: Array, begin: Array, size: Array) -> Array:
             message = f"{length} elements from {start} do not lie within {extent}"
             raise ValueError(message)
         cut.append(slice(start, end))
-    # A slice of a scalar is a number to numpy, and no array.
+    # In numpy, a slice of a scalar is a number instead of an array.
     return np.asarray(x[tuple(cut)])
 
 
@@ -105,7 +105,7 @@ def _slice_size(extent: int, start: int, size: int) -> int:
 
 @kernel("Roll")
 def roll(node: Node, x: Array, shift: Array, axis: Array) -> Array:
-    """x with its elements moved along axes, those that leave coming in at the other end."""
+    """Shift the elements of x along axes, with wraparound."""
     axes = tuple(axis_of(a, x.ndim) for a in integers(axis))
     return np.roll(x, integers(shift), axes)
 
@@ -123,7 +123,7 @@ Index = int | slice | None
 
 
 class _Masks(Struct, frozen=True):
-    """The bits of a StridedSlice node, a bit for each entry of its index."""
+    """The masks of a StridedSlice node, with a bit for each entry of its index."""
 
     begin: int
     end: int
@@ -134,7 +134,7 @@ class _Masks(Struct, frozen=True):
 
 @kernel("StridedSlice")
 def strided_slice(node: Node, x: Array, begin: Array, end: Array, strides: Array) -> Array:
-    """x indexed as Python would, masks telling open ends, "...", new axes and single elements."""
+    """Index x like Python; the masks mark open ends, "...", new axes, and single elements."""
     # The ellipsis keeps a single element an array.
     index = (*strided_index(node, x.ndim, begin, end, strides, x.shape), ...)
     return x[index]
@@ -142,7 +142,7 @@ def strided_slice(node: Node, x: Array, begin: Array, end: Array, strides: Array
 
 @shape_fn("StridedSlice")
 def strided_slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input indexed as Python would; sizes between unknown bounds are unknown."""
+    """Return the shape of the input indexed like Python; unknown bounds cause unknown sizes."""
     shape, strides = args.shapes[0], args.integers(3)
     if shape is None or strides is None:
         return [None]
@@ -160,7 +160,7 @@ flop_rule("StridedSlice")(free)
 def strided_index(
     node: Node, rank: int, begin: Array, end: Array, strides: Array, shape: tuple[int, ...]
 ) -> tuple[Index, ...]:
-    """The numpy index that a StridedSlice node stands for."""
+    """Return the numpy index for a StridedSlice node."""
     masks = _Masks(
         *(
             node.attr_int(f"{name}_mask", 0)
@@ -209,7 +209,7 @@ def _entry(masks: _Masks, i: int, entry: tuple[int, int, int], extent: int) -> i
         message = "a stride cannot be 0"
         raise ValueError(message)
     if masks.shrink >> i & 1:
-        # Of a single element neither mask counts.
+        # Both masks are ignored for a single element.
         if not -extent <= first < extent or step < 0:
             message = f"no element {first} among {extent}"
             raise ValueError(message)
@@ -254,7 +254,7 @@ def _sizes(
 
 
 def _kinds(count: int, ellipsis: int, new_axis: int) -> Iterator[str]:
-    """What each entry of the index is; only the first "..." is one."""
+    """Yield the kind of each entry of the index; only the first "..." is one."""
     for i in range(count):
         if ellipsis >> i & 1:
             yield "ellipsis"
@@ -277,7 +277,7 @@ def _size(extent: int, bounds: Bounds, opened: tuple[int, int], stride: int) -> 
 def strided_slice_update(
     node: Node, x: Array, begin: Array, end: Array, strides: Array, value: Array
 ) -> Array:
-    """A copy of x with the part that ``StridedSlice`` would give set to another value."""
+    """Copy x and set the part that ``StridedSlice`` would select."""
     out: Array = x.copy()
     out[strided_index(node, x.ndim, begin, end, strides, x.shape)] = value
     return out

@@ -1,4 +1,4 @@
-"""Ops that sort, search and count."""
+"""Sorting, searching, and counting."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from mobileprep.ops.shape_function import (
 
 @kernel("TopKV2")
 def top_k_v2(node: Node, x: Array, k: Array) -> tuple[Array, Array]:
-    """The largest elements along the last axis and their places, of equals the first first."""
+    """Return the largest elements along the last axis and their indices; ties by lowest index."""
     return _top(node, x, scalar(k))
 
 
 @shape_fn("TopKV2")
 def top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input with its last dimension cut to k, twice."""
+    """Return the input's shape with its last dimension cut to k, twice."""
     k = args.scalar(1) if args.node.op == "TopKV2" else args.node.attr_int("k")
     shape = at_least_rank(args.shapes[0], 1)
     if shape is None:
@@ -57,7 +57,7 @@ def _top(node: Node, x: Array, count: int) -> tuple[Array, Array]:
 
 
 def _descending(x: Array) -> Array:
-    """The stable order from the largest to the smallest: that of the reversed, read backwards."""
+    """Sort from the largest to the smallest, stably: reverse, sort, and read backward."""
     if x.shape[-1] == 0:
         return np.zeros(x.shape, dtype=np.int64)
     backwards = np.argsort(x[..., ::-1], axis=-1, kind="stable")
@@ -67,7 +67,7 @@ def _descending(x: Array) -> Array:
 
 @kernel("TopK")
 def top_k(node: Node, x: Array) -> tuple[Array, Array]:
-    """``TopKV2`` with the number of elements as an attribute."""
+    """Run ``TopKV2`` with the number of elements as an attribute."""
     return _top(node, x, node.attr_int("k"))
 
 
@@ -79,7 +79,7 @@ flop_rule("TopK")(free)
 
 @kernel("NthElement")
 def nth_element(node: Node, x: Array, n: Array) -> Array:
-    """The n-th smallest (or largest) element along the last axis."""
+    """Return the n-th smallest (or largest) element along the last axis."""
     place = scalar(n)
     if x.ndim < 1 or not 0 <= place < x.shape[-1]:
         message = f"no element {place} along the last axis of {list(x.shape)}"
@@ -90,7 +90,7 @@ def nth_element(node: Node, x: Array, n: Array) -> Array:
 
 @shape_fn("NthElement")
 def nth_element_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input without its last dimension."""
+    """Return the input's shape without its last dimension."""
     shape = at_least_rank(args.shapes[0], 1)
     return [None if shape is None else shape[:-1]]
 
@@ -100,7 +100,7 @@ flop_rule("NthElement")(free)
 
 @kernel("Unique", "UniqueWithCounts")
 def unique(node: Node, x: Array) -> tuple[Array, ...]:
-    """The different elements in the order of their first places, and which of them each is."""
+    """Return the distinct elements in order of first occurrence, and the index of each element."""
     if x.ndim != 1:
         message = f"expected a vector, found the shape {list(x.shape)}"
         raise ValueError(message)
@@ -109,7 +109,7 @@ def unique(node: Node, x: Array) -> tuple[Array, ...]:
 
 @shape_fn("Unique", "UniqueWithCounts")
 def unique_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The distinct elements, the place of each element among them, and how often each occurs."""
+    """Return the shapes of the distinct elements, the index of each element, and the counts."""
     shape = args.shapes[0]
     counts = [(UNKNOWN,)] * (args.count() - 2)
     if args.node.op.endswith("V2"):
@@ -138,7 +138,7 @@ def _unique(node: Node, x: Array, axis: int) -> tuple[Array, ...]:
 
 @kernel("UniqueV2", "UniqueWithCountsV2")
 def unique_v2(node: Node, x: Array, axis: Array) -> tuple[Array, ...]:
-    """``Unique`` for slices along an axis."""
+    """Run ``Unique`` for slices along an axis."""
     named = integers(axis)
     if not named and x.ndim != 1:
         message = f"expected a vector, found the shape {list(x.shape)}"
@@ -154,7 +154,7 @@ flop_rule("UniqueV2", "UniqueWithCountsV2")(free)
 
 @kernel("ListDiff")
 def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
-    """The elements of x that are not in y, and their places."""
+    """Return the elements of x that are not in y, and their indices."""
     if x.ndim != 1 or y.ndim != 1:
         message = "two vectors are needed"
         raise ValueError(message)
@@ -173,13 +173,13 @@ flop_rule("ListDiff")(free)
 
 @kernel("InTopKV2")
 def in_top_k_v2(node: Node, predictions: Array, targets: Array, k: Array) -> Array:
-    """Whether each row's target is among its k largest; equals at the edge all count."""
+    """Return whether each row's target is among its k largest; ties at the limit all count."""
     return _in_top(predictions, targets, scalar(k))
 
 
 @shape_fn("InTopKV2")
 def in_top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector with an element for each prediction."""
+    """Return a vector with an element for each prediction."""
     rows = with_rank(args.shapes[0], 2)[0]
     targets = with_rank(args.shapes[1], 1)[0]
     return [(max(rows, targets),)]
@@ -202,7 +202,7 @@ def _in_top(predictions: Array, targets: Array, k: int) -> Array:
 
 @kernel("InTopK")
 def in_top_k(node: Node, predictions: Array, targets: Array) -> Array:
-    """``InTopKV2`` with k as an attribute."""
+    """Run ``InTopKV2`` with k as an attribute."""
     return _in_top(predictions, targets, node.attr_int("k"))
 
 
@@ -214,7 +214,7 @@ flop_rule("InTopK")(per_input(1))
 
 @kernel("LowerBound", "UpperBound")
 def bound(node: Node, ordered: Array, values: Array) -> Array:
-    """Where values would be put into the ascending rows of a matrix."""
+    """Return the insertion points of values into the ascending rows of a matrix."""
     rows = [
         np.searchsorted(a, v, side="left" if node.op == "LowerBound" else "right")
         for a, v in zip(ordered, values, strict=True)
@@ -224,7 +224,7 @@ def bound(node: Node, ordered: Array, values: Array) -> Array:
 
 @shape_fn("LowerBound", "UpperBound")
 def bound_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A place for each value."""
+    """Return an index for each value."""
     with_rank(args.shapes[0], 2)
     with_rank(args.shapes[1], 2)
     return [args.shapes[1]]
@@ -235,7 +235,7 @@ flop_rule("LowerBound", "UpperBound")(free)
 
 @kernel("Bucketize")
 def bucketize(node: Node, x: Array) -> Array:
-    """The number of boundaries (an attribute) that are not above each element."""
+    """Return the number of boundaries (an attribute) that are not above each element."""
     boundaries = np.array(node.attr_floats("boundaries", ()), dtype=np.float32)
     return np.asarray(np.searchsorted(boundaries, x, side="right"), dtype=np.int32)
 

@@ -1,1 +1,1 @@
-"""Switch, Merge, loops, conditionals, variables, and what has no arithmetic."""
+"""Switch, Merge, loops, conditionals, variables, and nodes without arithmetic."""

@@ -31,13 +31,13 @@ from mobileprep.ops.shape_function import (
     unchanged,
 )
 
-# Each round makes a size unknown, or a rank; few loops change more than one.
+# Each round can make a size or a rank unknown; few loops change more than one.
 _MOST_ROUNDS: Final = 16
 
 
 @shape_fn("Switch", "RefSwitch")
 def switch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape on both sides."""
+    """Return the input's shape for both outputs."""
     return [args.shapes[0]] * 2
 
 
@@ -46,7 +46,7 @@ flop_rule("Switch")(free)
 
 @shape_fn("Merge", "RefMerge")
 def merge_branches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """What all inputs have in common, and which of them came."""
+    """Return the common shape of all inputs, and a scalar index."""
     return [common(args.shapes), ()]
 
 
@@ -55,7 +55,7 @@ flop_rule("Merge")(free)
 
 @shape_fn("Enter")
 def enter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, where no turn of the loop can change it."""
+    """Return the input's shape, unless an iteration of the loop may change it."""
     return [args.shapes[0] if args.node.attr_bool("is_constant", False) else None]
 
 
@@ -70,13 +70,13 @@ flop_rule("Exit", "NextIteration")(free)
 
 @shape_fn("Case", "StatelessCase")
 def declared_outputs_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The declared output shapes, where there are any."""
+    """Return the declared output shapes, if there are any."""
     return _declared(args) or [None] * args.count()
 
 
 @shape_fn("If", "StatelessIf")
 def if_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The declared shapes, or what those of both branches have in common."""
+    """Return the declared shapes, or the common shapes of both branches."""
     declared = _declared(args)
     if declared:
         return declared
@@ -86,7 +86,7 @@ def if_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @shape_fn("StatelessWhile", "While")
 def while_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The declared shapes, or what each variable's shapes in all turns have in common."""
+    """Return the declared shapes, or each variable's common shape over all iterations."""
     declared = _declared(args)
     if declared:
         return declared
@@ -108,7 +108,7 @@ _FILE = "file://"
 
 @context_kernel("Print")
 def print_tensors(context: RunContext, node: Node, x: Array, *data: Array) -> Array:
-    """The first input as it is; the message and the data go to the printer."""
+    """Print the message and the data, and return the first input unchanged."""
     first = node.attr_int("first_n", -1)
     if context.printer is None:
         return x
@@ -130,14 +130,14 @@ flop_rule("Print")(free)
 
 
 def _all(node: Node, types: str, data: tuple[Array, ...], between: str = "") -> str:
-    """Each tensor in brackets, as many elements as the node says."""
+    """Format each tensor in brackets, with the number of elements from the node."""
     count = node.attr_int("summarize", 3)
     pairs = zip(data, _types(node, types, data), strict=True)
     return between.join(f"[{summary(x, t, count)}]" for x, t in pairs)
 
 
 def _types(node: Node, name: str, data: tuple[Array, ...]) -> list[DType]:
-    """The types of some inputs: as the node says, or else as their arrays show."""
+    """Return the types of inputs from the node, or else from their arrays."""
     told = [t.base for t in node.attr_dtypes(name)] if name in node.attrs else []
     if len(told) == len(data):
         return told
@@ -146,7 +146,7 @@ def _types(node: Node, name: str, data: tuple[Array, ...]) -> list[DType]:
 
 @context_kernel("PrintV2")
 def print_text(context: RunContext, node: Node, text: Array) -> tuple[Array, ...]:
-    """No outputs; the text goes to the printer."""
+    """Print a string."""
     stream = node.attr_str("output_stream", "stderr")
     if stream not in STREAMS and not stream.startswith(_FILE):
         message = f"unknown output stream {stream!r}"
@@ -185,7 +185,7 @@ flop_rule("StringFormat")(free)
 
 @kernel("Assert")
 def assert_true(node: Node, condition: Array, *data: Array) -> tuple[Array, ...]:
-    """No outputs."""
+    """Raise an error if the condition is false."""
     if condition.ndim:
         message = f"the condition should be a scalar, not of shape {list(condition.shape)}"
         raise ValueError(message)
@@ -209,20 +209,20 @@ shape_fn("Variable")(declared_once_shape)
 
 @shape_fn("VarHandleOp")
 def var_handle_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar handle of a variable."""
+    """Return the scalar shape of a handle of a variable."""
     args.set_handle(args.node.attr_shape("shape"))
     return [()]
 
 
 @shape_fn("ReadVariableOp")
 def read_variable_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The variable's shape."""
+    """Return the variable's shape."""
     return [args.handle(0)]
 
 
 @shape_fn("ResourceGather")
 def resource_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The indices' shape in the place of the variable's first dimension."""
+    """Return the variable's shape with the first dimension replaced by the indices' shape."""
     variable = args.handle(0)
     batch = args.node.attr_int("batch_dims", 0)
     if variable is None or args.shapes[1] is None or batch:
@@ -232,14 +232,14 @@ def resource_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @shape_fn("VariableShape")
 def variable_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector with an element for each of the variable's dimensions."""
+    """Return a vector with an element for each of the variable's dimensions."""
     variable = args.handle(0)
     return [(UNKNOWN if variable is None else len(variable),)]
 
 
 @shape_fn("Assign", "AssignAdd", "AssignSub")
 def assign_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The common shape of the variable and what it gets."""
+    """Return the common shape of the variable and its new value."""
     if args.node.op == "Assign" and not args.node.attr_bool("validate_shape", True):
         return [args.shapes[1]]
     return [merge(args.shapes[0], args.shapes[1])]

@@ -1,1 +1,1 @@
-"""TensorArrays and TensorLists: what loops fill and read."""
+"""TensorArrays and TensorLists, the lists of loops."""

@@ -1,4 +1,4 @@
-"""TensorArrays: lists of tensors that loops fill and read, changed in place."""
+"""TensorArrays: lists of tensors that loops fill and read in place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mobileprep.ops.shape_function import (
     with_rank,
 )
 
-# More elements than any sequence has; a size comes from a tensor and must not allocate.
+# More elements than any sequence has; sizes come from tensors and must not allocate too much.
 _MOST = 1 << 24
 
 
@@ -34,12 +34,12 @@ class TensorArray:
     """A list of tensors.
 
     Args:
-        items: the elements, None where none was written yet.
+        items: the elements, None for elements that are not written yet.
         dtype: the type of the elements.
-        shape: what is known of their shape.
-        dynamic: whether writing beyond the end makes the list longer.
-        identical: whether all elements are known to have one shape.
-        nbytes: of all elements.
+        shape: their shape, as far as it is known.
+        dynamic: whether a write beyond the end extends the list.
+        identical: whether all elements have the same shape.
+        nbytes: size of all elements.
     """
 
     items: list[Array | None]
@@ -66,15 +66,15 @@ class TensorArray:
         self.items[index] = value
 
     def read(self, index: int) -> Array:
-        """An element; zeros where none was written and the shape is known.
+        """Return an element; zeros if it was not written and the shape is known.
 
-        An element can be read again, even where the node has ``clear_after_read``.
+        An element can be read again, even if the node has ``clear_after_read``.
         """
         value = self.items[index] if 0 <= index < len(self.items) else None
         return self.read_all((index,))[0] if value is None else value
 
     def read_all(self, indices: Iterable[int]) -> list[Array]:
-        """Several elements, not to be written to."""
+        """Return several elements, which must not be modified."""
         blanks, like = Blanks(self.dtype), self._like()
         found = []
         for index in indices:
@@ -89,14 +89,14 @@ class TensorArray:
         return found
 
     def stacked(self, indices: tuple[int, ...], told: TensorShape = None) -> Array:
-        """Elements along a new first axis; ``told`` is their shape where there are none."""
+        """Stack elements along a new first axis; ``told`` is their shape if there are none."""
         if not indices:
             shape = told if is_full(told) else self._like()
             return np.zeros((0, *_known(shape)), dtype=self.dtype)
         return stacked(self.read_all(indices))
 
     def joined(self, told: TensorShape) -> Array:
-        """All elements along their first axis; ``told`` is their shape without it."""
+        """Concatenate all elements along their first axis; ``told`` is their shape without it."""
         if not self.items:
             shape = told if is_full(told) else (self._like() or ())[1:]
             return np.zeros((0, *_known(shape)), dtype=self.dtype)
@@ -113,7 +113,7 @@ def _known(shape: TensorShape) -> tuple[int, ...]:
 
 
 def handle_of(value: object) -> Array:
-    """An array that holds any object, as resources and variants are handed about."""
+    """Wrap an object in an array, the form in which resources and variants are passed."""
     out = np.empty((), dtype=object)
     out[()] = value
     return out
@@ -129,7 +129,7 @@ def _array(handle: Array) -> TensorArray:
 
 @context_kernel("TensorArrayV2", "TensorArrayV3")
 def tensor_array(context: RunContext, node: Node, size: Array) -> tuple[Array, Array]:
-    """A handle of a new list, and the tensor that orders what is done with it."""
+    """Create a list; return its handle and the flow, which orders the operations on it."""
     count = scalar(size)
     dtype = node.attr_dtype("dtype")
     kind = dtype.numpy or np.dtype(object)
@@ -143,7 +143,7 @@ def tensor_array(context: RunContext, node: Node, size: Array) -> tuple[Array, A
 
 @shape_fn("TensorArrayV2", "TensorArrayV3")
 def tensor_array_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A handle; with the third version the flow that orders what is done with the array, too."""
+    """Return the shapes of the handle and, for the third version, of the flow."""
     if args.node.attr_bool("identical_element_shapes", False):
         args.set_handle(args.node.attr_shape("element_shape"))
     return [(2,), ()] if args.node.op == "TensorArrayV3" else [(2,)]
@@ -156,7 +156,7 @@ flop_rule("TensorArrayV2", "TensorArrayV3")(free)
 def write(
     context: RunContext, node: Node, handle: Array, index: Array, value: Array, flow: Array
 ) -> Array:
-    """The flow, after an element was set."""
+    """Set an element and return the flow."""
     _array(handle).write(scalar(index), value)
     return flow
 
@@ -167,13 +167,13 @@ flop_rule("TensorArrayWriteV2", "TensorArrayWriteV3")(free)
 
 @context_kernel("TensorArrayReadV2", "TensorArrayReadV3")
 def read(context: RunContext, node: Node, handle: Array, index: Array, flow: Array) -> Array:
-    """An element."""
+    """Read an element."""
     return _array(handle).read(scalar(index))
 
 
 @shape_fn("TensorArrayReadV2", "TensorArrayReadV3")
 def tensor_array_read_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An element's shape, where all elements have one."""
+    """Return the shape of an element, if all elements have the same."""
     return [args.handle(0)]
 
 
@@ -182,13 +182,13 @@ flop_rule("TensorArrayReadV2", "TensorArrayReadV3")(free)
 
 @context_kernel("TensorArrayGatherV2", "TensorArrayGatherV3")
 def gather(context: RunContext, node: Node, handle: Array, indices: Array, flow: Array) -> Array:
-    """Elements along a new first axis."""
+    """Stack elements along a new first axis."""
     return _array(handle).stacked(integers(indices), node.attr_shape("element_shape"))
 
 
 @shape_fn("TensorArrayGatherV2", "TensorArrayGatherV3")
 def tensor_array_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The elements one upon another."""
+    """Return the shape of the stacked elements."""
     count = with_rank(args.shapes[1], 1)
     element = args.handle(0)
     if element is None:
@@ -203,7 +203,7 @@ flop_rule("TensorArrayGatherV2", "TensorArrayGatherV3")(free)
 def scatter(
     context: RunContext, node: Node, handle: Array, indices: Array, value: Array, flow: Array
 ) -> Array:
-    """The flow, after slices of a tensor were set as elements."""
+    """Set slices of a tensor as elements and return the flow."""
     places = integers(indices)
     if value.ndim < 1 or len(places) != len(value):
         message = f"{len(places)} places for a tensor of shape {list(value.shape)}"
@@ -220,7 +220,7 @@ flop_rule("TensorArrayScatterV2", "TensorArrayScatterV3")(free)
 
 @context_kernel("TensorArrayConcatV2", "TensorArrayConcatV3")
 def concat(context: RunContext, node: Node, handle: Array, flow: Array) -> tuple[Array, Array]:
-    """All elements joined along their first axis, and the length of each."""
+    """Concatenate all elements along their first axis; return also the length of each."""
     array = _array(handle)
     items = array.read_all(range(len(array.items)))
     if any(x.ndim < 1 for x in items):
@@ -232,7 +232,7 @@ def concat(context: RunContext, node: Node, handle: Array, flow: Array) -> tuple
 
 @shape_fn("TensorArrayConcatV2", "TensorArrayConcatV3")
 def tensor_array_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The elements one behind another, and their lengths."""
+    """Return the shapes of the concatenated elements and of their lengths."""
     return [None, (UNKNOWN,)]
 
 
@@ -243,7 +243,7 @@ flop_rule("TensorArrayConcatV2", "TensorArrayConcatV3")(free)
 def split(
     context: RunContext, node: Node, handle: Array, value: Array, lengths: Array, flow: Array
 ) -> Array:
-    """The flow, after a tensor was cut along its first axis into elements."""
+    """Split a tensor along its first axis into elements and return the flow."""
     array, sizes = _array(handle), integers(lengths)
     if value.ndim < 1 or sum(sizes) != len(value) or any(n < 0 for n in sizes):
         message = f"lengths {list(sizes)} do not fit the shape {list(value.shape)}"
@@ -261,7 +261,7 @@ flop_rule("TensorArraySplitV2", "TensorArraySplitV3")(free)
 
 @context_kernel("TensorArraySizeV2", "TensorArraySizeV3")
 def size(context: RunContext, node: Node, handle: Array, flow: Array) -> Array:
-    """The number of elements."""
+    """Return the number of elements."""
     return np.array(len(_array(handle).items), dtype=np.int32)
 
 
@@ -271,7 +271,7 @@ flop_rule("TensorArraySizeV2", "TensorArraySizeV3")(free)
 
 @context_kernel("TensorArrayCloseV2", "TensorArrayCloseV3")
 def close(context: RunContext, node: Node, handle: Array) -> tuple[Array, ...]:
-    """No outputs; the list goes with its last handle."""
+    """Do nothing; the list is freed with its last handle."""
     return ()
 
 
@@ -281,16 +281,16 @@ flop_rule("TensorArrayCloseV2", "TensorArrayCloseV3")(free)
 
 @shape_fn("TensorArrayGradV3")
 def tensor_array_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A handle and its flow."""
+    """Return the shapes of a handle and its flow."""
     return [(2,), ()]
 
 
 _POINTER = 8
-"""Bytes."""
+"""Bytes of a pointer."""
 
 
 def check_places(count: int, most: int) -> None:
-    """Refuse a list that is longer than any sequence, or than the memory that is left."""
+    """Raise an error for a list of invalid length, or over the memory limit."""
     if not 0 <= count <= most:
         message = f"a list of {count} elements"
         raise ValueError(message)
@@ -298,10 +298,10 @@ def check_places(count: int, most: int) -> None:
 
 
 class Blanks:
-    """Zeros in the place of elements that were never set, one array for each shape.
+    """Creates zeros for elements that were never set, one array for each shape.
 
     Args:
-        dtype: their type.
+        dtype: the type of the zeros.
     """
 
     def __init__(self, dtype: np.dtype[np.generic]) -> None:
@@ -310,7 +310,7 @@ class Blanks:
         self._bytes = 0
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
-        """Zeros, not to be written to."""
+        """Return zeros of a shape, which must not be modified."""
         made = self._made.get(shape)
         if made is None:
             check_allocation(shape, self._dtype)
@@ -321,12 +321,12 @@ class Blanks:
 
 
 def stacked(parts: Sequence[Array]) -> Array:
-    """Elements along a new first axis."""
+    """Stack elements along a new first axis."""
     check_bytes(sum(x.nbytes for x in parts), "the stacked elements")
     return np.stack(parts)
 
 
 def joined(parts: Sequence[Array]) -> Array:
-    """Elements one behind another along their first axis; raises as ``stacked`` does."""
+    """Concatenate elements along their first axis; raise the same errors as ``stacked``."""
     check_bytes(sum(x.nbytes for x in parts), "the joined elements")
     return np.concatenate(parts)

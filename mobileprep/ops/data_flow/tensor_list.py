@@ -1,4 +1,4 @@
-"""Tensor lists: creation, items, and the tensors that they make together."""
+"""Tensor lists: creation, items, and conversion to and from tensors."""
 
 from __future__ import annotations
 
@@ -27,22 +27,19 @@ from mobileprep.ops.shape_function import (
     shape_fn,
 )
 
-"""Bytes."""
-
-
 MOST_ELEMENTS: Final = 1 << 24
-"""More elements than any sequence has; a size comes from a tensor and must not allocate."""
+"""More elements than any sequence has; sizes come from tensors and must not allocate too much."""
 
 
 class TensorList(Struct, frozen=True):
     """A list of tensors.
 
     Args:
-        items: the elements, None where none was set.
+        items: the elements, None for elements that are not set.
         dtype: their type.
-        shape: what is known of their shape.
-        limit: how many there may be; negative for any number.
-        nbytes: of all elements.
+        shape: their shape, as far as it is known.
+        limit: maximum number of elements; negative for no limit.
+        nbytes: size of all elements.
     """
 
     items: tuple[Array | None, ...]
@@ -52,10 +49,10 @@ class TensorList(Struct, frozen=True):
     nbytes: int = 0
 
     def item(self, index: int, shape: TensorShape) -> Array:
-        """An element; zeros where none was set.
+        """Return an element; zeros if it is not set.
 
         Args:
-            shape: what else is known of its shape.
+            shape: additional knowledge about its shape.
         """
         self._check(index)
         value = self.items[index]
@@ -77,7 +74,7 @@ class TensorList(Struct, frozen=True):
             raise IndexError(message)
 
     def full_shape(self, shape: TensorShape) -> tuple[int, ...]:
-        """The shape of the elements, from all that is known."""
+        """Return the shape of the elements, from all available information."""
         return self._full(self._set_shape(), shape)
 
     def _set_shape(self) -> TensorShape:
@@ -91,7 +88,7 @@ class TensorList(Struct, frozen=True):
         raise ValueError(message)
 
     def with_items(self, items: tuple[Array | None, ...], added: int | None = None) -> Array:
-        """A handle of a list with other elements, and by how many bytes it grew, if known."""
+        """Return a handle of a list with other elements; ``added`` is its growth in bytes."""
         if len(items) > (MOST_ELEMENTS if self.limit < 0 else self.limit):
             message = f"the list cannot hold {len(items)} elements"
             raise ValueError(message)
@@ -101,7 +98,7 @@ class TensorList(Struct, frozen=True):
         return handle_of(replace(self, items=items, nbytes=self.nbytes + added))
 
     def checked(self, value: Array) -> Array:
-        """A value that is to become an element."""
+        """Check the type of a new element and return it."""
         if value.dtype != self.dtype:
             message = f"a list of {self.dtype} cannot hold {value.dtype}"
             raise ValueError(message)
@@ -109,12 +106,12 @@ class TensorList(Struct, frozen=True):
 
 
 def bytes_of(items: Iterable[Array | None]) -> int:
-    """The memory of elements."""
+    """Return the memory of elements."""
     return sum(x.nbytes for x in items if x is not None)
 
 
 def merged_shape(a: TensorShape, b: TensorShape) -> TensorShape:
-    """What two shapes say together; where they do not fit each other, the first counts."""
+    """Combine the known sizes of two shapes; the first wins if they do not match."""
     if a is None or b is None:
         return b if a is None else a
     if len(a) != len(b):
@@ -123,12 +120,12 @@ def merged_shape(a: TensorShape, b: TensorShape) -> TensorShape:
 
 
 def shape_of(array: Array) -> TensorShape:
-    """A shape held by a tensor: a vector, or the scalar -1 for an unknown rank."""
+    """Read a shape from a tensor: a vector, or the scalar -1 for an unknown rank."""
     return None if array.ndim == 0 else integers(array)
 
 
 def list_in(handle: Array) -> TensorList:
-    """The list of a handle."""
+    """Return the list of a handle."""
     found = handle.item() if handle.dtype == object and handle.size == 1 else None
     if not isinstance(found, TensorList):
         message = "the handle is not a TensorList"
@@ -137,31 +134,31 @@ def list_in(handle: Array) -> TensorList:
 
 
 def element_type(node: Node) -> np.dtype[np.generic]:
-    """The type of the elements of a list that a node makes."""
+    """Return the element type of the list that a node creates."""
     return node.attr_dtype("element_dtype").numpy or np.dtype(object)
 
 
 def new_list(node: Node, items: tuple[Array | None, ...], shape: Array, limit: int = -1) -> Array:
-    """A handle of a new list with the element type that its node names."""
+    """Create a list with the element type of its node and return its handle."""
     kind = element_type(node)
     return handle_of(TensorList(items, kind, shape_of(shape), limit, bytes_of(items)))
 
 
 def checked_count(count: int) -> int:
-    """A number of elements that a list may have."""
+    """Check a number of elements and return it."""
     check_places(count, MOST_ELEMENTS)
     return count
 
 
 @kernel("EmptyTensorList")
 def empty_list(node: Node, shape: Array, limit: Array) -> Array:
-    """A list without elements."""
+    """Create a list without elements."""
     return new_list(node, (), shape, scalar(limit))
 
 
 @shape_fn("EmptyTensorList")
 def tensor_list_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar handle of a list."""
+    """Return the scalar shape of a handle of a list."""
     args.set_handle(args.as_shape(0))
     return [()]
 
@@ -171,7 +168,7 @@ flop_rule("EmptyTensorList")(free)
 
 @kernel("TensorListReserve")
 def reserve(node: Node, shape: Array, count: Array) -> Array:
-    """A list of elements that are not set."""
+    """Create a list of elements that are not set."""
     return new_list(node, (None,) * checked_count(scalar(count)), shape)
 
 
@@ -183,7 +180,7 @@ flop_rule("TensorListReserve")(free)
 
 @kernel("TensorListResize")
 def resize(node: Node, handle: Array, size: Array) -> Array:
-    """A list cut off, or made longer by elements that are not set."""
+    """Truncate a list, or extend it by elements that are not set."""
     found, count = list_in(handle), checked_count(scalar(size))
     kept = found.items[:count]
     return found.with_items((*kept, *[None] * (count - len(kept))))
@@ -191,7 +188,7 @@ def resize(node: Node, handle: Array, size: Array) -> Array:
 
 @shape_fn("TensorListResize")
 def tensor_list_changed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The handle of a list of the same elements."""
+    """Return the scalar shape of a handle of a list with the same elements."""
     args.set_handle(args.handle(0))
     return [()]
 
@@ -201,7 +198,7 @@ flop_rule("TensorListResize")(free)
 
 @kernel("TensorListLength")
 def length(node: Node, handle: Array) -> Array:
-    """The number of elements."""
+    """Return the number of elements."""
     return np.array(len(list_in(handle).items), dtype=np.int32)
 
 
@@ -213,14 +210,14 @@ flop_rule("TensorListLength")(free)
 
 @kernel("TensorListElementShape")
 def element_shape(node: Node, handle: Array) -> Array:
-    """What is known of the elements' shape."""
+    """Return the elements' shape, as far as it is known."""
     shape = list_in(handle).shape
     return np.array(-1 if shape is None else shape, dtype=node.attr_dtype("shape_type").numpy)
 
 
 @shape_fn("TensorListElementShape")
 def tensor_list_element_shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector with a size for each axis; a scalar, -1, stands for an unknown rank."""
+    """Return a vector with a size for each axis; unknown for an unknown rank, which is a scalar."""
     element = args.handle(0)
     return [None if element is None else (len(element),)]
 
@@ -230,7 +227,7 @@ flop_rule("TensorListElementShape")(free)
 
 @kernel("TensorListSetItem")
 def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
-    """A list with one element replaced; beyond the end only where the node allows it."""
+    """Replace one element; beyond the end only if the node allows it."""
     found, place = list_in(handle), scalar(index)
     items = list(found.items)
     if (
@@ -254,13 +251,13 @@ flop_rule("TensorListSetItem")(free)
 
 @kernel("TensorListGetItem")
 def get_item(node: Node, handle: Array, index: Array, shape: Array) -> Array:
-    """An element."""
+    """Return an element."""
     return list_in(handle).item(scalar(index), shape_of(shape))
 
 
 @shape_fn("TensorListGetItem")
 def tensor_list_item_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An element's shape."""
+    """Return an element's shape."""
     return [merge(args.handle(0), args.as_shape(2))]
 
 
@@ -269,7 +266,7 @@ flop_rule("TensorListGetItem")(free)
 
 @kernel("TensorListPushBack")
 def push_back(node: Node, handle: Array, value: Array) -> Array:
-    """A list with one element more."""
+    """Append an element."""
     found = list_in(handle)
     return found.with_items((*found.items, found.checked(value)), value.nbytes)
 
@@ -282,7 +279,7 @@ flop_rule("TensorListPushBack")(free)
 
 @kernel("TensorListPopBack")
 def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
-    """A list without its last element, and that element."""
+    """Remove the last element; return the list and that element."""
     found = list_in(handle)
     last = found.item(len(found.items) - 1, shape_of(shape))
     return found.with_items(found.items[:-1], -bytes_of(found.items[-1:])), last
@@ -290,7 +287,7 @@ def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
 
 @shape_fn("TensorListPopBack")
 def tensor_list_pop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The handle of a list of the same elements, and an element."""
+    """Return the shapes of a handle of the same elements, and of an element."""
     args.set_handle(args.handle(0))
     return [(), args.handle(0)]
 
@@ -300,7 +297,7 @@ flop_rule("TensorListPopBack")(free)
 
 @kernel("TensorListStack")
 def stack(node: Node, handle: Array, shape: Array) -> Array:
-    """All elements along a new first axis."""
+    """Stack all elements along a new first axis."""
     found, wanted = list_in(handle), node.attr_int("num_elements", -1)
     if wanted not in (-1, len(found.items)):
         message = f"{len(found.items)} elements, and {wanted} are expected"
@@ -310,7 +307,7 @@ def stack(node: Node, handle: Array, shape: Array) -> Array:
 
 @shape_fn("TensorListStack")
 def tensor_list_stack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The elements one upon another."""
+    """Return the shape of the stacked elements."""
     count = args.node.attr_int("num_elements", UNKNOWN)
     return [concatenate((count,), merge(args.handle(0), args.as_shape(1)))]
 
@@ -326,13 +323,13 @@ def _stacked(found: TensorList, indices: tuple[int, ...], shape: TensorShape) ->
 
 @kernel("TensorListGather")
 def gather(node: Node, handle: Array, indices: Array, shape: Array) -> Array:
-    """Some elements along a new first axis."""
+    """Stack selected elements along a new first axis."""
     return _stacked(list_in(handle), integers(indices), shape_of(shape))
 
 
 @shape_fn("TensorListGather")
 def tensor_list_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An element for each index."""
+    """Return the shape of an element for each index."""
     return [concatenate(args.shapes[1], merge(args.handle(0), args.as_shape(2)))]
 
 
@@ -341,7 +338,7 @@ flop_rule("TensorListGather")(free)
 
 @kernel("TensorListFromTensor")
 def from_tensor(node: Node, x: Array, shape: Array) -> Array:
-    """The slices of a tensor along its first axis."""
+    """Create a list of the slices of a tensor along its first axis."""
     if x.ndim < 1:
         message = "a scalar has no slices"
         raise ValueError(message)
@@ -350,7 +347,7 @@ def from_tensor(node: Node, x: Array, shape: Array) -> Array:
 
 @shape_fn("TensorListFromTensor")
 def tensor_list_from_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar handle of a list of rows."""
+    """Return the scalar shape of a handle of a list of rows."""
     source = args.shapes[0]
     args.set_handle(merge(None if source is None else source[1:], args.as_shape(1)))
     return [()]
@@ -363,7 +360,7 @@ flop_rule("TensorListFromTensor")(free)
 def scatter(
     node: Node, x: Array, indices: Array, shape: Array, count: Array | None = None
 ) -> Array:
-    """A list with the slices of a tensor at some places."""
+    """Create a list with the slices of a tensor at given indices."""
     places = integers(indices)
     number = -1 if count is None else scalar(count)
     if number == -1:
@@ -374,7 +371,7 @@ def scatter(
 
 @shape_fn("TensorListScatter", "TensorListScatterV2")
 def tensor_list_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The handle of a list of elements of the given shape."""
+    """Return the scalar shape of a handle of a list of elements of the given shape."""
     args.set_handle(args.as_shape(2))
     return [()]
 
@@ -397,13 +394,13 @@ def _scattered(found: TensorList, x: Array, places: tuple[int, ...]) -> Array:
 
 @kernel("TensorListScatterIntoExistingList")
 def scatter_into(node: Node, handle: Array, x: Array, indices: Array) -> Array:
-    """A list with slices of a tensor in the place of some elements."""
+    """Replace selected elements of a list by slices of a tensor."""
     return _scattered(list_in(handle), x, integers(indices))
 
 
 @shape_fn("TensorListScatterIntoExistingList")
 def tensor_list_scatter_into_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The handle of a list of the same elements."""
+    """Return the scalar shape of a handle of a list with the same elements."""
     args.set_handle(args.handle(0))
     return [()]
 
@@ -415,7 +412,7 @@ flop_rule("TensorListScatterIntoExistingList")(free)
 def concat(
     node: Node, handle: Array, shape: Array | None = None, leading: Array | None = None
 ) -> tuple[Array, Array]:
-    """All elements joined along their first axis, and the length of each."""
+    """Concatenate all elements along their first axis; return also the length of each."""
     found = list_in(handle)
     known = node.attr_shape("element_shape") if shape is None else shape_of(shape)
     rows = () if leading is None else integers(leading)
@@ -431,7 +428,7 @@ def concat(
 
 @shape_fn("TensorListConcat", "TensorListConcatV2")
 def tensor_list_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Elements one behind another, and the length of each."""
+    """Return the shapes of the concatenated elements and of their lengths."""
     first = args.node.op == "TensorListConcat"
     told = args.node.attr_shape("element_shape") if first else args.as_shape(1)
     element = at_least_rank(merge(args.handle(0), told), 1)
@@ -442,13 +439,13 @@ flop_rule("TensorListConcat", "TensorListConcatV2")(free)
 
 
 def _with_rows(shape: TensorShape, rows: int) -> TensorShape:
-    """A shape with its first dimension known, as far as it is."""
+    """Set the first dimension of a shape, if it is known."""
     return shape if not shape or rows < 0 else (rows, *shape[1:])
 
 
 @kernel("TensorListSplit")
 def split(node: Node, x: Array, shape: Array, lengths: Array) -> Array:
-    """A list of parts of a tensor along its first axis."""
+    """Split a tensor along its first axis into a list."""
     sizes = integers(lengths)
     if x.ndim < 1 or sum(sizes) != len(x) or any(n < 0 for n in sizes):
         message = f"lengths {list(sizes)} do not fit the shape {list(x.shape)}"
@@ -458,7 +455,7 @@ def split(node: Node, x: Array, shape: Array, lengths: Array) -> Array:
 
 @shape_fn("TensorListSplit")
 def tensor_list_split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The handle of a list of elements of the given shape."""
+    """Return the scalar shape of a handle of a list of elements of the given shape."""
     args.set_handle(args.as_shape(1))
     return [()]
 
@@ -468,14 +465,14 @@ flop_rule("TensorListSplit")(free)
 
 @kernel("TensorListConcatLists")
 def concat_lists(node: Node, a: Array, b: Array) -> Array:
-    """The elements of one list and then of another."""
+    """Concatenate two lists."""
     first, second = list_in(a), list_in(b)
     return first.with_items((*first.items, *second.items), second.nbytes)
 
 
 @shape_fn("TensorListConcatLists")
 def tensor_list_concat_lists_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The handle of a list of elements of which both lists are."""
+    """Return the scalar shape of a handle of a list with the elements of both lists."""
     args.set_handle(merge(args.handle(0), args.handle(1)))
     return [merge(args.shapes[0], args.shapes[1])]
 

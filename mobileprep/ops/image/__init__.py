@@ -1,1 +1,1 @@
-"""Ops on pictures, as in `tf.image`."""
+"""Ops on images, as in `tf.image`."""

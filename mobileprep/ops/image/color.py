@@ -29,7 +29,7 @@ from mobileprep.ops.shape_function import (
 
 @kernel("RGBToHSV")
 def rgb_to_hsv(node: Node, images: Array) -> Array:
-    """Hue, saturation and value, each from 0 to 1, along the last axis."""
+    """Convert to hue, saturation, and value, each from 0 to 1, along the last axis."""
     return np.stack(_hsv(images), axis=-1)
 
 
@@ -51,13 +51,13 @@ def _hsv(images: Array) -> tuple[Array, Array, Array]:
 
 @kernel("HSVToRGB")
 def hsv_to_rgb(node: Node, images: Array) -> Array:
-    """Red, green and blue, each from 0 to 1, along the last axis."""
+    """Convert to red, green, and blue, each from 0 to 1, along the last axis."""
     return _rgb(*_channels(images))
 
 
 @shape_fn("RGBToHSV", "HSVToRGB")
 def colors_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, whose last dimension holds three channels."""
+    """Return the input's shape, whose last dimension has three channels."""
     shape = at_least_rank(args.shapes[0], 1)
     return [None if shape is None else (*shape[:-1], merge_dim(shape[-1], 3))]
 
@@ -68,7 +68,7 @@ flop_rule("HSVToRGB")(per_output(5))
 
 def _rgb(hue: Array, saturation: Array, value: Array) -> Array:
     place = hue * hue.dtype.type(6)
-    # A sawtooth of each colour over the circle of hues.
+    # A sawtooth of each color over the circle of hues.
     sides = [np.abs(place - 3) - 1, 2 - np.abs(place - 2), 2 - np.abs(place - 4)]
     pure = np.clip(np.stack(sides, axis=-1), 0, 1).astype(hue.dtype)
     mixed = (1 - saturation[..., None]) + saturation[..., None] * pure
@@ -78,7 +78,7 @@ def _rgb(hue: Array, saturation: Array, value: Array) -> Array:
 
 @kernel("AdjustHue")
 def adjust_hue(node: Node, images: Array, delta: Array) -> Array:
-    """The images with their hue turned by a part of the circle, from -1 to 1."""
+    """Shift the hue of images by a fraction of the circle, from -1 to 1."""
     hue, saturation, value = _hsv(images.astype(np.float32))
     turned = np.mod(hue + np.float32(delta.reshape(())), np.float32(1))
     return _rgb(turned, saturation, value).astype(images.dtype)
@@ -86,7 +86,7 @@ def adjust_hue(node: Node, images: Array, delta: Array) -> Array:
 
 @kernel("AdjustSaturation")
 def adjust_saturation(node: Node, images: Array, scale: Array) -> Array:
-    """The images with their saturation multiplied, at most 1."""
+    """Multiply the saturation of images, up to 1."""
     hue, saturation, value = _hsv(images.astype(np.float32))
     strong = np.clip(saturation * np.float32(scale.reshape(())), 0, 1)
     return _rgb(hue, strong, value).astype(images.dtype)
@@ -97,11 +97,11 @@ flop_rule("AdjustHue", "AdjustSaturation")(per_output(10))
 
 @kernel("AdjustContrastv2")
 def adjust_contrast(node: Node, images: Array, factor: Array) -> Array:
-    """The images with each channel's distance from its mean multiplied."""
+    """Multiply each channel's distance from its mean."""
     if images.ndim < 3:
         message = "height, width and channels are needed"
         raise ValueError(message)
-    # numpy warns of the mean of nothing.
+    # numpy warns about the mean of an empty array.
     pixels = np.float32(images.shape[-3] * images.shape[-2])
     mean = images.sum(axis=(-3, -2), keepdims=True, dtype=np.float32) / pixels
     spread = (images - mean) * np.float32(factor.reshape(())) + mean
@@ -110,7 +110,7 @@ def adjust_contrast(node: Node, images: Array, factor: Array) -> Array:
 
 @shape_fn("AdjustContrast", "AdjustContrastv2", "AdjustHue", "AdjustSaturation")
 def adjusted_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The images' shape: height, width and channels at least."""
+    """Return the images' shape, with at least height, width, and channels."""
     return [at_least_rank(args.shapes[0], 3)]
 
 
@@ -126,7 +126,7 @@ def _channels(images: Array) -> tuple[Array, Array, Array]:
 
 @kernel("ExtractImagePatches")
 def extract_image_patches(node: Node, x: Array) -> Array:
-    """The pixels of each window, one after the other along the last axis."""
+    """Return the pixels of each window, concatenated along the last axis."""
     if x.ndim != 4:
         message = "four axes are needed"
         raise ValueError(message)
@@ -145,7 +145,7 @@ def extract_image_patches(node: Node, x: Array) -> Array:
 
 @shape_fn("ExtractImagePatches")
 def extract_image_patches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """For each window its elements as channels."""
+    """Return the elements of each window as channels."""
     image, sizes = with_rank(args.shapes[0], 4), args.node.attr_ints("ksizes")
     if len(sizes) != 4:
         message = "4 window sizes are needed"
@@ -212,7 +212,7 @@ def detection_postprocess(
 
 @shape_fn("TFLite_Detection_PostProcess")
 def detection_postprocess_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Boxes, classes, scores, and their number."""
+    """Return the shapes of boxes, classes, scores, and their number."""
     per_box = args.node.attr_int("max_classes_per_detection", 1)
     size = args.node.attr_int("max_detections") * per_box
     return [(1, size, 4), (1, size), (1, size), (1,)]
@@ -222,7 +222,7 @@ flop_rule("TFLite_Detection_PostProcess")(depends_on_values)
 
 
 def _decoded(encodings: Array, anchors: Array) -> Array:
-    """Boxes [boxes, 4] as two corners each."""
+    """Decode boxes [boxes, 4] to two corners each."""
     centers = encodings[:, :2] * anchors[:, 2:] + anchors[:, :2]
     halves = np.exp(encodings[:, 2:]) * anchors[:, 2:] * np.float32(0.5)
     return np.concatenate([centers - halves, centers + halves], axis=1).astype(np.float32)

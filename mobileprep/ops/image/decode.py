@@ -1,4 +1,4 @@
-"""Image files."""
+"""Image decoding ops."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _EDGES = 4
 
 @kernel("DecodeJpeg", "DecodePng", "DecodeGif", "DecodeImage")
 def decode_image(node: Node, contents: Array) -> Array:
-    """The pixels of an encoded image.
+    """Decode an image.
 
-    Each of the ops decodes JPEG, PNG and GIF; ``DecodeImage`` decodes BMP too.
+    Each of the ops decodes JPEG, PNG, and GIF; ``DecodeImage`` also decodes BMP.
 
     Returns:
-        [height, width, channels]; of ``DecodeGif`` and, of animations, of ``DecodeImage``,
+        [height, width, channels]; for ``DecodeGif``, and for ``DecodeImage`` of animations,
         [frames, height, width, channels].
     """
     data = _scalar(contents)
@@ -59,19 +59,19 @@ def decode_image(node: Node, contents: Array) -> Array:
 
 @shape_fn("DecodeJpeg", "DecodePng", "DecodeBmp")
 def decode_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An image of unknown size; the channels may be given."""
+    """Return an image of unknown size; the channels may be known."""
     return [(UNKNOWN, UNKNOWN, _given_channels(args.node))]
 
 
 @shape_fn("DecodeGif")
 def decode_gif_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Any number of images of unknown size."""
+    """Return any number of images of unknown size."""
     return [(UNKNOWN, UNKNOWN, UNKNOWN, 3)]
 
 
 @shape_fn("DecodeImage")
 def decode_any_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An image of unknown size, or several where animations are expanded."""
+    """Return an image of unknown size, or several if animations are expanded."""
     if args.node.attr_bool("expand_animations", True):
         return [None]
     return decode_image_shape(args)
@@ -82,10 +82,10 @@ flop_rule("DecodeJpeg", "DecodePng", "DecodeGif", "DecodeImage")(free)
 
 @kernel("DecodeAndCropJpeg")
 def decode_and_crop_jpeg(node: Node, contents: Array, window: Array) -> Array:
-    """The pixels of a JPEG image in a window [4]: its top, left, height and width.
+    """Decode a JPEG image and crop it to a window [4]: top, left, height, and width.
 
-    TensorFlow decodes the blocks under the window only. Where colours are stored at half the
-    resolution, those in the last column then lack a neighbour, and differ a little from these.
+    TensorFlow decodes only the blocks under the window. If colors are stored at half the
+    resolution, those in the last column then lack a neighbor, and differ slightly from these.
     """
     data, edges = _jpeg(node, contents), integers(window)
     if len(edges) != _EDGES or min(edges) < 0 or min(edges[2:]) < 1:
@@ -101,7 +101,7 @@ def decode_and_crop_jpeg(node: Node, contents: Array, window: Array) -> Array:
 
 @shape_fn("DecodeAndCropJpeg")
 def decode_and_crop_jpeg_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An image of the window's size; the channels may be given."""
+    """Return an image of the window's size; the channels may be known."""
     window = args.integers(1)
     if window is None or len(window) != _EDGES:
         return decode_image_shape(args)
@@ -113,14 +113,14 @@ flop_rule("DecodeAndCropJpeg")(free)
 
 @kernel("ExtractJpegShape")
 def extract_jpeg_shape(node: Node, contents: Array) -> Array:
-    """Height, width and channels of a JPEG image, of which only the header is read."""
+    """Return the height, width, and channels of a JPEG image from its header."""
     shape = jpeg_shape(_jpeg(node, contents))
     return np.array(shape, node.attr_dtype("output_type", DType.INT32).numpy)
 
 
 @shape_fn("ExtractJpegShape")
 def extract_jpeg_shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Three numbers."""
+    """Return a vector of three numbers."""
     return [(3,)]
 
 
@@ -129,7 +129,7 @@ flop_rule("ExtractJpegShape")(free)
 
 @kernel("DecodeBmp")
 def decode_bmp_image(node: Node, contents: Array) -> Array:
-    """The pixels of a BMP image, uint8 [height, width, channels]."""
+    """Decode a BMP image as uint8 [height, width, channels]."""
     data = _scalar(contents)
     if image_kind(data) != "BMP":
         raise _unknown(node)
@@ -166,14 +166,14 @@ def _channels(node: Node) -> int:
 
 
 def _given_channels(node: Node) -> int:
-    """The channels that a node asks for, unknown where it takes those of the file."""
+    """Return the channels that a node requests; unknown if it uses those of the file."""
     return node.attr_int("channels", 0) or UNKNOWN
 
 
 def _as_type(pixels: Array, dtype: DType) -> Array:
-    """Values as 8 bits, as 16, or from 0 to 1.
+    """Convert pixels to 8 bits, 16 bits, or floats from 0 to 1.
 
-    JPEG and its like are spread by 256 over 16 bits, PNG by 257, as TensorFlow does.
+    To 16 bits, JPEG and similar formats are scaled by 256, PNG by 257, like in TensorFlow.
     """
     if dtype is DType.FLOAT:
         spread: Array = pixels * (_WORD if pixels.dtype == np.uint16 else _BYTE)
@@ -206,6 +206,6 @@ shape_fn("EncodeJpeg")(scalars_only)
 
 @shape_fn("EncodePng")
 def encode_png_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A text for each image."""
+    """Return a string for each image."""
     image = at_least_rank(args.shapes[0], 3)
     return [None if image is None else image[:-3]]

@@ -25,7 +25,7 @@ from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, dim, merge_dim, sh
 def non_max_suppression(
     node: Node, boxes: Array, scores: Array, count: Array, overlap: Array | None = None
 ) -> Array:
-    """The indices of the boxes kept; the overlap allowed is an attribute, or an input."""
+    """Return the indices of the selected boxes; the threshold is an attribute, or an input."""
     if overlap is None:
         overlap = np.array(node.attr_float("iou_threshold", 0.5), np.float32)
     lowest = np.array(np.finfo(scores.dtype).min)
@@ -35,7 +35,7 @@ def non_max_suppression(
 
 @shape_fn("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3")
 def non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As many indices as boxes are kept."""
+    """Return an unknown number of indices."""
     _check_boxes(args)
     return [(UNKNOWN,)]
 
@@ -47,7 +47,7 @@ flop_rule("NonMaxSuppression", "NonMaxSuppressionV2")(depends_on_values)
 def non_max_suppression_v3(
     node: Node, boxes: Array, scores: Array, count: Array, overlap: Array, least: Array
 ) -> Array:
-    """The indices of the boxes kept, of those with more than the least score."""
+    """Return the indices of the selected boxes above a minimum score."""
     limits = _limits(scores, count, overlap, least)
     return suppress(scores, _measured(boxes, scores).overlap, limits)
 
@@ -59,7 +59,7 @@ flop_rule("NonMaxSuppressionV3")(depends_on_values)
 def non_max_suppression_v4(
     node: Node, boxes: Array, scores: Array, count: Array, overlap: Array, least: Array
 ) -> tuple[Array, Array]:
-    """The indices of the boxes kept, filled up with zeros on demand, and how many there are."""
+    """Return the indices of the selected boxes, optionally padded with zeros, and their number."""
     limits = _limits(scores, count, overlap, least)
     kept = suppress(scores, _measured(boxes, scores).overlap, limits)
     return _filled(node, kept, scalar(count)), np.array(len(kept), np.int32)
@@ -67,7 +67,7 @@ def non_max_suppression_v4(
 
 @shape_fn("NonMaxSuppressionV4")
 def non_max_suppression_v4_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Indices, as many as there may be where they are padded, and how many are valid."""
+    """Return the shapes of the indices, of full length if padded, and of their number."""
     _check_boxes(args)
     return [(_padded(args),), ()]
 
@@ -85,9 +85,9 @@ def non_max_suppression_v5(
     least: Array,
     sigma: Array,
 ) -> tuple[Array, Array, Array]:
-    """The indices of the boxes kept, their scores, and how many there are.
+    """Return the indices of the selected boxes, their scores, and their number.
 
-    With a sigma above 0 boxes that overlap lose score, and keep their place if it still suffices.
+    With a sigma above 0, overlapping boxes have reduced scores, and are selected if these suffice.
     """
     limits = _limits(scores, count, overlap, least)
     measured = _measured(boxes, scores)
@@ -103,7 +103,7 @@ def non_max_suppression_v5(
 
 @shape_fn("NonMaxSuppressionV5")
 def non_max_suppression_v5_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Indices and scores, as many as there may be where they are padded, and how many."""
+    """Return the shapes of indices and scores, of full length if padded, and of their number."""
     _check_boxes(args)
     size = _padded(args)
     return [(size,), (size,), ()]
@@ -116,7 +116,7 @@ flop_rule("NonMaxSuppressionV5")(depends_on_values)
 def non_max_suppression_with_overlaps(
     node: Node, matrix: Array, scores: Array, count: Array, overlap: Array, least: Array
 ) -> Array:
-    """The indices of the boxes kept, where the overlap of each pair is given."""
+    """Return the indices of the selected boxes for a matrix of pairwise overlaps."""
     if matrix.shape != (scores.size, scores.size):
         message = f"overlaps of shape {list(matrix.shape)} for {scores.size} scores"
         raise ValueError(message)
@@ -126,7 +126,7 @@ def non_max_suppression_with_overlaps(
 
 @shape_fn("NonMaxSuppressionWithOverlaps")
 def non_max_suppression_with_overlaps_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As many indices as boxes are kept."""
+    """Return an unknown number of indices."""
     rows, columns = with_rank(args.shapes[0], 2)
     merge_dim(rows, columns)
     merge_dim(rows, with_rank(args.shapes[1], 1)[0])
@@ -146,10 +146,10 @@ def combined_non_max_suppression(
     overlap: Array,
     least: Array,
 ) -> tuple[Array, Array, Array, Array]:
-    """The best boxes of all classes of each image, filled up with zeros, and how many they are.
+    """Select the best boxes of all classes of each image, padded with zeros, and count them.
 
-    Boxes are [images, boxes, 1 or classes, 4], scores [images, boxes, classes]; classes come out
-    as floats, and boxes cut to 0 to 1 unless ``clip_boxes`` is false.
+    Boxes are [images, boxes, 1 or classes, 4], scores [images, boxes, classes]. Classes are
+    returned as floats. Boxes are clipped to 0 to 1 unless ``clip_boxes`` is false.
     """
     if boxes.ndim != 4 or boxes.shape != (*scores.shape[:2], boxes.shape[2], 4):
         message = f"boxes of shape {list(boxes.shape)} for scores of {list(scores.shape)}"
@@ -179,7 +179,7 @@ def combined_non_max_suppression(
 
 @shape_fn("CombinedNonMaxSuppression")
 def combined_non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Boxes, scores and classes for each image, and how many of them are valid."""
+    """Return the shapes of each image's boxes, scores, and classes, and of the valid counts."""
     batch = dim(args.shapes[0], 0)
     merge_dim(batch, dim(args.shapes[1], 0))
     per_class, total = args.scalar(2), args.scalar(3)
@@ -199,7 +199,7 @@ flop_rule("CombinedNonMaxSuppression")(depends_on_values)
 def _best_of_classes(
     boxes: Array, scores: Array, limits: tuple[Array, Array, Array]
 ) -> tuple[Array, Array, Array]:
-    """The boxes that one image keeps, their classes and scores, highest score first."""
+    """Select the boxes of one image, with their classes and scores, highest score first."""
     kept, numbers, best = [boxes[:0, 0]], [np.zeros(0, np.intp)], [scores[:0, 0]]
     for number, of_class in enumerate(scores.T):
         placed = boxes[:, number if boxes.shape[1] > 1 else 0]
@@ -229,7 +229,7 @@ def _limits(
 
 
 def _filled(node: Node, kept: Array, count: int) -> Array:
-    """What was kept, with zeros up to the count where the node wants that."""
+    """Pad the selection with zeros to the count, if the node requires it."""
     if not node.attr_bool("pad_to_max_output_size", False):
         return kept
     check_allocation((count,), kept.dtype)
@@ -237,14 +237,14 @@ def _filled(node: Node, kept: Array, count: int) -> Array:
 
 
 def _check_boxes(args: ShapeArgs) -> None:
-    """Raise where boxes, of four edges each, and scores do not fit."""
+    """Raise an error if boxes, of four edges each, and scores do not match."""
     count, edges = with_rank(args.shapes[0], 2)
     merge_dim(edges, 4)
     merge_dim(count, with_rank(args.shapes[1], 1)[0])
 
 
 def _padded(args: ShapeArgs) -> int:
-    """How many boxes come out: unknown unless they are filled up to a known number."""
+    """Return the number of selected boxes: unknown unless they are padded to a known number."""
     padded = args.node.attr_bool("pad_to_max_output_size", False)
     most = args.scalar(2) if padded else None
     return UNKNOWN if most is None else most

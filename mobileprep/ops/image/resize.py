@@ -35,7 +35,7 @@ from mobileprep.ops.shape_function import (
 
 
 def given_size(args: ShapeArgs, index: int) -> tuple[int, int]:
-    """Height and width, as an input holds them; -1 where they are not known."""
+    """Return height and width from an input; -1 if unknown."""
     with_rank(args.shapes[index], 1)
     size = args.integers(index)
     if size is None:
@@ -61,7 +61,7 @@ _METHODS: dict[str, Resize] = {
 def resize(node: Node, images: Array, size: Array) -> Array:
     """Return [batch, *size, channels], float32 except for nearest neighbors.
 
-    The attribute ``align_corners`` is not to be set together with ``half_pixel_centers``.
+    The attributes ``align_corners`` and ``half_pixel_centers`` exclude each other.
     """
     nearest = node.op == "ResizeNearestNeighbor"
     sampling = Sampling(
@@ -76,7 +76,7 @@ def resize(node: Node, images: Array, size: Array) -> Array:
 
 @shape_fn(*_METHODS, "ResizeNearestNeighborGrad", "ScaleAndTranslate")
 def resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Images of the given height and width."""
+    """Return the shape of images of the requested height and width."""
     shape = with_rank(args.shapes[0], 4)
     return [(shape[0], *given_size(args, 1), shape[3])]
 
@@ -86,24 +86,24 @@ flop_rule("ResizeNearestNeighbor")(free)
 
 @flop_rule("ResizeBilinear")
 def bilinear_flops(sizes: Sizes) -> float:
-    """Three interpolations, each a difference, a product and a sum."""
+    """Count three interpolations, each a difference, a product, and a sum."""
     return 9 * sizes.made()
 
 
 @flop_rule("ResizeBicubic")
 def bicubic_flops(sizes: Sizes) -> float:
-    """Five weighted sums of four elements."""
+    """Count five weighted sums of four elements."""
     return 35 * sizes.made()
 
 
 @flop_rule("ResizeArea")
 def area_flops(sizes: Sizes) -> float:
-    """A product and a sum for each element that is covered."""
+    """Count a product and a sum for each covered element."""
     return 2 * max(sizes.taken(), sizes.made())
 
 
 def _size(images: Array, size: Array, dtype: np.dtype[Any]) -> tuple[int, int]:
-    """The new height and width, checked before an image of that size is made."""
+    """Return the new height and width, checked before allocating the image."""
     wanted = integers(size)
     if images.ndim != 4 or len(wanted) != 2:
         message = "four axes are needed, and a size of two"
@@ -112,7 +112,7 @@ def _size(images: Array, size: Array, dtype: np.dtype[Any]) -> tuple[int, int]:
     if min(height, width, *images.shape[1:3]) < 1:
         message = f"no image of {height} x {width} pixels or in {list(images.shape)}"
         raise ValueError(message)
-    # Where there are no images, the places of pixels along each axis are worked out all the same.
+    # The pixel positions along each axis are computed even without images.
     batch, channels = max(len(images), 1), max(images.shape[3], 1)
     check_allocation((batch, height, width, channels), dtype)
     return height, width
@@ -120,20 +120,20 @@ def _size(images: Array, size: Array, dtype: np.dtype[Any]) -> tuple[int, int]:
 
 @shape_fn("ResizeBilinearGrad", "ResizeBicubicGrad", "ScaleAndTranslateGrad")
 def resize_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The original images' shape."""
+    """Return the original images' shape."""
     return [args.shapes[1]]
 
 
-# Operations that an element of a crop takes.
+# Operations for an element of a crop.
 _COST = 1 << 13
 
 
 class _Grid(Struct, frozen=True):
-    """Where the rows, or columns, of the crops lie in their images.
+    """Positions of the rows, or columns, of the crops in their images.
 
     Args:
         place: [boxes, count] float32.
-        inside: [boxes, count], whether that is within the image.
+        inside: [boxes, count], whether the position is within the image.
     """
 
     place: Array
@@ -142,13 +142,13 @@ class _Grid(Struct, frozen=True):
 
 @kernel("CropAndResize")
 def crop_and_resize(node: Node, images: Array, boxes: Array, owners: Array, size: Array) -> Array:
-    """A crop of each box, resized to one size.
+    """Crop each box and resize all crops to one size.
 
     Args:
-        node: with ``method`` bilinear or nearest, and ``extrapolation_value``, which stands for
-            what is outside of the image.
+        node: with ``method`` bilinear or nearest, and ``extrapolation_value`` for positions outside
+            of the image.
         boxes: [boxes, 4] float32, as y, x, y, x with 1 for the last row or column.
-        owners: [boxes] int32, which image each box is cut out of.
+        owners: [boxes] int32, the image of each box.
         size: [2], the crops' height and width.
     """
     height, width = _checked(images, boxes, owners, size)
@@ -169,7 +169,7 @@ def crop_and_resize(node: Node, images: Array, boxes: Array, owners: Array, size
 
 @shape_fn("CropAndResize")
 def crop_and_resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A crop of the given size for each box."""
+    """Return the shape of a crop of the requested size for each box."""
     channels = with_rank(args.shapes[0], 4)[3]
     count, edges = with_rank(args.shapes[1], 2)
     merge_dim(edges, 4)
@@ -179,7 +179,7 @@ def crop_and_resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("CropAndResize")
 def crops_flops(sizes: Sizes) -> float:
-    """Three interpolations for each element; the nearest elements cost nothing."""
+    """Count three interpolations for each element; nearest neighbors are free."""
     return 0 if sizes.node.attr_str("method", "bilinear") == "nearest" else 9 * sizes.made()
 
 
@@ -212,7 +212,7 @@ def _grid(start: Array, end: Array, extent: int, count: int) -> _Grid:
 
 
 def _rounded(place: Array) -> Array:
-    # Halves go up, as the places are not negative: numpy's rounding would take the even side.
+    # Round halves up, since positions are not negative: numpy's rounding would round to even.
     up: Array = np.floor(place + np.float32(0.5))
     return up.astype(np.int64)
 
@@ -243,7 +243,7 @@ def _bilinear(images: Array, owners: Array, rows: Array, columns: Array) -> Arra
 
 @shape_fn("ExtractGlimpse", "ExtractGlimpseV2")
 def extract_glimpse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A part of the given size of each image."""
+    """Return the shape of a glimpse of the requested size of each image."""
     shape = with_rank(args.shapes[0], 4)
     batch = merge_dim(shape[0], with_rank(args.shapes[2], 2)[0])
     return [(batch, *given_size(args, 1), shape[3])]
@@ -251,11 +251,11 @@ def extract_glimpse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @shape_fn("DrawBoundingBoxes", "DrawBoundingBoxesV2")
 def draw_bounding_boxes_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The images' shape."""
+    """Return the images' shape."""
     return [at_least_rank(args.shapes[0], 3)]
 
 
 @shape_fn("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2")
 def sample_distorted_bounding_box_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Where the box begins, its size, and the box."""
+    """Return the shapes of the box's start, its size, and the box."""
     return [(3,), (3,), (1, 1, 4)]

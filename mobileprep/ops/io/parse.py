@@ -31,12 +31,13 @@ _STRAY_LINE_END = re.compile(rb"[\r\n]")
 
 @kernel("DecodeCSV")
 def decode_csv(node: Node, records: Array, *defaults: Array) -> tuple[Array, ...]:
-    """The fields of records, a tensor for each column, in the shape of the records.
+    """Parse records into a tensor for each column, in the shape of the records.
 
     Args:
-        node: with ``field_delim`` (one character), ``use_quote_delim``, ``na_value`` (what counts
-            as missing beside an empty field) and ``select_cols`` (empty for all columns).
-        defaults: for each column [1] or a scalar, or [0] where no field may be missing.
+        node: with ``field_delim`` (one character), ``use_quote_delim``, ``na_value`` (marks a
+            missing value, in addition to an empty field), and ``select_cols`` (empty for all
+            columns).
+        defaults: for each column [1] or a scalar, or [0] if no field may be missing.
     """
     delimiter = node.attr_str("field_delim", ",").encode()
     if len(delimiter) != 1 or any(d.size > 1 for d in defaults):
@@ -65,7 +66,7 @@ def decode_csv(node: Node, records: Array, *defaults: Array) -> tuple[Array, ...
 
 @shape_fn("DecodeCSV")
 def decode_csv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The lines' shape for each column."""
+    """Return the records' shape for each column."""
     return [args.shapes[0]] * args.count()
 
 
@@ -73,7 +74,7 @@ flop_rule("DecodeCSV")(free)
 
 
 def _fields(record: bytes, delimiter: bytes, *, quoted: bool) -> Iterator[bytes]:
-    """The fields of one record, without their quotes."""
+    """Yield the fields of one record, without their quotes."""
     if not record:
         return
     if not _STRAY.search(record):
@@ -101,7 +102,7 @@ def _fields(record: bytes, delimiter: bytes, *, quoted: bool) -> Iterator[bytes]
 
 
 def _quoted(record: bytes, start: int, delimiter: bytes) -> tuple[bytes, int]:
-    """A field whose opening quote was read, and where the next begins."""
+    """Parse a field after its opening quote; return it and the start of the next."""
     parts = []
     while True:
         end = record.find(_QUOTE, start)
@@ -112,7 +113,7 @@ def _quoted(record: bytes, start: int, delimiter: bytes) -> tuple[bytes, int]:
         if end < 0 or follower != _QUOTE:
             message = f"a quoted field of {record[:40]!r} does not end with a quote"
             raise ValueError(message)
-        # Two quotes stand for one.
+        # A doubled quote is an escaped quote.
         parts.append(record[start : end + 1])
         start = end + 2
 
@@ -137,7 +138,7 @@ shape_fn("Save", "SaveSlices", "SaveV2")(no_outputs)
 
 @shape_fn("RestoreV2")
 def restore_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Tensors of any shape, or of the shape of the slice that is asked for."""
+    """Return unknown shapes."""
     return [None] * args.count()
 
 
@@ -148,7 +149,7 @@ shape_fn("MergeV2Checkpoints", "ReadFile", "SerializeTensor", "ShardedFilename",
 
 @shape_fn("ParseTensor")
 def parse_tensor_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Whatever the text says."""
+    """Return an unknown shape."""
     return [None]
 
 

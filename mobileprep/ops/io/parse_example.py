@@ -1,4 +1,4 @@
-"""Ops that parse serialized examples into dense, sparse and ragged tensors."""
+"""Parsing serialized examples into dense, sparse, and ragged tensors."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from mobileprep.ops.numerics.texts import as_texts, one_text, texts
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_rank
 
 _INT64 = np.dtype(np.int64)
-# Steps that reading a feature of an example takes.
+# Steps for reading a feature of an example.
 _STEPS = 8
 
 
 class _Batch(Struct, frozen=True):
-    """Serialized examples, their features found but not yet read.
+    """Serialized examples with located, but unparsed features.
 
     Args:
-        examples: one mapping an example.
-        single: whether the outputs are without an axis for the examples.
+        examples: one mapping for each example.
+        single: whether the outputs have no axis for the examples.
     """
 
     examples: Sequence[Mapping[bytes, memoryview]]
@@ -39,7 +39,7 @@ class _Batch(Struct, frozen=True):
 
     @staticmethod
     def of(serialized: Array, *, single: bool) -> _Batch:
-        """The examples of a tensor of texts."""
+        """Read the examples of a string tensor."""
         if serialized.ndim > 1 or (single and serialized.ndim):
             message = f"serialized examples of shape {list(serialized.shape)} are not vectors"
             raise ValueError(message)
@@ -47,7 +47,7 @@ class _Batch(Struct, frozen=True):
         return _Batch([read_example(data) for data in texts(serialized)], single)
 
     def column(self, name: bytes, kind: DType) -> list[Feature | None]:
-        """One feature of every example, None where an example lacks it."""
+        """Read one feature of every example, None for examples without it."""
         spend(_STEPS * STEP * len(self.examples), "reading a feature")
         found = []
         for example in self.examples:
@@ -62,11 +62,11 @@ class _Batch(Struct, frozen=True):
 
 @kernel("ParseExample")
 def parse_example(node: Node, serialized: Array, names: Array, *rest: Array) -> tuple[Array, ...]:
-    """Features of serialized examples as sparse and dense tensors.
+    """Parse features of serialized examples into sparse and dense tensors.
 
     Args:
         node: with the types of the features, and the shapes of the dense ones.
-        names: [batch] or [0], what to call the examples; not used.
+        names: [batch] or [0], the names of the examples; not used.
 
     Returns:
         The indices of all sparse features, the values, the shapes, and the dense tensors.
@@ -85,7 +85,7 @@ def parse_example(node: Node, serialized: Array, names: Array, *rest: Array) -> 
 
 @shape_fn("ParseExample")
 def parse_example_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Sparse features as indices, values and shapes, then dense ones with the batch before."""
+    """Return shapes of sparse indices, values, and shapes, then of dense tensors with the batch."""
     batch = with_rank(args.shapes[0], 1)[0]
     sparse = args.node.attr_int("Nsparse")
     dense = args.node.attr_shapes("dense_shapes")
@@ -97,7 +97,7 @@ flop_rule("ParseExample")(free)
 
 
 def _all_sparse(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
-    """The indices of each sparse feature, the values of each, the shape of each."""
+    """Return the indices of all sparse features, then all values, then all shapes."""
     kinds = node.attr_dtypes("sparse_types")
     found = [_sparse(batch, *named) for named in zip(keys, kinds, strict=True)]
     return [part for parts in zip(*found, strict=True) for part in parts]
@@ -127,7 +127,7 @@ def _all_dense(
 
 
 def _known(key: bytes, shape: TensorShape) -> tuple[int, ...]:
-    """A dense feature's shape, of which only the first dimension may be open."""
+    """Return a dense feature's shape, in which only the first dimension may be unknown."""
     if shape is None or min(shape[1:], default=0) < 0:
         message = f"the shape {shape} of the feature {_shown(key)} is not known"
         raise ValueError(message)
@@ -141,7 +141,7 @@ def _fixed(
     shape: tuple[int, ...],
     default: Array,
 ) -> Array:
-    """A feature that has one number of values in each example."""
+    """Parse a feature with a fixed number of values in each example."""
     if default.size and default.shape != shape:
         _refuse(key, f"has a default of shape {list(default.shape)}, not {list(shape)}")
     out = _empty((len(column), math.prod(shape)), kind)
@@ -162,7 +162,7 @@ def _padded(
     shape: tuple[int, ...],
     default: Array,
 ) -> Array:
-    """A feature of varying length, padded with its default to the longest."""
+    """Parse a feature of varying length, padded with its default to the longest."""
     if default.size != 1:
         _refuse(key, "has a varying length, so its default must be one value")
     stride = math.prod(shape[1:])
@@ -188,7 +188,7 @@ def _counts(column: Sequence[Feature | None]) -> Array:
 
 
 def _joined(column: Sequence[Feature | None], kind: DType) -> Array:
-    """The values of all examples, one after another."""
+    """Concatenate the values of all examples."""
     parts = [feature.values for feature in column if feature is not None]
     if kind is DType.STRING:
         words = [word for part in parts for word in part]
@@ -219,7 +219,7 @@ def parse_example_v2(
     ragged_keys: Array,
     *defaults: Array,
 ) -> tuple[Array, ...]:
-    """As ``ParseExample``, of a vector of examples or of a single one; ragged tensors besides."""
+    """Parse one or several examples like ``ParseExample``, with additional ragged tensors."""
     batch = _Batch.of(serialized, single=serialized.ndim == 0)
     return (
         *_all_sparse(node, batch, texts(sparse_keys)),
@@ -230,7 +230,7 @@ def parse_example_v2(
 
 @shape_fn("ParseExampleV2")
 def parse_example_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Sparse and dense tensors, with an axis for the examples unless it is one; ragged ones."""
+    """Return the shapes of sparse, dense, and ragged tensors, with a batch axis unless single."""
     serialized = args.shapes[0]
     if serialized is None:
         return [None] * args.count()
@@ -250,7 +250,7 @@ flop_rule("ParseExampleV2")(free)
 
 
 def _all_ragged(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
-    """The values of each ragged feature, then where the rows of each begin and end."""
+    """Return the values of all ragged features, then the row splits of each."""
     kinds, splits = node.attr_dtypes("ragged_value_types"), node.attr_dtypes("ragged_split_types")
     columns = [batch.column(*named) for named in zip(keys, kinds, strict=True)]
     values = [_joined(*named) for named in zip(columns, kinds, strict=True)]
@@ -259,14 +259,14 @@ def _all_ragged(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]
 
 def _row_splits(column: Sequence[Feature | None], kind: DType, batch: _Batch) -> Array:
     if batch.single:
-        # One row has no splits.
+        # A single row does not have splits.
         return np.zeros(0, kind.numpy)
     return np.concatenate([[0], np.cumsum(_counts(column))]).astype(kind.numpy)
 
 
 @kernel("ParseSingleExample")
 def parse_single_example(node: Node, serialized: Array, *defaults: Array) -> tuple[Array, ...]:
-    """Features of one serialized example, their names held by attributes."""
+    """Parse features of one serialized example, with names in attributes."""
     batch = _Batch.of(serialized, single=True)
     return (
         *_all_sparse(node, batch, node.attr_strings("sparse_keys")),
@@ -276,7 +276,7 @@ def parse_single_example(node: Node, serialized: Array, *defaults: Array) -> tup
 
 @shape_fn("ParseSingleExample")
 def parse_single_example_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Sparse features as indices, values and shapes, then dense ones."""
+    """Return the shapes of sparse indices, values, and shapes, then of dense tensors."""
     sparse = args.node.attr_int("num_sparse")
     dense = args.node.attr_shapes("dense_shapes")
     return [*[(UNKNOWN, 1)] * sparse, *[(UNKNOWN,)] * sparse, *[(1,)] * sparse, *dense]

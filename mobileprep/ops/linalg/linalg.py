@@ -30,12 +30,12 @@ from mobileprep.ops.shape_function import (
     unchanged,
 )
 
-# Operations that each element takes for each row, at most.
+# Maximum number of operations for each element and row.
 _COST = 8
 
 
 def check_matrices(x: Array) -> None:
-    """Refuse a tensor of less than two axes."""
+    """Raise an error for a tensor with fewer than two axes."""
     if x.ndim < 2:
         message = f"expected matrices, found the shape {list(x.shape)}"
         raise ValueError(message)
@@ -43,7 +43,7 @@ def check_matrices(x: Array) -> None:
 
 @kernel("MatrixInverse", "Cholesky", "MatrixDeterminant", "MatrixSolve")
 def linear_algebra(node: Node, x: Array, *rest: Array) -> Array:
-    """Inverse, Cholesky factor, determinant or solution of matrices."""
+    """Compute the inverse, Cholesky factor, determinant, or solution of matrices."""
     check_matrices(x)
     adjoint = node.attr_bool("adjoint", False)
     source = np.conj(np.swapaxes(x, -1, -2)) if adjoint else x
@@ -63,7 +63,7 @@ def linear_algebra(node: Node, x: Array, *rest: Array) -> Array:
 
 @shape_fn("Cholesky", "MatrixInverse")
 def square_matrices_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Square matrices of the input's shape."""
+    """Return the input's shape, merged to square matrices."""
     shape = at_least_rank(args.shapes[0], 2)
     if shape is None:
         return [None]
@@ -73,14 +73,14 @@ def square_matrices_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @shape_fn("MatrixDeterminant")
 def determinant_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A number for each matrix."""
+    """Return a number for each matrix."""
     shape = at_least_rank(args.shapes[0], 2)
     return [None if shape is None else shape[:-2]]
 
 
 @shape_fn("MatrixSolve")
 def matrix_solve_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """For each matrix as many rows as it has, and the right-hand side's columns."""
+    """Return the rows of the matrix by the columns of the right-hand side."""
     matrix, right = at_least_rank(args.shapes[0], 2), at_least_rank(args.shapes[1], 2)
     if matrix is None or right is None:
         return [None]
@@ -93,7 +93,7 @@ def matrix_solve_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     *("Cholesky", "MatrixDeterminant", "MatrixInverse", "MatrixSolve"),
 )
 def factorization_flops(sizes: Sizes) -> float:
-    """The terms of highest order of the usual algorithms."""
+    """Count the highest-order terms of the usual algorithms."""
     shape = sizes.input(0)
     order, batch = shape[-1], math.prod(shape[:-2])
     if sizes.node.op == "Cholesky":
@@ -116,7 +116,7 @@ shape_fn("Cross")(same_as_both)
 
 @kernel("MatrixBandPart")
 def matrix_band_part(node: Node, x: Array, lower: Array, upper: Array) -> Array:
-    """x with zeros outside a band; a negative width keeps all on that side."""
+    """Set elements of x outside of a band to zero; a negative width keeps that whole side."""
     check_matrices(x)
     below, above = scalar(lower), scalar(upper)
     rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
@@ -131,11 +131,11 @@ flop_rule("MatrixBandPart")(free)
 
 
 class _Diagonals(Struct, frozen=True):
-    """Some adjacent diagonals of a matrix, as they lie in a tensor [.., diagonals, length].
+    """Adjacent diagonals of a matrix, and their layout in a tensor [.., diagonals, length].
 
     Args:
         low, high: the lowest and the highest, 0 for the main one, negative below it.
-        align: where short diagonals stand: above and below the main one, e.g. "RIGHT_LEFT".
+        align: alignment of short diagonals above and below the main one, e.g. "RIGHT_LEFT".
     """
 
     low: int
@@ -144,7 +144,7 @@ class _Diagonals(Struct, frozen=True):
 
     @classmethod
     def of(cls, node: Node, k: Array | None) -> _Diagonals:
-        """The diagonals that a node's input and attribute tell."""
+        """Create the diagonals from a node's input and attribute."""
         band = (0,) if k is None else integers(k)
         if len(band) not in (1, 2) or band[0] > band[-1]:
             message = f"{list(band)} are not diagonals"
@@ -153,7 +153,7 @@ class _Diagonals(Struct, frozen=True):
         return cls(band[0], band[-1], node.attr_str("align", default))
 
     def places(self, rows: int, columns: int) -> tuple[Array, Array, Array]:
-        """For each place [diagonals, length] its row and column, and whether it is on one."""
+        """Return the row, column, and validity of each slot [diagonals, length]."""
         length = min(rows + min(self.high, 0), columns - max(self.low, 0))
         check_allocation((self.high - self.low + 1, max(length, 1)), np.dtype(np.int64))
         numbers = np.arange(self.high, self.low - 1, -1).reshape(-1, 1)
@@ -171,7 +171,7 @@ class _Diagonals(Struct, frozen=True):
 def matrix_diag_part(
     node: Node, x: Array, k: Array | None = None, padding: Array | None = None
 ) -> Array:
-    """The diagonals of matrices, shorter ones filled up."""
+    """Extract the diagonals of matrices, padding shorter ones."""
     check_matrices(x)
     diagonals = _Diagonals.of(node, k)
     rows, columns = x.shape[-2:]
@@ -186,14 +186,14 @@ def matrix_diag_part(
 
 @shape_fn("MatrixDiagPart")
 def matrix_diag_part_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input with the smaller of its last two dimensions in their place."""
+    """Replace the last two dimensions of the input by the smaller one."""
     source = at_least_rank(args.shapes[0], 2)
     return [None if source is None else (*source[:-2], _smaller(*source[-2:]))]
 
 
 @shape_fn("MatrixDiagPartV2", "MatrixDiagPartV3")
 def matrix_diag_part_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input with the diagonals, if several, and the longest one's length at its end."""
+    """Replace the last two dimensions by the number of diagonals, if several, and their length."""
     source, band = at_least_rank(args.shapes[0], 2), _band(args)
     if source is None or band is None:
         return [None]
@@ -221,7 +221,7 @@ def matrix_diag(
     columns: Array | None = None,
     padding: Array | None = None,
 ) -> Array:
-    """Matrices with given diagonals."""
+    """Create matrices with given diagonals."""
     diagonals = _Diagonals.of(node, k)
     if diagonal.ndim < 1 or (diagonals.low != diagonals.high and diagonal.ndim < 2):
         message = f"a tensor of shape {list(diagonal.shape)} holds no such diagonals"
@@ -241,14 +241,14 @@ def matrix_diag(
 
 @shape_fn("MatrixDiag")
 def matrix_diag_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input with its last dimension twice."""
+    """Return the input's shape with the last dimension repeated."""
     source = at_least_rank(args.shapes[0], 1)
     return [None if source is None else (*source, source[-1])]
 
 
 @shape_fn("MatrixDiagV2", "MatrixDiagV3")
 def matrix_diag_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Matrices with the diagonals; where rows or columns are -1, as few as hold them."""
+    """Return the matrices' shape; rows or columns of -1 mean the minimum for the diagonals."""
     source, band = args.shapes[0], _band(args)
     if source is None or band is None:
         return [None]
@@ -271,7 +271,7 @@ def matrix_diag_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 
 def _band(args: ShapeArgs) -> tuple[int, int] | None:
-    """The lowest and the highest diagonal that the second input names, or None."""
+    """Return the lowest and the highest diagonal in the second input, or None."""
     named = args.integers(1)
     if named is None:
         return None
@@ -282,13 +282,13 @@ def _band(args: ShapeArgs) -> tuple[int, int] | None:
 
 
 def _several(band: tuple[int, int]) -> tuple[int, ...]:
-    """The dimension of the diagonals, which one alone does not have."""
+    """Return the dimension of the diagonals, which a single one does not have."""
     low, high = band
     return () if low == high else (high - low + 1,)
 
 
 def _size(told: int | None, least: int) -> int:
-    """How many rows or columns a matrix has that needs some."""
+    """Return the number of rows or columns, at least the required minimum."""
     if told is None:
         return UNKNOWN
     if told == -1:
@@ -300,7 +300,7 @@ def _size(told: int | None, least: int) -> int:
 
 
 def _smaller(a: int, b: int) -> int:
-    """The smaller of two sizes: nothing is smaller than 0, whatever the other is."""
+    """Return the smaller size; 0 if one is 0, even if the other is unknown."""
     return 0 if 0 in (a, b) else min(a, b)
 
 
@@ -320,7 +320,7 @@ def _set(out: Array, diagonal: Array, diagonals: _Diagonals) -> Array:
 
 @kernel("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
 def matrix_set_diag(node: Node, x: Array, diagonal: Array, k: Array | None = None) -> Array:
-    """Matrices with their diagonals replaced."""
+    """Replace the diagonals of matrices."""
     check_matrices(x)
     return _set(x.copy(), diagonal, _Diagonals.of(node, k))
 
@@ -333,14 +333,14 @@ flop_rule("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")(free)
 
 @kernel("Diag")
 def diag(node: Node, x: Array) -> Array:
-    """A tensor of twice the axes with x on its diagonal."""
+    """Create a tensor with the axes of x twice, and x on its diagonal."""
     check_allocation((x.size, x.size), x.dtype)
     return np.diag(x.reshape(-1)).reshape(*x.shape, *x.shape)
 
 
 @shape_fn("Diag")
 def diag_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's dimensions twice."""
+    """Return the input's shape, repeated."""
     source = args.shapes[0]
     return [None if source is None else source + source]
 
@@ -350,7 +350,7 @@ flop_rule("Diag")(free)
 
 @kernel("DiagPart")
 def diag_part(node: Node, x: Array) -> Array:
-    """The diagonal of a tensor whose axes are twice the same."""
+    """Extract the diagonal of a tensor whose shape is repeated."""
     half = x.ndim // 2
     if x.shape[:half] != x.shape[half:]:
         message = f"{list(x.shape)} is not twice the same shape"
@@ -361,7 +361,7 @@ def diag_part(node: Node, x: Array) -> Array:
 
 @shape_fn("DiagPart")
 def diag_part_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The first half of the dimensions, merged with the second."""
+    """Return the first half of the dimensions, merged with the second."""
     source = args.shapes[0]
     if source is None:
         return [None]

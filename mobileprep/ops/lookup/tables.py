@@ -29,12 +29,12 @@ _LINE, _NUMBER = -2, -1
 
 @dataclass(slots=True)
 class Table:
-    """Keys and values.
+    """A lookup table.
 
     Args:
         key, value: their types.
-        filled: whether it was; a table that is not fixed counts as filled from the start.
-        entries: by key, texts as bytes.
+        filled: whether the table is filled; a mutable table always is.
+        entries: values by key, strings as bytes.
     """
 
     key: DType
@@ -43,7 +43,11 @@ class Table:
     entries: dict[Any, Any] = field(default_factory=dict)
 
     def add(self, keys: Sequence[Any], values: Sequence[Any], *, fixed: bool) -> None:
-        """Enter keys with their values."""
+        """Add keys with their values.
+
+        Args:
+            fixed: whether to raise an error for a key with two values.
+        """
         if len(keys) != len(values):
             message = f"{len(keys)} keys for {len(values)} values"
             raise ValueError(message)
@@ -55,7 +59,7 @@ class Table:
         self.filled = True
 
     def contents(self) -> tuple[Array, Array]:
-        """Keys and values, ``[count]`` each."""
+        """Return keys and values, ``[count]`` each."""
         return _elements(self.entries, self.key), _elements(self.entries.values(), self.value)
 
 
@@ -67,7 +71,7 @@ def _elements(values: Collection[Any], kind: DType) -> Array:
 
 @context_kernel("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
 def hash_table(context: RunContext, node: Node) -> Array:
-    """A handle of the table of that name; a new one if there is none yet."""
+    """Return a handle of the table with the node's name; create it if necessary."""
     name = node.attr_str("shared_name", "") or node.name
     key, value = node.attr_dtype("key_dtype"), node.attr_dtype("value_dtype")
     table = context.resources.setdefault(
@@ -82,7 +86,7 @@ def hash_table(context: RunContext, node: Node) -> Array:
     *("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2"),
 )
 def table_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar handle; a reference to one, which holds two texts."""
+    """Return a scalar handle, or a reference of two strings."""
     return [() if args.node.op.endswith("V2") else (2,)]
 
 
@@ -93,7 +97,7 @@ flop_rule("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")(
 def initialize_table(
     context: RunContext, node: Node, handle: Array, keys: Array, values: Array
 ) -> Array:
-    """Fill a table; the handle comes back, so that this can be fetched."""
+    """Fill a table and return its handle, so that this can be fetched."""
     _table(handle).add(keys.ravel().tolist(), values.ravel().tolist(), fixed=True)
     return handle
 
@@ -114,17 +118,17 @@ def _table(handle: Array) -> Table:
 
 @context_kernel("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
 def initialize_from_file(context: RunContext, node: Node, handle: Array, file: Array) -> Array:
-    """Fill a table from the lines of a file; the handle comes back.
+    """Fill a table from the lines of a file and return its handle.
 
-    The attributes ``key_index`` and ``value_index`` name the columns between ``delimiter``, or
-    the whole line (-2), or its number (-1), to which ``offset`` is added.
+    The attributes ``key_index`` and ``value_index`` select a column between ``delimiter``, the
+    whole line (-2), or its number (-1), to which ``offset`` is added.
     """
     fill_from_file(_table(handle), node, Path(one_text(file).decode("utf-8", "surrogateescape")))
     return handle
 
 
 def fill_from_file(table: Table, node: Node, path: Path) -> None:
-    """Enter the lines of a file, as the attributes of an ``InitializeTableFromTextFile`` say."""
+    """Add the lines of a file, as specified by an ``InitializeTableFromTextFile`` node."""
     rows = list(_rows(node, path))
     columns = node.attr_int("key_index"), node.attr_int("value_index")
     keys, values = (
@@ -165,7 +169,7 @@ def _rows(node: Node, path: Path) -> Iterator[_Row]:
 
 
 def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  # noqa: ANN401
-    """What one line says of a key or a value."""
+    """Return the key or value of one line."""
     if place == _NUMBER:
         return row.number + node.attr_int("offset", 0)
     if place == _LINE:
@@ -191,7 +195,7 @@ def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  
     *("LookupTableInsert", "LookupTableInsertV2", "LookupTableImport", "LookupTableImportV2")
 )
 def insert(context: RunContext, node: Node, handle: Array, keys: Array, values: Array) -> Array:
-    """Enter keys, or have the table hold them only; the handle comes back."""
+    """Insert keys, or replace the content of the table, and return its handle."""
     table = _table(handle)
     if "Import" in node.op:
         table.entries.clear()
@@ -211,7 +215,7 @@ flop_rule("LookupTableImport", "LookupTableImportV2", "LookupTableInsert", "Look
 
 @context_kernel("LookupTableFind", "LookupTableFindV2")
 def find(context: RunContext, node: Node, handle: Array, keys: Array, default: Array) -> Array:
-    """The value of each key, the default for those that the table does not have."""
+    """Return the value of each key, or the default for missing keys."""
     entries = _filled(handle, node).entries
     missing = default.reshape(())[()]
     found = [entries.get(key, missing) for key in keys.ravel().tolist()]
@@ -222,7 +226,7 @@ def find(context: RunContext, node: Node, handle: Array, keys: Array, default: A
 
 @shape_fn("LookupTableFind", "LookupTableFindV2")
 def find_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A value for each key, of the default's shape; TensorFlow knows none for a reference."""
+    """Return a value for each key, in the default's shape; unknown for a reference."""
     is_known = args.node.op.endswith("V2") and args.shapes[2] == ()
     return [args.shapes[1] if is_known else None]
 
@@ -240,7 +244,7 @@ def _filled(handle: Array, node: Node) -> Table:
 
 @context_kernel("LookupTableSize", "LookupTableSizeV2")
 def size(context: RunContext, node: Node, handle: Array) -> Array:
-    """How many keys the table has."""
+    """Return the number of keys."""
     return np.array(len(_filled(handle, node).entries), dtype=np.int64)
 
 

@@ -1,1 +1,1 @@
-"""Arithmetic, reductions and products, as in `tf.math`."""
+"""Arithmetic, reductions, and products, as in `tf.math`."""

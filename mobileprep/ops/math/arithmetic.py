@@ -34,7 +34,7 @@ Unary = Callable[[Array], Any]
 
 def _reciprocal(x: Array) -> Any:  # noqa: ANN401 - an array or a numpy scalar
     if x.dtype.kind in "iu":
-        # Towards zero, and zero itself stays: numpy has no quotient for it.
+        # Truncated toward zero; 0 stays 0, for which numpy has no quotient.
         return np.where(x == 1, x, np.where(x == -1, x, 0)).astype(x.dtype)
     return np.divide(x.dtype.type(1), x)
 
@@ -53,7 +53,7 @@ def _round_half_even(x: Array) -> Array:
 
 
 def _zeros_like(x: Array) -> Array:
-    # Of texts the zero is the empty one.
+    # The zero of strings is the empty string.
     return np.full_like(x, b"") if x.dtype == object else np.zeros_like(x)
 
 
@@ -64,7 +64,7 @@ def _sign(x: Array) -> Array:
     return np.where(size == 0, x.dtype.type(0), x / np.where(size == 0, size.dtype.type(1), size))
 
 
-# With the operations for one element.
+# Functions, with their operations for one element.
 _UNARY: dict[str, tuple[Unary, int]] = {
     "Abs": (np.abs, 1),
     "Acos": (np.arccos, 1),
@@ -128,7 +128,7 @@ shape_fn("InvGrad", "PopulationCount", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad"
 
 @kernel("Complex")
 def complex_of_parts(node: Node, real: Array, imaginary: Array) -> Array:
-    """Complex numbers of real and imaginary parts, which are broadcast to each other."""
+    """Create complex numbers from real and imaginary parts, broadcast to each other."""
     shape = np.broadcast_shapes(real.shape, imaginary.shape)
     kind = np.result_type(real.dtype, np.complex64)
     check_allocation(shape, kind)
@@ -153,7 +153,7 @@ def _no_zero(y: Array) -> None:
 
 
 def _divide(x: Array, y: Array) -> Any:  # noqa: ANN401 - an array or a numpy scalar
-    """C's division: towards zero for integers."""
+    """Divide like C: integers truncate toward zero."""
     if x.dtype.kind not in "iu":
         return np.true_divide(x, y)
     _no_zero(y)
@@ -173,7 +173,7 @@ def _floor_divide(x: Array, y: Array) -> Any:  # noqa: ANN401
 
 
 def _floor_mod(x: Array, y: Array) -> Any:  # noqa: ANN401
-    """The remainder with the divisor's sign."""
+    """Return the remainder with the divisor's sign."""
     if x.dtype.kind in "iu":
         _no_zero(y)
         return np.remainder(x, y)
@@ -182,7 +182,7 @@ def _floor_mod(x: Array, y: Array) -> Any:  # noqa: ANN401
 
 
 def _truncate_mod(x: Array, y: Array) -> Any:  # noqa: ANN401
-    """C's remainder, with the dividend's sign."""
+    """Return the remainder like C, with the dividend's sign."""
     if x.dtype.kind in "iu":
         _no_zero(y)
     return np.fmod(x, y)
@@ -202,7 +202,7 @@ def _power(x: Array, y: Array) -> Any:  # noqa: ANN401
 
 
 def _shift(function: Binary) -> Binary:
-    """A shift whose distance is held between 0 and the width less one, as the original does."""
+    """Clip the distance of a shift to the width of the type, like TensorFlow."""
 
     def shift(x: Array, y: Array) -> Any:  # noqa: ANN401
         widest = y.dtype.type(8 * x.dtype.itemsize - 1)
@@ -211,7 +211,7 @@ def _shift(function: Binary) -> Binary:
     return shift
 
 
-# With the operations for one element of the output.
+# Functions, with their operations for one element of the output.
 _BINARY: dict[str, tuple[Binary, int]] = {
     "Add": (np.add, 1),
     "AddV2": (np.add, 1),
@@ -264,7 +264,7 @@ for _op, (_binary, _flops) in _BINARY.items():
 
 @kernel("Equal", "NotEqual")
 def equal(node: Node, x: Array, y: Array) -> Array:
-    """Equality of elements; where shapes do not broadcast, False unless the node forbids that."""
+    """Compare elements; if shapes do not broadcast, return False unless the node forbids it."""
     same_type(node, x, y)
     compare = np.equal if node.op == "Equal" else np.not_equal
     try:
@@ -286,7 +286,7 @@ flop_rule("Equal", "NotEqual")(per_output(1))
 
 @kernel("SquaredDifference")
 def squared_difference(node: Node, x: Array, y: Array) -> Array:
-    """(x - y)^2; for complex numbers the square of the modulus."""
+    """Compute (x - y)^2; for complex numbers, the square of the modulus."""
     same_type(node, x, y)
     check_broadcast(x, y)
     difference = np.subtract(x, y)
@@ -301,7 +301,7 @@ flop_rule("SquaredDifference")(per_output(2))
 
 @kernel("ApproximateEqual")
 def approximate_equal(node: Node, x: Array, y: Array) -> Array:
-    """Whether elements differ by less than the attribute ``tolerance``."""
+    """Return whether elements differ by less than the attribute ``tolerance``."""
     same_type(node, x, y)
     if x.shape != y.shape:
         message = f"the shapes {list(x.shape)} and {list(y.shape)} differ"
@@ -318,7 +318,7 @@ flop_rule("ApproximateEqual")(per_output(3))
 
 @kernel("AddN", "AccumulateNV2")
 def add_n(node: Node, *inputs: Array) -> Array:
-    """The sum of tensors of one shape."""
+    """Add tensors of one shape."""
     same_type(node, *inputs)
     if any(x.shape != inputs[0].shape for x in inputs):
         message = "all tensors must have one shape"
@@ -333,7 +333,7 @@ def add_n(node: Node, *inputs: Array) -> Array:
 
 @shape_fn("AddN")
 def add_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """All inputs have one shape."""
+    """Return the common shape of all inputs."""
     return [reduce(merge, args.shapes, None)]
 
 
@@ -342,13 +342,13 @@ shape_fn("AccumulateNV2")(declared_shape)
 
 @flop_rule("AddN", "AccumulateNV2")
 def add_n_flops(sizes: Sizes) -> float:
-    """One less addition than there are tensors."""
+    """Count one addition fewer than there are tensors."""
     return sizes.made() * (len(sizes.inputs) - 1)
 
 
 @kernel("BiasAdd", "BiasAddV1")
 def bias_add(node: Node, x: Array, bias: Array) -> Array:
-    """x plus one number for each channel: the last axis, or the second of NCHW."""
+    """Add one number for each channel: the last axis, or the second of NCHW."""
     same_type(node, x, bias)
     if bias.ndim != 1 or x.ndim < 2:
         message = "a bias is a vector, and its other input has at least two axes"
@@ -363,7 +363,7 @@ def bias_add(node: Node, x: Array, bias: Array) -> Array:
 
 @shape_fn("BiasAdd", "BiasAddV1")
 def bias_add_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, its channels merged with the bias's."""
+    """Return the input's shape, its channels merged with the bias's."""
     shape = at_least_rank(args.shapes[0], 2)
     channels = with_rank(args.shapes[1], 1)[0]
     if shape is None:
@@ -379,10 +379,10 @@ flop_rule("BiasAdd", "BiasAddV1")(per_output(1))
 
 @kernel("ClipByValue")
 def clip_by_value(node: Node, x: Array, low: Array, high: Array) -> Array:
-    """x held between two bounds, each of one element or of the shape of x."""
+    """Clip x to two bounds, each of one element or of the shape of x."""
     same_type(node, x, low, high)
     check_broadcast(x, low, high)
-    # The lower bound holds where they cross.
+    # The lower bound takes precedence if they cross.
     return as_array(np.maximum(np.minimum(x, high), low), x)
 
 
@@ -394,7 +394,7 @@ flop_rule("ClipByValue")(per_output(2))
 
 @shape_fn("BiasAddGrad")
 def bias_add_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector of as many elements as there are channels."""
+    """Return a vector with an element for each channel."""
     shape = at_least_rank(args.shapes[0], 2)
     channel_first = args.node.attr_str("data_format", "NHWC") == "NCHW"
     return [(dim(shape, 1 if channel_first else -1),)]

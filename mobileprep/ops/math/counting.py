@@ -36,8 +36,8 @@ from mobileprep.ops.sparse.math import sparse_shape
 
 @kernel("Bincount", "DenseBincount")
 def bincount(node: Node, x: Array, size: Array, weights: Array) -> Array:
-    """How often each number below a size occurs, or the sum of its weights; a row for each row."""
-    # Bincount, the older one, knows no rows.
+    """Count occurrences of each number below a size, or sum their weights; by row for a matrix."""
+    # Bincount, the older op, does not support rows.
     in_rows = x.ndim == 2 and node.op == "DenseBincount"
     count = len(x) if in_rows else 1
     rows = np.repeat(np.arange(count), x.size // max(count, 1))
@@ -47,7 +47,7 @@ def bincount(node: Node, x: Array, size: Array, weights: Array) -> Array:
 
 @shape_fn("Bincount", "DenseBincount")
 def bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector of the given size; for a batch a row for each."""
+    """Return a vector of the given size, or a row for each row of a matrix."""
     shape, size = args.shapes[0], args.scalar(1)
     bins = UNKNOWN if size is None else size
     if args.node.op == "Bincount":
@@ -59,7 +59,7 @@ flop_rule("Bincount", "DenseBincount")(free)
 
 
 def _counted(node: Node, rows: Array, height: int, x: Array, size: Array, weights: Array) -> Array:
-    """The counts [height, size] of the numbers x, each in the row that ``rows`` tells."""
+    """Count the numbers x as [height, size], each in the row given by ``rows``."""
     count = scalar(size)
     if count < 0 or (x < 0).any() or (weights.size and weights.shape != x.shape):
         message = f"{count} bins, or negative numbers, or weights of another shape"
@@ -78,7 +78,7 @@ def _counted(node: Node, rows: Array, height: int, x: Array, size: Array, weight
 
 @kernel("RaggedBincount")
 def ragged_bincount(node: Node, splits: Array, x: Array, size: Array, weights: Array) -> Array:
-    """As ``DenseBincount``, of the rows of a ragged matrix."""
+    """Count like ``DenseBincount`` for each row of a ragged matrix."""
     lengths = np.diff(checked_splits(splits, len(x)))
     return _counted(
         node, np.repeat(np.arange(len(lengths)), lengths), len(lengths), x, size, weights
@@ -87,7 +87,7 @@ def ragged_bincount(node: Node, splits: Array, x: Array, size: Array, weights: A
 
 @shape_fn("RaggedBincount")
 def ragged_bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A row for each row of the ragged matrix, as long as the given size."""
+    """Return a row of the given size for each row of the ragged matrix."""
     splits, size = with_rank(args.shapes[0], 1)[0], args.scalar(2)
     return [(splits - 1 if splits > 0 else UNKNOWN, UNKNOWN if size is None else size)]
 
@@ -99,7 +99,7 @@ flop_rule("RaggedBincount")(free)
 def sparse_bincount(
     node: Node, indices: Array, x: Array, dims: Array, size: Array, weights: Array
 ) -> Array:
-    """As ``DenseBincount``, of a sparse vector or of the rows of a sparse matrix."""
+    """Count like ``DenseBincount`` for a sparse vector or each row of a sparse matrix."""
     shape = sparse_shape(indices, dims, x)
     if len(shape) not in (1, 2):
         message = f"a sparse vector or matrix is needed, not one of {len(shape)} axes"
@@ -112,7 +112,7 @@ def sparse_bincount(
 
 @shape_fn("SparseBincount")
 def sparse_bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector of the given size; of a matrix a row for each of its rows."""
+    """Return a vector of the given size, or a row for each row of a matrix."""
     dims, size = args.as_shape(2), args.scalar(3)
     if dims is None:
         return [None]
@@ -140,13 +140,13 @@ def _extreme(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401 - a n
     if kind.kind in "iu":
         info = np.iinfo(kind)
         return kind.type(info.min if lowest else info.max)
-    # The lowest finite number, as the original has it.
+    # The lowest finite number, like in TensorFlow.
     limit = narrow_max(kind)
     return -limit if lowest else limit
 
 
 def _beyond(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401 - a numpy scalar
-    """What any number of a segment replaces: the original begins with the segment's first row."""
+    """Return a value that any number replaces; TensorFlow starts with the segment's first row."""
     if kind.kind in "iu":
         return _extreme(kind, lowest=lowest)
     return kind.type(-np.inf if lowest else np.inf)
@@ -154,7 +154,7 @@ def _beyond(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401 - a nu
 
 @kernel("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum")
 def unsorted_segment(node: Node, x: Array, ids: Array, count: Array) -> Array:
-    """Slices combined by segment; slices of a negative segment are dropped."""
+    """Combine slices by segment; slices of a negative segment are dropped."""
     number = scalar(count)
     write, start = _SEGMENTS[node.op.removeprefix("UnsortedSegment")]
     shape = dimensions(np.array([number, *x.shape[ids.ndim :]]), x.dtype)
@@ -173,7 +173,7 @@ def unsorted_segment(node: Node, x: Array, ids: Array, count: Array) -> Array:
     "UnsortedSegmentSum",
 )
 def unsorted_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The given number of rows in the place of the ids' dimensions."""
+    """Replace the ids' dimensions by the given number of segments."""
     data, ids, count = args.shapes[0], args.shapes[1], args.scalar(2)
     if data is None or ids is None:
         return [None]
@@ -187,7 +187,7 @@ flop_rule("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "Un
 
 @kernel("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum")
 def segment(node: Node, x: Array, ids: Array) -> Array:
-    """Slices combined by segment, segments in ascending order; empty ones are 0 (1 for Prod)."""
+    """Combine slices by ascending segment; empty segments are 0 (1 for Prod)."""
     numbers = np.array(integers(ids), dtype=np.int64)
     if x.ndim < 1 or len(numbers) != len(x) or (np.diff(numbers) < 0).any():
         message = "there must be an ascending segment for each slice"
@@ -212,7 +212,7 @@ def segment(node: Node, x: Array, ids: Array) -> Array:
     *("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum"),
 )
 def segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As many rows as there are segments, which the ids' values tell."""
+    """Return an unknown number of segments, which depends on the ids' values."""
     data = at_least_rank(args.shapes[0], 1)
     with_rank(args.shapes[1], 1)
     return [None if data is None else (UNKNOWN, *data[1:])]
@@ -223,5 +223,5 @@ flop_rule("SegmentMax", "SegmentMin", "SegmentProd", "SegmentSum")(per_input(1))
 
 @flop_rule("SegmentMean")
 def segment_mean_flops(sizes: Sizes) -> float:
-    """Sums, and a quotient for each output."""
+    """Count the sums, and a quotient for each output."""
     return sizes.taken() + sizes.made()

@@ -27,7 +27,7 @@ from mobileprep.ops.shape_function import (
     with_rank,
 )
 
-# What fused ops do to each element after the product.
+# Operations of fused ops for each element after the product.
 _AFTERWARDS = {
     b"BiasAdd": 1,
     b"Add": 1,
@@ -42,7 +42,7 @@ _AFTERWARDS = {
 
 
 def product(x: Array, y: Array) -> Array:
-    """x @ y for two axes and more; half precision is summed in single precision."""
+    """Compute x @ y for two or more axes; half precision is summed in single precision."""
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         wide = product(x.astype(np.float32), y.astype(np.float32))
         return wide.astype(x.dtype)
@@ -57,7 +57,7 @@ def product(x: Array, y: Array) -> Array:
 
 @kernel("MatMul")
 def mat_mul(node: Node, x: Array, y: Array) -> Array:
-    """The product of two matrices, each transposed where its attribute says so."""
+    """Multiply two matrices, each transposed if its attribute is set."""
     same_type(node, x, y)
     if x.ndim != 2 or y.ndim != 2:
         message = "both operands must be matrices"
@@ -69,19 +69,19 @@ def mat_mul(node: Node, x: Array, y: Array) -> Array:
 
 @shape_fn("MatMul")
 def matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Rows of the first by columns of the second matrix."""
+    """Return the rows of the first by the columns of the second matrix."""
     return [product_shape(args, 0, 1)]
 
 
 @flop_rule("MatMul")
 def matrix_product_flops(sizes: Sizes) -> float:
-    """A multiplication and an addition for each pair that meets."""
+    """Count a multiplication and an addition for each pair."""
     inner = sizes.input(0)[0 if sizes.node.attr_bool("transpose_a", False) else 1]
     return 2 * sizes.made() * inner + fused_ops_flops(sizes)
 
 
 def product_shape(args: ShapeArgs, left: int, right: int) -> TensorShape:
-    """The shape of the product of two matrices, given by the indices of the inputs."""
+    """Return the shape of the product of two matrices, given by input indices."""
     a, b = with_rank(args.shapes[left], 2), with_rank(args.shapes[right], 2)
     rows, inner = reversed(a) if args.node.attr_bool("transpose_a", False) else a
     other, columns = reversed(b) if args.node.attr_bool("transpose_b", False) else b
@@ -90,7 +90,7 @@ def product_shape(args: ShapeArgs, left: int, right: int) -> TensorShape:
 
 
 def fused_ops_flops(sizes: Sizes) -> float:
-    """What the ops cost that a fused op does after its product."""
+    """Count the ops that a fused op runs after its product."""
     ops = sizes.node.attr_strings("fused_ops") if "fused_ops" in sizes.node.attrs else ()
     return sizes.made() * sum(_AFTERWARDS.get(op, 1) for op in ops)
 
@@ -100,7 +100,7 @@ shape_fn("SparseMatMul")(matmul_shape)
 
 @kernel("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_mat_mul(node: Node, x: Array, y: Array) -> Array:
-    """Products of matrices in the last two axes, each adjoint where its attribute says so."""
+    """Multiply matrices in the last two axes, each adjoint if its attribute is set."""
     if x.ndim < 2 or y.ndim < 2:
         message = "both operands need two axes or more"
         raise ValueError(message)
@@ -120,7 +120,7 @@ def batch_mat_mul(node: Node, x: Array, y: Array) -> Array:
 
 @shape_fn("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Matrices multiplied pair by pair; in the first version no dimension is broadcast."""
+    """Return the shape of pairwise products; the first version does not broadcast."""
     a, b = at_least_rank(args.shapes[0], 2), at_least_rank(args.shapes[1], 2)
     both = a is not None and b is not None
     exact = args.node.op == "BatchMatMul"
@@ -136,7 +136,7 @@ def batch_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_product_flops(sizes: Sizes) -> float:
-    """As of one matrix product, for each."""
+    """Count a matrix product for each pair."""
     inner = sizes.input(0)[-2 if sizes.node.attr_bool("adj_x", False) else -1]
     return 2 * sizes.made() * inner
 
@@ -153,13 +153,13 @@ def _matrix(shape: TensorShape, adjoint: bool) -> tuple[int, int]:
 
 _MOST_INPUTS = 16
 _LITTLE = 1 << 22
-# Products take so many times as long where axes stay on both sides, and no library helps.
+# Slowdown of products with axes that stay on both sides, which BLAS does not support.
 _COST = 8
 
 
 @kernel("Einsum")
 def einsum(node: Node, *inputs: Array) -> Array:
-    """The sum of products that the attribute ``equation`` tells, such as "bij,bjk->bik"."""
+    """Compute the sum of products in the attribute ``equation``, such as "bij,bjk->bik"."""
     same_type(node, *inputs)
     equation = node.attr_str("equation").replace(" ", "")
     if len(inputs) > _MOST_INPUTS:
@@ -168,7 +168,7 @@ def einsum(node: Node, *inputs: Array) -> Array:
     shape, combinations = _sizes(equation, inputs)
     check_allocation(shape, inputs[0].dtype)
     spend_products(_COST * combinations, inputs[0].dtype)
-    # Nothing on the way from several inputs to the result may be far larger than these are.
+    # No intermediate result may be much larger than the inputs and the result.
     largest = max(_LITTLE, math.prod(shape), *(x.size for x in inputs))
     path: Any = True if len(inputs) <= 2 else ("greedy", largest)
     if inputs[0].dtype.itemsize == 2 and inputs[0].dtype.kind not in "iu":
@@ -179,7 +179,7 @@ def einsum(node: Node, *inputs: Array) -> Array:
 
 @shape_fn("Einsum")
 def einsum_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The output's letters with the sizes that the inputs give them."""
+    """Return the sizes of the output's letters from the inputs."""
     equation = args.node.attr_str("equation").replace(" ", "")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
@@ -194,7 +194,7 @@ def einsum_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("Einsum")
 def einsum_flops(sizes: Sizes) -> float:
-    """A multiplication and an addition for each combination of indices; of one tensor a sum."""
+    """Count a product and a sum for each index combination; with one input, only sums."""
     left = sizes.node.attr_str("equation").replace(" ", "").split("->")[0]
     terms = left.split(",")
     if len(terms) != len(sizes.inputs) or "." in left:

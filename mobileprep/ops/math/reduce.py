@@ -1,4 +1,4 @@
-"""Reductions, cumulative sums and arguments of extremes."""
+"""Reductions, cumulative sums, and indices of extremes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _extreme(function: np.ufunc, *, lowest: bool) -> Reduction:
 
 
 def _bound(x: Array, *, lowest: bool) -> Any:  # noqa: ANN401
-    """What an empty maximum (the lowest value of the type) or minimum gives."""
+    """Return the result of an empty maximum (the lowest value of the type) or minimum."""
     if x.dtype.kind in "iu":
         info = np.iinfo(x.dtype)
         return info.min if lowest else info.max
@@ -50,7 +50,7 @@ def _prod(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
 
 
 def _cut_off(total: Any, count: int) -> Any:  # noqa: ANN401
-    """The quotient of integers towards zero: as floats, those of 64 bits would lose digits."""
+    """Divide integers toward zero; floats would lose digits of 64-bit integers."""
     below = np.floor_divide(total, total.dtype.type(count))
     inexact = below * total.dtype.type(count) != total
     return below + ((total < 0) & inexact).astype(total.dtype)
@@ -63,7 +63,7 @@ def _mean(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
     if x.dtype.kind in "iu":
         wide_kind = np.uint64 if x.dtype.kind == "u" else np.int64
         total = np.sum(x, axis=axes, keepdims=keep, dtype=wide_kind)
-        # The mean of no integers is 0, as TensorFlow leaves it.
+        # The mean of no integers is 0, like in TensorFlow.
         return _cut_off(total, max(count, 1)).astype(x.dtype)
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     total = _sum(wide, axes, keep)
@@ -89,7 +89,7 @@ _REDUCTIONS: dict[str, Reduction] = {
 def _as_kernel(function: Reduction) -> Callable[[Node, Array, Array], Array]:
     def run(node: Node, x: Array, indices: Array) -> Array:
         keep = node.attr_bool("keep_dims", False)
-        # Newer releases refuse an axis that is named twice; in 1.15 it counts once.
+        # Newer TensorFlow releases reject duplicate axes; in 1.15, they count once.
         return as_array(function(x, axes_of(indices, x.ndim), keep), x)
 
     return run
@@ -101,7 +101,7 @@ for _op, _function in _REDUCTIONS.items():
 
 @shape_fn(*_REDUCTIONS)
 def reduction_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input without the reduced axes, or with those of size 1."""
+    """Return the input's shape without the reduced axes, or with size 1 for them."""
     shape, axes = args.shapes[0], args.integers(1)
     keep = args.node.attr_bool("keep_dims", False)
     if shape is None:
@@ -127,12 +127,12 @@ flop_rule("EuclideanNorm")(per_input(2))
 
 @flop_rule("Sum", "Max", "Min", "Prod")
 def reduction_flops(sizes: Sizes) -> float:
-    """One less operation than there are elements, for each output."""
+    """Count one operation fewer than there are elements, for each output."""
     return sizes.taken() - sizes.made()
 
 
 def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
-    """As many axes less as there are, since none may be named twice."""
+    """Return a shape with the number of axes subtracted, since axes must be distinct."""
     if axes == ():
         return unknown_dims(rank - 1) if rank else None
     if axes is not None and len(axes) == 1 and 0 <= axes[0] <= rank:
@@ -142,7 +142,7 @@ def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
 
 @kernel("ArgMax", "ArgMin")
 def arg_extreme(node: Node, x: Array, dimension: Array) -> Array:
-    """The index of the first largest (smallest) element along an axis."""
+    """Return the index of the first largest (smallest) element along an axis."""
     lowest = node.op == "ArgMax"
     find = np.argmax if lowest else np.argmin
     axis = axis_of(scalar(dimension), x.ndim)
@@ -154,7 +154,7 @@ def arg_extreme(node: Node, x: Array, dimension: Array) -> Array:
 
 
 def _without_nan(x: Array, *, lowest: bool) -> Array:
-    """NaN as what is never found: TensorFlow's comparisons pass over it, and numpy's take it."""
+    """Replace NaN by a value that is never found: TensorFlow ignores NaN, numpy does not."""
     if x.dtype.kind in "iub":
         return x
     missing = np.isnan(x)
@@ -163,7 +163,7 @@ def _without_nan(x: Array, *, lowest: bool) -> Array:
 
 @shape_fn("ArgMax", "ArgMin")
 def arg_extreme_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input without one axis."""
+    """Return the input's shape without one axis."""
     shape, axis = args.shapes[0], args.scalar(1)
     if shape is None:
         return [None]
@@ -180,7 +180,7 @@ flop_rule("ArgMax", "ArgMin")(reduction_flops)
 
 @kernel("Cumsum", "Cumprod")
 def cumulative(node: Node, x: Array, axis: Array) -> Array:
-    """Running sums or products along an axis, optionally from the end or without the element."""
+    """Compute running sums or products along an axis, optionally reversed or exclusive."""
     function = np.add if node.op == "Cumsum" else np.multiply
     along = axis_of(scalar(axis), x.ndim)
     exclusive, reverse = node.attr_bool("exclusive", False), node.attr_bool("reverse", False)
@@ -201,7 +201,7 @@ flop_rule("Cumprod", "Cumsum")(per_output(1))
 
 @kernel("L2Loss")
 def l2_loss(node: Node, x: Array) -> Array:
-    """Half the sum of squares, a scalar."""
+    """Return half the sum of squares, a scalar."""
     return np.asarray(np.add.reduce(np.square(x), axis=None) / x.dtype.type(2), dtype=x.dtype)
 
 
@@ -210,5 +210,5 @@ shape_fn("L2Loss")(scalars_only)
 
 @flop_rule("L2Loss")
 def l2_loss_flops(sizes: Sizes) -> float:
-    """Squares, halves and their sum, as TensorFlow computes it."""
+    """Count squares, halves, and their sum, as computed by TensorFlow."""
     return 3 * sizes.taken() - 1

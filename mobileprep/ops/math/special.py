@@ -110,21 +110,21 @@ def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
 
 
 def erfc_positive(x: Array) -> Array:
-    """erfc for numbers of 0.46875 and above, in double precision."""
+    """Compute erfc for numbers of 0.46875 and above, in double precision."""
     near = np.minimum(x, 4.0)
     middle = _polynomial(near, _ERFC_P) / _polynomial(near, _ERFC_Q)
     far = np.maximum(x, 4.0)
     inverse = 1 / (far * far)
     tail = inverse * _polynomial(inverse, _FAR_P) / _polynomial(inverse, _FAR_Q)
     beyond = (1 / np.sqrt(np.pi) + tail) / far
-    # A square that is exact in its leading part, for exp magnifies its rounding.
+    # Square a truncated number exactly, since exp would amplify its rounding error.
     coarse = np.trunc(x * 16) / 16
     scale = np.exp(-coarse * coarse) * np.exp(-(x - coarse) * (x + coarse))
     return np.where(np.isinf(x), 0.0, scale * np.where(x <= 4, middle, beyond))
 
 
 def erf(x: Array) -> Array:
-    """The error function."""
+    """Compute the error function."""
     small = np.clip(x, -0.46875, 0.46875)
     square = small * small
     inner = small * _polynomial(square, _ERF_P) / _polynomial(square, _ERF_Q)
@@ -133,14 +133,14 @@ def erf(x: Array) -> Array:
 
 
 def erfc(x: Array) -> Array:
-    """1 less the error function, without loss where that is small."""
+    """Compute 1 - erf(x), without loss of precision for small results."""
     size = np.maximum(np.abs(x), 0.46875)
     outer = erfc_positive(size)
     return np.where(np.abs(x) <= 0.46875, 1 - erf(x), np.where(x < 0, 2 - outer, outer))
 
 
 def log_gamma(x: Array) -> Array:
-    """The logarithm of the gamma function's size."""
+    """Compute the logarithm of the absolute value of the gamma function."""
     reflected = np.where(x < 0.5, 1 - x, x) - 1
     total = np.full_like(reflected, _LANCZOS[0])
     for i, c in enumerate(_LANCZOS[1:], start=1):
@@ -153,7 +153,7 @@ def log_gamma(x: Array) -> Array:
 
 
 def digamma(x: Array) -> Array:
-    """The derivative of ``log_gamma``."""
+    """Compute the derivative of ``log_gamma``."""
     positive = np.where(x <= 0, 1 - x, x)
     shift = np.zeros_like(positive)
     for _ in range(10):
@@ -169,13 +169,13 @@ def digamma(x: Array) -> Array:
 
 
 def erf_inverse(x: Array) -> Array:
-    """The inverse of ``erf``: a first guess (S. Winitzki, 2008), then Halley's method."""
+    """Invert ``erf``: an initial guess (S. Winitzki, 2008), then Halley's method."""
     size = np.minimum(np.abs(x), 1.0)
     log = np.log1p(-size * size)
     half = 2 / (np.pi * 0.147) + log / 2
     guess = np.sqrt(np.maximum(np.sqrt(half * half - log / 0.147) - half, 0.0))
     for _ in range(3):
-        # Near 1 erf has no digits left, and its complement has them all.
+        # Near 1, erf loses all its digits, but its complement keeps them.
         error = np.where(size < 0.5, erf(guess) - size, (1 - size) - erfc(guess))
         step = error * np.sqrt(np.pi) / 2 * np.exp(guess * guess)
         guess = guess - step / (1 + guess * step)
@@ -195,7 +195,7 @@ _FUNCTIONS: dict[str, Callable[[Array], Any]] = {
 
 @kernel(*_FUNCTIONS)
 def special(node: Node, x: Array) -> Array:
-    """The function that the op names, rounded to the type of x."""
+    """Apply the function that the op names, and round to the type of x."""
     return np.asarray(_FUNCTIONS[node.op](x.astype(np.float64)), dtype=x.dtype)
 
 

@@ -64,7 +64,7 @@ def _softsign(x: Array) -> Any:  # noqa: ANN401
     return np.divide(x, np.abs(x) + x.dtype.type(1))
 
 
-# The function of each op, and how many operations it takes for an element.
+# The function of each op, and its number of operations for each element.
 _ACTIVATIONS: dict[str, tuple[Callable[[Array], Any], int]] = {
     "Elu": (_elu, 2),
     "Relu": (_relu, 1),
@@ -92,8 +92,8 @@ shape_fn(*_ACTIVATIONS)(unchanged)
 
 @kernel("LeakyRelu")
 def leaky_relu(node: Node, x: Array) -> Array:
-    """x where positive, else x times the attribute ``alpha``."""
-    # An attribute has 32 bits, its default as well.
+    """Return x if positive, else x times the attribute ``alpha``."""
+    # An attribute has 32 bits, and so has its default.
     alpha = x.dtype.type(np.float32(node.attr_float("alpha", 0.2)))
     return np.where(x > 0, x, np.multiply(x, alpha))
 
@@ -104,21 +104,21 @@ flop_rule("LeakyRelu")(per_output(2))
 
 @kernel("Softmax")
 def softmax(node: Node, x: Array) -> Array:
-    """exp(x) over its sum, along the last axis."""
+    """Compute exp(x) divided by its sum, along the last axis."""
     powers = np.exp(_shifted(x))
     return np.divide(powers, _sum(powers))
 
 
 @kernel("LogSoftmax")
 def log_softmax(node: Node, x: Array) -> Array:
-    """The logarithm of softmax, along the last axis."""
+    """Compute the logarithm of softmax, along the last axis."""
     shifted = _shifted(x)
     return np.subtract(shifted, np.log(_sum(np.exp(shifted))))
 
 
 @shape_fn("Softmax", "LogSoftmax")
 def softmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
+    """Return the input's shape."""
     return [at_least_rank(args.shapes[0], 1)]
 
 
@@ -126,7 +126,7 @@ flop_rule("Softmax", "LogSoftmax")(per_output(5))
 
 
 def _shifted(x: Array) -> Array:
-    """x less its maximum, so that no power overflows."""
+    """Subtract the maximum from x, so that exp does not overflow."""
     if x.ndim < 1:
         message = "softmax needs an axis"
         raise ValueError(message)
@@ -138,7 +138,7 @@ def _sum(x: Array) -> Array:
     return total
 
 
-# Of gradients, which are not run, the shapes are known.
+# Gradients cannot be run, but their shapes are known.
 shape_fn("SigmoidGrad", "TanhGrad")(unchanged)
 shape_fn("EluGrad", "LeakyReluGrad", "Relu6Grad", "ReluGrad")(same_as_both)
 shape_fn("SeluGrad", "SoftplusGrad", "SoftsignGrad")(same_as_both)
@@ -146,7 +146,7 @@ shape_fn("SeluGrad", "SoftplusGrad", "SoftsignGrad")(same_as_both)
 
 @kernel("SoftmaxCrossEntropyWithLogits")
 def softmax_cross_entropy(node: Node, features: Array, labels: Array) -> tuple[Array, Array]:
-    """The cross entropy of each row with its distribution, and the gradient."""
+    """Compute the cross entropy of each row with its distribution, and the gradient."""
     shifted, total = _shifted_logits(features)
     logs = np.log(total) - shifted
     loss = np.sum(labels * logs, axis=1, dtype=features.dtype)
@@ -155,7 +155,7 @@ def softmax_cross_entropy(node: Node, features: Array, labels: Array) -> tuple[A
 
 @shape_fn("SoftmaxCrossEntropyWithLogits")
 def softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A loss for each row, and the gradient."""
+    """Return the shapes of a loss for each row, and of the gradient."""
     shape = with_rank(broadcast(args.shapes[0], args.shapes[1]), 2)
     if None in args.shapes:
         shape = with_rank(merge(args.shapes[0], args.shapes[1]), 2)
@@ -164,7 +164,7 @@ def softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @kernel("SparseSoftmaxCrossEntropyWithLogits")
 def sparse_softmax_cross_entropy(node: Node, features: Array, labels: Array) -> tuple[Array, Array]:
-    """The cross entropy of each row with its class, and the gradient."""
+    """Compute the cross entropy of each row with its class, and the gradient."""
     shifted, total = _shifted_logits(features)
     if labels.shape != features.shape[:1]:
         message = f"labels of shape {list(labels.shape)} for {len(features)} rows"
@@ -179,7 +179,7 @@ def sparse_softmax_cross_entropy(node: Node, features: Array, labels: Array) -> 
 
 @shape_fn("SparseSoftmaxCrossEntropyWithLogits")
 def sparse_softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A loss for each row, and the gradient."""
+    """Return the shapes of a loss for each row, and of the gradient."""
     rows, classes = with_rank(args.shapes[0], 2)
     rows = merge_dim(rows, with_rank(args.shapes[1], 1)[0])
     return [(rows,), (rows, classes)]
@@ -187,7 +187,7 @@ def sparse_softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]
 
 @flop_rule("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
 def cross_entropy_flops(sizes: Sizes) -> float:
-    """A softmax, its logarithms and products, and the gradient."""
+    """Count a softmax, its logarithms and products, and the gradient."""
     return 8 * sizes.taken()
 
 
@@ -199,7 +199,7 @@ def _shifted_logits(features: Array) -> tuple[Array, Array]:
     return shifted, np.sum(np.exp(shifted), axis=1, keepdims=True, dtype=features.dtype)
 
 
-# Operations that adding up a neighbour takes.
+# Operations for adding up a neighbor.
 _COST = 32
 
 
@@ -207,10 +207,10 @@ _COST = 32
 def fused_batch_norm(
     node: Node, x: Array, scale: Array, offset: Array, mean: Array, variance: Array
 ) -> tuple[Array, ...]:
-    """Normalization by given statistics, or by the batch's where ``is_training`` holds.
+    """Normalize by the given statistics, or by the batch's if ``is_training`` is set.
 
     Returns:
-        y, the mean, the variance, and what the gradient would need.
+        y, the mean, the variance, and the inputs of the gradient.
     """
     first = node.attr_str("data_format", "NHWC").startswith("NC")
     axes = tuple(i for i in range(x.ndim) if i != (1 if first else x.ndim - 1))
@@ -236,7 +236,7 @@ def batch_norm_factor(node: Node, scale: Array, variance: Array) -> Array:
 
 @shape_fn("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, and vectors as long as there are channels."""
+    """Return the input's shape, and vectors with an element for each channel."""
     order = args.node.attr_str("data_format", "NHWC")
     shape = list(with_rank(args.shapes[0], len(order)))
     channel = order.index("C")
@@ -244,13 +244,13 @@ def fused_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     vectors = [with_rank(s, 1)[0] for s in args.shapes[1:used]]
     shape[channel] = reduce(merge_dim, vectors, shape[channel])
     outputs: list[TensorShape] = [tuple(shape), *[(shape[channel],)] * 4]
-    # What the last output reserves is the kernel's affair.
+    # The kernel determines the size of the last output.
     return [*outputs, None][: args.count()]
 
 
 @flop_rule("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def batch_norm_flops(sizes: Sizes) -> float:
-    """A multiplication and an addition; with the statistics of the batch, those too."""
+    """Count a multiplication and an addition, and the statistics if computed from the batch."""
     training = sizes.node.attr_bool("is_training", True)
     return sizes.made() * (6 if training else 2)
 
@@ -258,9 +258,9 @@ def batch_norm_flops(sizes: Sizes) -> float:
 def _batch_statistics(
     node: Node, x: Array, axes: tuple[int, ...], old_mean: Array, old_variance: Array
 ) -> tuple[Array, Array, tuple[Array, ...]]:
-    """The batch's mean and variance, and the node's four outputs of statistics."""
+    """Compute the batch's mean and variance, and the node's four outputs of statistics."""
     count = x.size // max(x.shape[1] if axes[-1] == x.ndim - 1 else x.shape[-1], 1)
-    # numpy warns of the mean of nothing.
+    # numpy warns about the mean of an empty array.
     mean = np.asarray(np.sum(x, axis=axes, dtype=np.float32) / np.float32(count))
     shape = [1 if i in axes else d for i, d in enumerate(x.shape)]
     squares = np.square(x - mean.reshape(shape))
@@ -279,7 +279,7 @@ def _batch_statistics(
 def batch_norm_with_global_normalization(
     node: Node, x: Array, mean: Array, variance: Array, beta: Array, gamma: Array
 ) -> Array:
-    """The batch normalization of graphs before 2016, over the last axis."""
+    """Normalize over the last axis, as in graphs before 2016."""
     epsilon = x.dtype.type(node.attr_float("variance_epsilon"))
     inverse = np.divide(x.dtype.type(1), np.sqrt(variance + epsilon))
     if node.attr_bool("scale_after_normalization"):
@@ -290,7 +290,7 @@ def batch_norm_with_global_normalization(
 
 @shape_fn("BatchNormWithGlobalNormalization")
 def batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, its channels merged with those of the statistics."""
+    """Return the input's shape, its channels merged with those of the statistics."""
     return [normalized_shape(args.shapes[0], args.shapes[1:])]
 
 
@@ -298,7 +298,7 @@ flop_rule("BatchNormWithGlobalNormalization")(per_output(2))
 
 
 def normalized_shape(image: TensorShape, vectors: Iterable[TensorShape]) -> tuple[int, ...]:
-    """An image's shape, its last size merged with the lengths of vectors."""
+    """Return an image's shape, its last size merged with the lengths of vectors."""
     shape = with_rank(image, 4)
     channels = reduce(merge_dim, (with_rank(v, 1)[0] for v in vectors), shape[3])
     return (*shape[:3], channels)
@@ -306,7 +306,7 @@ def normalized_shape(image: TensorShape, vectors: Iterable[TensorShape]) -> tupl
 
 @kernel("LRN")
 def local_response_normalization(node: Node, x: Array) -> Array:
-    """Division by a power of the sum of squares of neighbouring channels.
+    """Divide by a power of the sum of squares of neighboring channels.
 
     Source: Krizhevsky et al., "ImageNet Classification with Deep CNNs" (2012), section 3.3.
     """
@@ -328,11 +328,11 @@ def local_response_normalization(node: Node, x: Array) -> Array:
 
 @shape_fn("LRN")
 def lrn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, an image's."""
+    """Return the input's shape, which must be an image's."""
     return [with_rank(args.shapes[0], 4)]
 
 
 @flop_rule("LRN")
 def lrn_flops(sizes: Sizes) -> float:
-    """A square, a sum over neighbours, its scale and bias, a power, a quotient."""
+    """Count a square, a sum over neighbors, its scale and bias, a power, and a quotient."""
     return sizes.made() * (2 * sizes.node.attr_int("depth_radius", 5) + 5)

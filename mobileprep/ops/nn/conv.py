@@ -48,7 +48,7 @@ from mobileprep.ops.shape_inference import Shapes, shape_of
 
 
 def has_channel_groups(convolution: Node, shapes: Mapping[str, Shapes]) -> bool:
-    """Whether a Conv2D is known to have filters for fewer channels than its images have."""
+    """Return whether a Conv2D is known to have filters for fewer channels than its images."""
     if len(convolution.data_inputs) != 2:
         return False
     images, filters = (shape_of(shapes, ref) for ref in convolution.data_inputs)
@@ -60,25 +60,25 @@ def has_channel_groups(convolution: Node, shapes: Mapping[str, Shapes]) -> bool:
 
 @kernel("Conv2D", "Conv3D")
 def conv(node: Node, x: Array, filters: Array) -> Array:
-    """A convolution over two or three spatial axes."""
+    """Compute a convolution over two or three spatial axes."""
     return _convolved(node, x, filters, convolve, 5 if node.op == "Conv3D" else 4)
 
 
 @shape_fn("Conv2D", "Conv3D")
 def conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An image with as many channels as there are filters."""
+    """Return an image's shape with a channel for each filter."""
     rank = 5 if args.node.op == "Conv3D" else 4
     return [convolved_shape(args.node, with_rank(args.shapes[0], rank), args.shapes[1])]
 
 
 @flop_rule("Conv2D", "Conv3D")
 def convolution_flops(sizes: Sizes) -> float:
-    """A multiplication and an addition for each element of the filter, for each output."""
+    """Count a multiplication and an addition for each element of the filter, for each output."""
     return 2 * sizes.made() * math.prod(sizes.input(1)[:-1]) + fused_ops_flops(sizes)
 
 
 def convolved_shape(node: Node, shape: tuple[int, ...], bank: TensorShape) -> TensorShape:
-    """An image of some shape convolved by filters [*window, inputs, outputs]."""
+    """Return the shape of an image convolved with filters [*window, inputs, outputs]."""
     layout, filters = image_layout(node, len(shape)), with_rank(bank, len(shape))
     depth, inputs = shape[layout.channel], filters[-2]
     if depth > 0 and inputs > 0 and depth % inputs:
@@ -89,13 +89,13 @@ def convolved_shape(node: Node, shape: tuple[int, ...], bank: TensorShape) -> Te
 
 @kernel("DepthwiseConv2dNative")
 def depthwise_conv(node: Node, x: Array, filters: Array) -> Array:
-    """A convolution of each channel with its own filters."""
+    """Convolve each channel with its own filters."""
     return _convolved(node, x, filters, convolve_depthwise, 4)
 
 
 @shape_fn("DepthwiseConv2dNative")
 def depthwise_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An image with as many channels as it had, times the filters for each."""
+    """Return the image's shape with channels multiplied by the filters for each."""
     layout = image_layout(args.node)
     shape, filters = with_rank(args.shapes[0], 4), with_rank(args.shapes[1], 4)
     channels = multiply_dims(merge_dim(shape[layout.channel], filters[2]), filters[3])
@@ -104,7 +104,7 @@ def depthwise_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("DepthwiseConv2dNative")
 def depthwise_flops(sizes: Sizes) -> float:
-    """As a convolution of one channel."""
+    """Count a convolution of one channel."""
     return 2 * sizes.made() * math.prod(sizes.input(1)[:2]) + fused_ops_flops(sizes)
 
 
@@ -123,14 +123,14 @@ def _convolved(
 
 @shape_fn("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
 def filter_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the second input holds."""
+    """Return the shape that the second input holds."""
     rank = 5 if args.node.op.startswith("Conv3D") else 4
     return [with_rank(args.as_shape(1), rank)]
 
 
 @kernel("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
 def conv_backprop_input(node: Node, sizes: Array, filters: Array, y: Array) -> Array:
-    """A transposed convolution, which networks use to enlarge their maps."""
+    """Compute a transposed convolution, which networks use for upsampling."""
     same_type(node, filters, y)
     rank = 5 if node.op.startswith("Conv3D") else 4
     layout = layout_of(node)
@@ -157,38 +157,38 @@ def conv_backprop_input(node: Node, sizes: Array, filters: Array, y: Array) -> A
 
 @shape_fn("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
 def conv_input_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the first input holds."""
+    """Return the shape that the first input holds."""
     rank = 5 if args.node.op.startswith("Conv3D") else 4
     return [with_rank(args.as_shape(0), rank)]
 
 
 @flop_rule("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 def transposed_flops(sizes: Sizes) -> float:
-    """For each element that comes in, one multiplication and addition for each of its filters'."""
+    """Count a multiplication and an addition for each input element and filter element."""
     return 2 * sizes.taken(2) * math.prod(sizes.input(1)[:-1])
 
 
 @flop_rule("DepthwiseConv2dNativeBackpropInput")
 def transposed_depthwise_flops(sizes: Sizes) -> float:
-    """As of a transposed convolution of one channel."""
+    """Count a transposed convolution of one channel."""
     return 2 * sizes.taken(2) * math.prod(sizes.input(1)[:2])
 
 
 def _shape(sizes: tuple[int, ...], y: Array, filters: Array, layout: str) -> tuple[int, ...]:
-    """The whole shape of the result, where sizes may name its height and width alone."""
+    """Return the whole shape of the result, if sizes may contain only its height and width."""
     if len(sizes) != y.ndim - 2:
         return sizes
     channels = filters.shape[-2]
     return (len(y), *sizes, channels) if layout == NHWC else (len(y), channels, *sizes)
 
 
-# Operations that a sum and a comparison take.
+# Operations for a sum and a comparison.
 _COST = 64
 
 
 @kernel("Dilation2D")
 def dilation_2d(node: Node, x: Array, filters: Array) -> Array:
-    """The largest sum of a pixel and its filter's element in each window."""
+    """Return the largest sum of a pixel and its filter element in each window."""
     same_type(node, x, filters)
     if x.ndim != 4 or filters.ndim != 3 or x.shape[-1] != filters.shape[-1]:
         message = "filters [height, width, channels] for an input of as many channels are needed"
@@ -216,7 +216,7 @@ def dilation_2d(node: Node, x: Array, filters: Array) -> Array:
 
 @shape_fn("Dilation2D")
 def dilation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The image with a result for each window."""
+    """Return the image's shape with a result for each window."""
     image, filters = with_rank(args.shapes[0], 4), with_rank(args.shapes[1], 3)
     rows, columns = window_places(args.node, image, filters[:2])
     if UNKNOWN not in (rows, columns):
@@ -226,5 +226,5 @@ def dilation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("Dilation2D")
 def dilation_flops(sizes: Sizes) -> float:
-    """An addition and a comparison for each element of the filter, for each output."""
+    """Count an addition and a comparison for each element of the filter, for each output."""
     return 2 * sizes.made() * math.prod(sizes.input(1)[:2])

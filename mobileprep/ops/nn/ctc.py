@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: labels read off the classes of each step."""
+"""Connectionist temporal classification: decoding labels from the classes of each step."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from mobileprep.ops.cost import Sizes, flop_rule, per_input
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, merge_dim, shape_fn, with_rank
 
-# Steps that an entry of a batch takes.
+# Steps for an entry of a batch.
 _STEPS = 8
-# Steps that a beam takes for each time step: the interpreter's own work, and one numpy call.
+# Steps of a beam for each time step: the interpreter's own work, and one numpy call.
 _BEAM_STEPS = 8
 
 
 @kernel("CTCGreedyDecoder")
 def ctc_greedy_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array, ...]:
-    """The best class of each step, blanks (and, if asked, repetitions) left out.
+    """Return the best class of each step, without blanks (and, optionally, repetitions).
 
     Returns:
-        Indices, values and shape of a sparse matrix, and the negated sum of the largest logits.
+        Indices, values, and shape of a sparse matrix, and the negated sum of the largest logits.
     """
     steps, batch, classes = inputs.shape
     if lengths.shape != (batch,) or (lengths > steps).any() or not classes:
@@ -52,7 +52,7 @@ def ctc_greedy_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array
 
 @shape_fn("CTCGreedyDecoder")
 def ctc_greedy_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A sparse tensor of labels, and a score for each of the batch."""
+    """Return the shapes of a sparse tensor of labels, and of a score for each batch entry."""
     batch = merge_dim(with_rank(args.shapes[0], 3)[1], with_rank(args.shapes[1], 1)[0])
     return [(UNKNOWN, 2), (UNKNOWN,), (2,), (batch, 1)]
 
@@ -62,16 +62,17 @@ flop_rule("CTCGreedyDecoder")(per_input(1))
 
 @kernel("CTCBeamSearchDecoder")
 def ctc_beam_search_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array, ...]:
-    """The likeliest sequences of labels, found by a beam search over prefixes.
+    """Find the likeliest sequences of labels by a beam search over prefixes.
 
     Returns:
         The indices, then the values, then the shapes of ``top_paths`` sparse matrices, and the log
-        probabilities [batch, top_paths]. Of prefixes that are equally likely, the first one found
-        comes first; TensorFlow's order of those depends on its C++ library.
+        probabilities [batch, top_paths]. Equally likely prefixes are in the order in which they
+        were found; TensorFlow's order of those depends on its C++ library.
 
-    TensorFlow's own scores of float64 logits are right to 1e-8.
+    TensorFlow's own scores of float64 logits are accurate to 1e-8.
 
-    Source: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/util/ctc/ctc_beam_search.h
+    Source:
+    https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/util/ctc/ctc_beam_search.h
     """
     steps, batch, classes = inputs.shape
     width, count = node.attr_int("beam_width"), node.attr_int("top_paths")
@@ -102,7 +103,7 @@ def ctc_beam_search_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[
 
 @shape_fn("CTCBeamSearchDecoder")
 def ctc_beam_search_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Sparse tensors of labels, and a score of each for each of the batch."""
+    """Return the shapes of sparse tensors of labels, and of a score of each per batch entry."""
     batch = merge_dim(with_rank(args.shapes[0], 3)[1], with_rank(args.shapes[1], 1)[0])
     count = args.node.attr_int("top_paths")
     return [*[(UNKNOWN, 2)] * count, *[(UNKNOWN,)] * count, *[(2,)] * count, (batch, count)]
@@ -110,15 +111,15 @@ def ctc_beam_search_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("CTCBeamSearchDecoder")
 def ctc_beam_search_decoder_flops(sizes: Sizes) -> float:
-    """A softmax of each step, and an addition and a comparison of each class for each beam."""
+    """Count a softmax for each step, and an addition and comparison of each class per beam."""
     return (3 + 2 * sizes.node.attr_int("beam_width")) * sizes.taken()
 
 
 class _Beam:
-    """A prefix of labels; its log probabilities now (``new``) and one step before (``old``).
+    """A prefix of labels, with log probabilities now and, with ``old_``, one step before.
 
-    ``label`` is that of all alignments which end in the last label, ``blank`` that of those which
-    end in a blank. A beam outside the search has the total -inf.
+    ``label`` is that of all alignments that end in the last label, ``blank`` that of those that end
+    in a blank. A beam outside the search has the total -inf.
     """
 
     __slots__ = ("blank", "children", "label", "last", "old_blank", "old_total", "parent", "total")
@@ -129,7 +130,7 @@ class _Beam:
         self.total = self.blank = self.label = self.old_total = self.old_blank = zero
 
     def labels(self, *, merged: bool) -> list[int]:
-        """The labels from the first to the last; repeated ones once if they are merged."""
+        """Return the labels from the first to the last, optionally merging repeated ones."""
         found: list[int] = []
         beam, previous = self, -1
         while beam.parent is not None:
@@ -148,7 +149,7 @@ class _Leaves:
         self._pushed = 0
 
     def push(self, beam: _Beam) -> _Beam | None:
-        """Add a beam; returns the one that it displaces."""
+        """Add a beam and return the one that it displaces."""
         self._pushed += 1
         item = (float(beam.total), -self._pushed, beam)
         if len(self._heap) < self._width:
@@ -157,11 +158,11 @@ class _Leaves:
         return heapq.heapreplace(self._heap, item)[2]
 
     def floor(self) -> float:
-        """The log probability that a new beam has to exceed."""
+        """Return the log probability that a new beam has to exceed."""
         return self._heap[0][0] if len(self._heap) == self._width else -math.inf
 
     def by_score(self) -> list[_Beam]:
-        """All beams, the likeliest first."""
+        """Return all beams, likeliest first."""
         return [beam for _, _, beam in sorted(self._heap, key=lambda i: (-i[0], -i[1]))]
 
 
@@ -177,7 +178,7 @@ class _BeamSearch:
         self.leaves.push(root)
 
     def step(self, logits: Array) -> None:
-        """Go on by one step of time."""
+        """Advance by one time step."""
         peak = logits.max()
         log_probabilities = logits - (peak + np.log(np.exp(logits - peak).sum(dtype=logits.dtype)))
         beams = self.leaves.by_score()
@@ -192,7 +193,7 @@ class _BeamSearch:
                 self._grow(beam, log_probabilities[:-1])
 
     def _stay(self, beam: _Beam, log_probabilities: Array) -> None:
-        """The probabilities of a prefix to which the step adds a blank or its last label."""
+        """Update the probabilities of a prefix for a blank, or a repetition of its last label."""
         parent = beam.parent
         if parent is not None:
             if parent.total > -math.inf:
@@ -204,7 +205,7 @@ class _BeamSearch:
         beam.total = _log_sum(beam.blank, beam.label)
 
     def _grow(self, beam: _Beam, log_probabilities: Array) -> None:
-        """Add the prefixes that are a label longer, where they are likely enough."""
+        """Add the prefixes with one more label that are likely enough."""
         scores = log_probabilities + beam.old_total
         if beam.last >= 0:
             scores[beam.last] = log_probabilities[beam.last] + beam.old_blank
@@ -222,12 +223,12 @@ class _BeamSearch:
                 if displaced is not None:
                     displaced.total = displaced.blank = displaced.label = self._zero
             elif child is not None:
-                # One that was displaced in this step does not grow when its turn comes.
+                # A child that was displaced in this step does not grow in its turn.
                 child.old_total = child.old_blank = self._zero
 
 
 def _log_sum(a: np.floating[Any], b: np.floating[Any]) -> np.floating[Any]:
-    """The logarithm of the sum of two probabilities, given by their logarithms."""
+    """Return the logarithm of the sum of two probabilities, given by their logarithms."""
     larger, smaller = (a, b) if a > b else (b, a)
     if smaller == -math.inf:
         return larger
@@ -236,7 +237,7 @@ def _log_sum(a: np.floating[Any], b: np.floating[Any]) -> np.floating[Any]:
 
 
 def _sparse_rows(rows: Sequence[Sequence[int]]) -> tuple[Array, Array, Array]:
-    """Indices, values, and shape of a sparse matrix of int64."""
+    """Return indices, values, and shape of a sparse matrix of int64."""
     indices = [(entry, place) for entry, row in enumerate(rows) for place in range(len(row))]
     return (
         np.array(indices, dtype=np.int64).reshape(-1, 2),

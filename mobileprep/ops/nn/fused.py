@@ -1,4 +1,4 @@
-"""Ops that stand for a chain of others."""
+"""Fused ops."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 
 
 def _run(op: str, node: Node, *inputs: Array) -> Array:
-    """The first output of another op with this node's attributes."""
+    """Return the first output of another op with this node's attributes."""
     return _run_all(op, node, *inputs)[0]
 
 
@@ -67,7 +67,7 @@ def _run_all(op: str, node: Node, *inputs: Array) -> tuple[Array, ...]:
 
 
 def _finished(node: Node, x: Array, args: Sequence[Array]) -> Array:
-    """x after the ops that the attribute ``fused_ops`` lists."""
+    """Apply the ops in the attribute ``fused_ops`` to x."""
     left = list(args)
     for name in (op.decode() for op in node.attr_strings("fused_ops")):
         if name in ("BiasAdd", "Add"):
@@ -85,14 +85,14 @@ def _finished(node: Node, x: Array, args: Sequence[Array]) -> Array:
 
 
 def _filter_axes(node: Node) -> tuple[int, ...]:
-    """Where filters have their height, width, inputs and outputs; empty if they have more axes."""
+    """Return the axes of height, width, inputs, and outputs of filters; empty for other ranks."""
     order = node.attr_str("filter_format", "HWIO")
     return tuple(map(order.index, "HWIO")) if len(order) == len("HWIO") else ()
 
 
 @kernel("_FusedConv2D")
 def fused_conv_2d(node: Node, x: Array, filters: Array, *args: Array) -> Array:
-    """A convolution with bias or batch normalization, and activation."""
+    """Compute a convolution with bias or batch normalization, and activation."""
     axes = _filter_axes(node)
     if not axes:
         message = f"filters in the order {node.attr_str('filter_format')} cannot be run here"
@@ -102,7 +102,7 @@ def fused_conv_2d(node: Node, x: Array, filters: Array, *args: Array) -> Array:
 
 @shape_fn("_FusedConv2D")
 def fused_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As ``Conv2D``, filters in the order that ``filter_format`` names."""
+    """Return the shape of ``Conv2D`` with filters in the order of ``filter_format``."""
     axes = _filter_axes(args.node)
     filters = with_rank(args.shapes[1] if axes else None, 4)
     ordered = tuple(filters[axis] for axis in axes) or filters
@@ -121,7 +121,7 @@ def fused_conv_flops(sizes: Sizes) -> float:
 
 @kernel("_FusedDepthwiseConv2dNative")
 def fused_depthwise_conv(node: Node, x: Array, filters: Array, *args: Array) -> Array:
-    """A depthwise convolution with bias or batch normalization, and activation."""
+    """Compute a depthwise convolution with bias or batch normalization, and activation."""
     return _finished(node, _run("DepthwiseConv2dNative", node, x, filters), args)
 
 
@@ -131,7 +131,7 @@ flop_rule("_FusedDepthwiseConv2dNative")(depthwise_flops)
 
 @kernel("_FusedMatMul")
 def fused_mat_mul(node: Node, x: Array, y: Array, *args: Array) -> Array:
-    """A matrix product with bias and activation."""
+    """Compute a matrix product with bias and activation."""
     return _finished(node, _run("MatMul", node, x, y), args)
 
 
@@ -149,7 +149,7 @@ def fused_batch_norm_ex(
     variance: Array,
     *side: Array,
 ) -> tuple[Array, ...]:
-    """A batch normalization with a sum and an activation after it."""
+    """Compute a batch normalization followed by a sum and an activation."""
     y, *rest = _run_all("FusedBatchNormV3", node, x, scale, offset, mean, variance)
     for other in side:
         y = np.add(y, other)
@@ -165,19 +165,19 @@ flop_rule("_FusedBatchNormEx")(batch_norm_flops)
 
 @kernel("FusedPadConv2D")
 def fused_pad_conv_2d(node: Node, x: Array, paddings: Array, filters: Array) -> Array:
-    """A convolution of an image with a mirrored border."""
+    """Compute a convolution of an image with a mirrored border."""
     return _run("Conv2D", node, _run("MirrorPad", node, x, paddings), filters)
 
 
 @shape_fn("FusedPadConv2D")
 def padded_convolution_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As ``Conv2D`` of the padded image."""
+    """Return the shape of ``Conv2D`` for the padded image."""
     return [_padded_convolution(args, with_rank(args.shapes[0], 4), 1)]
 
 
 @flop_rule("FusedPadConv2D")
 def padded_convolution_flops(sizes: Sizes) -> float:
-    """The convolution; the border costs nothing."""
+    """Count the convolution; the border is free."""
     return 2 * sizes.made() * math.prod(sizes.input(2)[:-1])
 
 
@@ -185,7 +185,7 @@ def padded_convolution_flops(sizes: Sizes) -> float:
 def fused_resize_and_pad_conv_2d(
     node: Node, x: Array, size: Array, paddings: Array, filters: Array
 ) -> Array:
-    """A convolution of an image resized bilinearly and given a mirrored border."""
+    """Compute a convolution of an image after a bilinear resize and a mirrored border."""
     aligned = attr.boolean(node.attr_bool("resize_align_corners", False))
     resized = _run("ResizeBilinear", node.with_attrs(align_corners=aligned), x, size)
     resized = resized.astype(x.dtype, copy=False)
@@ -194,19 +194,19 @@ def fused_resize_and_pad_conv_2d(
 
 @shape_fn("FusedResizeAndPadConv2D")
 def resized_convolution_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As ``Conv2D`` of the image resized and padded."""
+    """Return the shape of ``Conv2D`` for the resized and padded image."""
     batch, _, _, channels = with_rank(args.shapes[0], 4)
     return [_padded_convolution(args, (batch, *given_size(args, 1), channels), 2)]
 
 
 @flop_rule("FusedResizeAndPadConv2D")
 def resized_convolution_flops(sizes: Sizes) -> float:
-    """The convolution; the shapes do not tell how large the resized image is."""
+    """Count the convolution; the shapes do not determine the size of the resized image."""
     return 2 * sizes.made() * math.prod(sizes.input(3)[:-1])
 
 
 def _padded_convolution(args: ShapeArgs, image: tuple[int, ...], paddings: int) -> TensorShape:
-    """The convolution of an image padded by one input, by the filters of the next."""
+    """Return the shape of an image padded by one input, convolved with the filters of the next."""
     filters = with_rank(args.shapes[paddings + 1], 4)
     padded = padded_shape(image, args.value(paddings))
     return slid(args.node, padded, image_layout(args.node), filters[:2], filters[3])

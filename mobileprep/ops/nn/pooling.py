@@ -45,13 +45,13 @@ _IMAGE_RANK: Final = 4
 
 @kernel("MaxPool", "MaxPool3D")
 def max_pool(node: Node, x: Array) -> Array:
-    """The largest element of each window."""
+    """Return the maximum of each window."""
     return _maximum(node, x, node.attr_ints("ksize"), node.attr_ints("strides"))
 
 
 @kernel("AvgPool", "AvgPool3D")
 def avg_pool(node: Node, x: Array) -> Array:
-    """The mean of each window's elements, padding left out."""
+    """Return the mean of each window without padding."""
     layout = layout_of(node)
     source = channels_last(x, layout)
     window = _window(node, source, node.attr_ints("ksize"), node.attr_ints("strides"), layout)
@@ -60,25 +60,25 @@ def avg_pool(node: Node, x: Array) -> Array:
 
 @shape_fn("MaxPool", "MaxPool3D", "AvgPool", "AvgPool3D")
 def pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The image with a result for each window."""
+    """Return the image's shape with a result for each window."""
     return [pooled_shape(args)]
 
 
 @flop_rule("MaxPool", "MaxPool3D", "AvgPool", "AvgPool3D")
 def pool_flops(sizes: Sizes) -> float:
-    """One operation for each element of each window."""
+    """Count one operation for each element of each window."""
     return sizes.made() * math.prod(sizes.node.attr_ints("ksize"))
 
 
 @kernel("MaxPoolV2")
 def max_pool_v2(node: Node, x: Array, size: Array, strides: Array) -> Array:
-    """``MaxPool`` with the window given by tensors."""
+    """Run ``MaxPool`` with the window and strides from tensors."""
     return _maximum(node, x, integers(size), integers(strides))
 
 
 @shape_fn("MaxPoolV2")
 def max_pool_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As ``MaxPool``; not even the rank where the window or its strides are not known."""
+    """Return the shape of ``MaxPool``; unknown rank if the window or its strides are unknown."""
     sizes, strides = args.integers(1), args.integers(2)
     shape = with_rank(args.shapes[0], 4)
     if sizes is None or strides is None or len(sizes) != 4 or len(strides) != 4:
@@ -99,10 +99,11 @@ def _maximum(node: Node, x: Array, size: Sequence[int], strides: Sequence[int]) 
 
 
 def _deepest(x: Array, size: Sequence[int], strides: Sequence[int]) -> Array:
-    """The largest of every ``size[-1]`` neighboring channels, as in a maxout network.
+    """Return the maximum of every ``size[-1]`` neighboring channels, as in a maxout network.
 
-    The windows cover one pixel, do not overlap, and fill the channels, as TensorFlow's kernel
-    demands: https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/core/kernels/pooling_ops_common.cc
+    The windows cover one pixel, do not overlap, and fill the channels, as required by TensorFlow's
+    kernel:
+    https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/core/kernels/pooling_ops_common.cc
     """
     window = size[-1]
     if tuple(size[:-1]) != (1, 1, 1) or tuple(strides) != tuple(size) or x.shape[-1] % window:
@@ -129,23 +130,23 @@ def _window(
 
 @shape_fn("MaxPoolGrad")
 def max_pool_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape of the image that was pooled, the first input."""
+    """Return the shape of the pooled image, the first input."""
     return [with_rank(args.shapes[0], 4)]
 
 
 @shape_fn("AvgPoolGrad")
 def avg_pool_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the first input holds."""
+    """Return the shape that the first input holds."""
     return [with_rank(args.as_shape(0), 4)]
 
 
-# Operations that an element of a window takes, and the bytes of its value, its place and both.
+# Operations for an element of a window, and the bytes of its value, its index, and both.
 _COST, _HELD = 512, 24
 
 
 @kernel("MaxPoolWithArgmax")
 def max_pool_with_argmax(node: Node, x: Array) -> tuple[Array, Array]:
-    """The largest element of each window, and its place in the flattened image (or batch)."""
+    """Return the maximum of each window, and its index in the flattened image (or batch)."""
     if x.ndim != 4:
         message = "four axes are needed"
         raise ValueError(message)
@@ -164,7 +165,7 @@ def max_pool_with_argmax(node: Node, x: Array) -> tuple[Array, Array]:
     shape = (len(x), *positions, -1, x.shape[-1])
     values = _windows(padded_rows(x, window, whole, lowest(x)), window, positions).reshape(shape)
     places = _windows(padded_rows(numbers, window, whole, -1), window, positions).reshape(shape)
-    # Padding is as low as the lowest element: it must not win against one.
+    # Padding equals the lowest element, so ties must favor elements.
     best = np.argmax(np.where(places >= 0, values, lowest(x)), axis=-2)
     first = np.argmax(places >= 0, axis=-2)
     at = np.where(np.take_along_axis(places, best[..., None, :], -2)[..., 0, :] < 0, first, best)
@@ -176,7 +177,7 @@ def max_pool_with_argmax(node: Node, x: Array) -> tuple[Array, Array]:
 
 @shape_fn("MaxPoolWithArgmax")
 def pool_with_argmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The image with a result for each window, and where each was."""
+    """Return the image's shape with a result for each window, twice."""
     return [pooled_shape(args)] * 2
 
 
@@ -189,25 +190,25 @@ def _windows(source: Array, window: Window, positions: tuple[int, ...]) -> Array
     return patches(source, bare, tile, positions)
 
 
-# With smaller ones threads wait for each other longer than they compute.
+# With smaller tiles, threads would wait longer than they compute.
 _TILE_BYTES = 1 << 21
 
 
-# Elements of output that are worth waking a thread for.
+# Number of output elements for which waking a thread pays off.
 _LEAST_WORK = 1 << 16
 
 
-# Operations that comparing two elements takes.
+# Operations for comparing two elements.
 _AXIS_COST = 16
 
 
 def maximum(x: Array, window: Window) -> Array:
-    """The largest element of each window."""
+    """Return the maximum of each window."""
     return _pooled(x, window, lowest(x), np.maximum)
 
 
 def average(x: Array, window: Window) -> Array:
-    """The mean of each window's elements, padding counted out."""
+    """Return the mean of each window without padding."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     counts: Array = reduce(np.multiply.outer, _counts(window, x.shape[1:-1]))
     divisors = counts.astype(wide.dtype)[..., np.newaxis]
@@ -234,8 +235,8 @@ def _pooled(x: Array, window: Window, padding: float, combine: np.ufunc) -> Arra
 
 
 def _check_work(x: Array, window: Window, positions: tuple[int, ...]) -> None:
-    """Refuse windows that take too long: each axis is a pass for each of its taps."""
-    # One axis may be gone over before another is made smaller.
+    """Raise an error for windows that take too long: each tap of each axis is a pass."""
+    # One axis may be processed before another is reduced.
     along = zip(x.shape[1:-1], window.pads, positions, strict=True)
     reached = [max(extent + sum(pads), count) for extent, pads, count in along]
     lines = len(x) * x.shape[-1] * math.prod(reached)
@@ -247,8 +248,8 @@ def _check_work(x: Array, window: Window, positions: tuple[int, ...]) -> None:
 def _along_axes(
     x: Array, window: Window, positions: tuple[int, ...], combine: np.ufunc, out: Array
 ) -> None:
-    """Combine the elements of each window: a box is the product of lines along its axes."""
-    # Axes that are only stepped over come first: the last leaves the result where it belongs.
+    """Combine the elements of each window along one axis after the other."""
+    # Axes with strides only come first: the last one writes to the output.
     order = sorted(range(len(positions)), key=lambda axis: window.size[axis] > 1)
     for axis in order:
         size, stride, count = window.size[axis], window.strides[axis], positions[axis]

@@ -1,4 +1,4 @@
-"""Whole recurrent cells."""
+"""Fused recurrent cells."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, dim, shape_fn, wit
 
 
 class _Lstm(Struct, frozen=True):
-    """The weights of an LSTM cell and how it computes.
+    """The weights and options of an LSTM cell.
 
     Args:
         w, b: of the four gates together.
-        peepholes: from the cell state to the input, forget and output gates; None without.
+        peepholes: from the cell state to the input, forget, and output gates; None without.
         forget_bias: added to the forget gate.
-        clip: what the cell state is held within; 0 or less for no bound.
-        order: the places of input gate, cell input, forget gate and output gate in ``w``.
+        clip: limit of the cell state's magnitude; 0 or less for no limit.
+        order: the positions of input gate, cell input, forget gate, and output gate in ``w``.
     """
 
     w: Array
@@ -36,7 +36,7 @@ class _Lstm(Struct, frozen=True):
     order: tuple[int, int, int, int]
 
     def step(self, x: Array, state: Array, hidden: Array) -> tuple[Array, ...]:
-        """(i, cs, f, o, ci, co, h) of one step, as the ops name them."""
+        """Compute (i, cs, f, o, ci, co, h) of one step, named as in the ops."""
         kind = x.dtype.type
         gates = product(np.concatenate([x, hidden], axis=1), self.w) + self.b
         parts = np.split(gates, 4, axis=1)
@@ -67,7 +67,7 @@ def _lstm(node: Node, w: Array, b: Array, peepholes: tuple[Array, Array, Array])
         peepholes if node.attr_bool("use_peephole", False) else None,
         0.0 if newer else node.attr_float("forget_bias", 1.0),
         node.attr_float("cell_clip", 0.0 if newer else 3.0),
-        # The newer op keeps the gates in the order of cuDNN: input, forget, cell, output.
+        # The newer op stores the gates in the order of cuDNN: input, forget, cell, output.
         (0, 2, 1, 3) if newer else (0, 1, 2, 3),
     )
 
@@ -84,13 +84,13 @@ def lstm_block_cell(
     wco: Array,
     b: Array,
 ) -> tuple[Array, ...]:
-    """One step of an LSTM for a batch."""
+    """Compute one step of an LSTM for a batch."""
     return _lstm(node, w, b, (wci, wcf, wco)).step(x, state, hidden)
 
 
 @shape_fn("LSTMBlockCell")
 def lstm_block_cell_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The state's shape for each of the seven outputs."""
+    """Return the state's shape for each of the seven outputs."""
     batch = with_rank(args.shapes[0], 2)[0]
     cells = with_rank(args.shapes[1], 2)[1]
     return [(batch, cells)] * 7
@@ -98,13 +98,13 @@ def lstm_block_cell_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("LSTMBlockCell")
 def lstm_cell_flops(sizes: Sizes) -> float:
-    """As one step of ``BlockLSTM``."""
+    """Count one step of ``BlockLSTM``."""
     return _lstm_step(sizes.input(0)[0], sizes.input(3))
 
 
 def _lstm_step(batch: int, weights: tuple[int, ...]) -> float:
     wide = weights[1]
-    # Three sigmoids, two hyperbolic tangents, biases, and the sums and products of the state.
+    # Three sigmoids, two tanh, biases, and the sums and products of the state.
     return batch * (2 * weights[0] * wide + wide + 19 * wide / 4)
 
 
@@ -121,7 +121,7 @@ def block_lstm(
     wco: Array,
     b: Array,
 ) -> tuple[Array, ...]:
-    """An LSTM over [time, batch, inputs]; steps beyond the longest sequence are zeros."""
+    """Run an LSTM over [time, batch, inputs]; steps beyond the longest sequence are zeros."""
     cell = _lstm(node, w, b, (wci, wcf, wco))
     out = np.zeros((7, len(x), *state.shape), dtype=x.dtype)
     for t in range(min(scalar(length), len(x))):
@@ -134,7 +134,7 @@ def block_lstm(
 
 @shape_fn("BlockLSTM", "BlockLSTMV2")
 def block_lstm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Time by batch by cells for each of the seven outputs; four gates share the bias."""
+    """Return [time, batch, cells] for each of the seven outputs; four gates share the bias."""
     time, batch = with_rank(args.shapes[1], 3)[:2]
     gates = dim(args.shapes[-1], 0)
     return [(time, batch, UNKNOWN if gates < 0 else gates // 4)] * 7
@@ -142,7 +142,7 @@ def block_lstm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("BlockLSTM", "BlockLSTMV2")
 def lstm_flops(sizes: Sizes) -> float:
-    """A product with the weights of four gates, and what a cell does, at each time."""
+    """Count the product with the weights of four gates and the cell, for each step."""
     times, batch = sizes.input(1)[:2]
     return times * _lstm_step(batch, sizes.input(4))
 
@@ -151,7 +151,7 @@ def lstm_flops(sizes: Sizes) -> float:
 def gru_block_cell(
     node: Node, x: Array, hidden: Array, w_ru: Array, w_c: Array, b_ru: Array, b_c: Array
 ) -> tuple[Array, ...]:
-    """One step of a gated recurrent unit for a batch: (r, u, c, h)."""
+    """Compute one step of a gated recurrent unit for a batch: (r, u, c, h)."""
     gates = _sigmoid(product(np.concatenate([x, hidden], axis=1), w_ru) + b_ru)
     r, u = np.split(gates, 2, axis=1)
     c = np.tanh(product(np.concatenate([x, r * hidden], axis=1), w_c) + b_c)
@@ -161,7 +161,7 @@ def gru_block_cell(
 
 @shape_fn("GRUBlockCell")
 def gru_block_cell_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The state's shape for each of the four outputs."""
+    """Return the state's shape for each of the four outputs."""
     batch = with_rank(args.shapes[0], 2)[0]
     cells = with_rank(args.shapes[1], 2)[1]
     return [(batch, cells)] * 4
@@ -169,6 +169,6 @@ def gru_block_cell_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("GRUBlockCell")
 def gru_cell_flops(sizes: Sizes) -> float:
-    """A product with the weights of two gates and of the candidate, and what a cell does."""
+    """Count the products with the weights of two gates and the candidate, and the cell."""
     batch, cells = sizes.input(0)[0], sizes.input(3)[1]
     return batch * (2 * sizes.input(3)[0] * 3 * cells + 3 * cells + 14 * cells)

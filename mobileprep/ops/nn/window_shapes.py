@@ -1,4 +1,4 @@
-"""Layouts and shapes of images that windows slide over, for convolution and pooling."""
+"""Layouts and shapes of images for windows of convolution and pooling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, ShapeConflictError
 
 
 class ImageLayout(Struct, frozen=True):
-    """Where an image's batch, space and channels are."""
+    """The spatial and channel axes of an image."""
 
     space: tuple[int, ...]
     channel: int
@@ -26,14 +26,14 @@ class ImageLayout(Struct, frozen=True):
 
 
 def image_layout(node: Node, rank: int = 4) -> ImageLayout:
-    """The layout that a node's ``data_format`` names, of an image of so many axes."""
+    """Return the layout from a node's ``data_format`` for an image of the given rank."""
     if node.attr_str("data_format", "").startswith("NC"):
         return ImageLayout(tuple(range(2, rank)), 1)
     return ImageLayout(tuple(range(1, rank - 1)), rank - 1)
 
 
 def window_count(size: int, window: int, stride: int, padding: str, edges: int = 0) -> int:
-    """How many windows fit into a size and the edges that explicit padding adds to it.
+    """Return the number of windows that fit into a size with explicit padding.
 
     Source: ``GetWindowedOutputSizeFromDims``.
     """
@@ -52,10 +52,10 @@ def window_count(size: int, window: int, stride: int, padding: str, edges: int =
 
 
 def window_places(node: Node, image: tuple[int, ...], windows: Sequence[int]) -> tuple[int, int]:
-    """The rows and columns of places for windows that ``rates`` spread over an NHWC image.
+    """Return the rows and columns of window positions for windows dilated by ``rates`` over NHWC.
 
-    Neither is known unless all sizes are. There is no place for a window that is too large by less
-    than two strides, since C cuts quotients towards zero.
+    Both are unknown unless all sizes are known. A window that is too large by less than two strides
+    does not have a position, since C truncates quotients toward zero.
 
     Source: ``GetWindowedOutputSize``.
     """
@@ -79,7 +79,7 @@ def _places(size: int, window: int, stride: int, padding: str) -> int:
 
 
 def _edges(node: Node, rank: int) -> list[int]:
-    """How much explicit padding adds to each axis."""
+    """Return the total explicit padding of each axis."""
     if node.attr_str("padding") != "EXPLICIT":
         return [0] * rank
     listed = node.attr_ints("explicit_paddings", ())
@@ -92,7 +92,7 @@ def _edges(node: Node, rank: int) -> list[int]:
 def slid(
     node: Node, shape: tuple[int, ...], layout: ImageLayout, windows: Sequence[int], channels: int
 ) -> tuple[int, ...]:
-    """The image's shape after windows slid over it."""
+    """Return the shape of an image after windows slid over it."""
     strides = node.attr_ints("strides")
     dilations = node.attr_ints("dilations", (1,) * layout.rank)
     if len(strides) != layout.rank or len(dilations) != layout.rank:
@@ -108,7 +108,7 @@ def slid(
 
 
 def pooled_shape(args: ShapeArgs) -> TensorShape:
-    """The shape of a pooled image, windows and strides taken from the node's attributes."""
+    """Return the shape of a pooled image, with windows and strides from the node's attributes."""
     sizes = args.node.attr_ints("ksize")
     strides = args.node.attr_ints("strides")
     rank = 5 if args.node.op.endswith("3D") else 4
@@ -121,7 +121,7 @@ def pooled_shape(args: ShapeArgs) -> TensorShape:
 def pooled_sizes(
     node: Node, shape: tuple[int, ...], sizes: Sequence[int], strides: Sequence[int]
 ) -> tuple[int, ...]:
-    """The shape of an image pooled with windows of some sizes, one for each axis."""
+    """Return the shape of an image pooled with windows of some sizes, one for each axis."""
     layout = image_layout(node, len(shape))
     padding, edges = node.attr_str("padding"), _edges(node, layout.rank)
     out = list(shape)
@@ -132,17 +132,17 @@ def pooled_sizes(
 
 
 def channels_last(x: Array, layout: str) -> Array:
-    """A view of x with its channels last."""
+    """Return a view of x with its channels last."""
     return x if layout == NHWC else np.moveaxis(x, 1, -1)
 
 
 def channels_as_in(x: Array, layout: str) -> Array:
-    """The inverse of ``channels_last``."""
+    """Move the channels back; the inverse of ``channels_last``."""
     return x if layout == NHWC else np.moveaxis(x, -1, 1)
 
 
 def widened(*arrays: Array) -> tuple[Array, ...]:
-    """Half precision as single precision, in which products are summed."""
+    """Convert half precision to single precision, in which products are summed."""
     if arrays[0].dtype.itemsize == 2:
         return tuple(x.astype(np.float32) for x in arrays)
     return arrays

@@ -1,1 +1,1 @@
-"""Arithmetic that ops share: convolution, fixed point, quantization, text, pictures and sound."""
+"""Arithmetic shared by ops: convolution, fixed point, quantization, strings, images, and audio."""

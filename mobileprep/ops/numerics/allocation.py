@@ -1,4 +1,4 @@
-"""Bounds on the memory of tensors, checked before it is asked for."""
+"""Memory limits of tensors, checked before allocation."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ import numpy as np
 from mobileprep.core.limits import memory_limit
 from mobileprep.graph.tensor import Array
 
-# A tensor beyond this is a slip or an attack in any graph for a mobile device.
+# A larger tensor in a graph for a mobile device is a mistake or an attack.
 MAX_OUTPUT_BYTES = 1 << 32
 
 
 MAX_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
-"""So many dimensions numpy's arrays have at most."""
+"""The maximum number of dimensions of numpy's arrays."""
 
 
 class OverBudgetError(ValueError):
-    """More memory than a run may take."""
+    """An allocation exceeds the memory limit of a run."""
 
 
 class Holdings:
-    """What a run holds of the memory that it may take.
+    """The memory that a run holds, and its limit.
 
     Args:
-        values: the tensors that the run holds; others are left out. The run changes this list.
-        limit: how many bytes it may take.
+        values: the tensors that the run holds; other objects are ignored. The run changes this
+            list.
+        limit: maximum bytes.
         outer: the memory that the caller holds.
     """
 
@@ -45,19 +46,19 @@ class Holdings:
         """Bytes allocated since the tensors were last counted; the run adds to it."""
 
     def left(self, wanted: int) -> int:
-        """The bytes that are left; counted exactly only where ``wanted`` would not fit."""
+        """Return the remaining bytes; counted exactly only if ``wanted`` would not fit."""
         if self.made + self._counted + wanted > self._limit:
             self._counted, self.made = self._own_bytes(), 0
         return max(self._limit - self._counted - self.made, 0)
 
     def owners(self) -> dict[int, Array]:
-        """The arrays whose memory the run holds, by identity."""
+        """Return the arrays that own the memory that the run holds, by identity."""
         return {id(owner): owner for x in self._values if (owner := _owner(x)) is not None}
 
     def _own_bytes(self) -> int:
         """Return the memory of arrays that the caller does not hold and count, too.
 
-        What several are views of counts once, mapped files do not count.
+        Memory that several views share counts once; mapped files do not count.
         """
         own = self.owners()
         outer = self.outer
@@ -93,13 +94,13 @@ def at_most(limit: int) -> Iterator[None]:
 
 
 def memory_left(wanted: int) -> int:
-    """The bytes that tensors may still take; not counted exactly where ``wanted`` fits."""
+    """Return the bytes that tensors may still take; not counted exactly if ``wanted`` fits."""
     held = _current.get()
     return memory_limit() if held is None else held.left(wanted)
 
 
 def check_kept(count: int, what: str) -> None:
-    """Refuse what a list is to keep beyond the run that makes it; arguments as ``check_bytes``."""
+    """Count memory that a list keeps beyond the run; check it like ``check_bytes``."""
     held = _current.get()
     while held is not None:
         held.made += count
@@ -108,20 +109,25 @@ def check_kept(count: int, what: str) -> None:
 
 
 def check_bytes(count: int, what: str) -> None:
-    """Refuse what is larger than the memory that is left.
+    """Raise an error for an allocation that exceeds the remaining memory.
 
     Args:
         count: its bytes.
         what: for the message, such as "a tensor of shape [2]".
+
+    Raises:
+        OverBudgetError: the memory limit of the run is exceeded.
     """
     check_total(count, what, MAX_OUTPUT_BYTES)
 
 
 def check_total(count: int, what: str, most: int | None = None) -> None:
-    """As ``check_bytes``, of several tensors together, which may be larger than one may.
+    """Check several tensors together, like ``check_bytes``, without the limit for a single one.
 
     Args:
         count: their bytes.
+        what: for the message.
+        most: an additional limit in bytes.
     """
     left = memory_left(count)
     left = left if most is None else min(left, most)
@@ -131,7 +137,7 @@ def check_total(count: int, what: str, most: int | None = None) -> None:
 
 
 def check_allocation(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-    """Refuse shapes that cannot be, that no device could hold, or that the run may not take."""
+    """Raise an error for invalid shapes, and for tensors over the device or memory limit."""
     if any(d < 0 for d in shape):
         message = f"{list(shape)} is not a shape"
         raise ValueError(message)
@@ -146,13 +152,13 @@ def check_allocation(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
 
 
 def allocated(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """An array whose elements are still to be set, of a shape that was checked."""
+    """Check a shape and allocate an uninitialized array."""
     check_allocation(shape, dtype)
     return np.empty(tuple(shape), dtype)
 
 
 def _held_bytes(element: object) -> int:
-    """The memory of an element: a text, or a list of tensors, which tells its own."""
+    """Return the memory of an element: a string, or a list of tensors with its own ``nbytes``."""
     return len(element) if isinstance(element, bytes) else getattr(element, "nbytes", 0)
 
 

@@ -1,4 +1,4 @@
-"""Non-maximum suppression and resizing."""
+"""Non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from mobileprep.core.limits import STEP, spend
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.allocation import check_kept
 
-# Operations that comparing two boxes takes.
+# Operations for comparing two boxes.
 _COST = 1 << 11
 _WHAT = "comparing the boxes"
 
 Overlap = Callable[[int], Array]
-"""How much every box overlaps the one of that index."""
+"""Returns the overlap of every box with the one of an index."""
 
 
 class SuppressionLimits(Struct, frozen=True):
-    """What is kept.
+    """Limits of the selection.
 
     Args:
-        count: how many boxes at most.
-        overlap: boxes that overlap a kept one by more than this are dropped.
-        score: only boxes with more than this are kept.
+        count: maximum number of boxes.
+        overlap: boxes that overlap a selected one by more than this are dropped.
+        score: only boxes with a higher score are selected.
     """
 
     count: int
@@ -35,7 +35,7 @@ class SuppressionLimits(Struct, frozen=True):
 
 
 class Boxes:
-    """Boxes, measured once.
+    """Boxes with precomputed areas.
 
     Args:
         corners: [count, 4], two opposite corners of each as y, x, y, x.
@@ -47,7 +47,7 @@ class Boxes:
         self._area = np.multiply.reduce(self._high - self._low, axis=1)
 
     def overlap(self, index: int) -> Array:
-        """The intersection over union of each box with one, 0 for boxes without area."""
+        """Return the intersection over union of each box with one, 0 for boxes without area."""
         shared = np.minimum(self._high, self._high[index])
         shared -= np.maximum(self._low, self._low[index])
         inner = np.multiply.reduce(np.maximum(shared, 0), axis=-1)
@@ -58,7 +58,7 @@ class Boxes:
 
 
 def suppress(scores: Array, overlap: Overlap, limits: SuppressionLimits) -> Array:
-    """The indices of the boxes kept, int32, highest score first; of equal ones, lowest index.
+    """Return the indices of the selected boxes, int32, by descending score, then by index.
 
     Source: ``NonMaxSuppressionOp`` of TensorFlow.
     """
@@ -79,12 +79,12 @@ def suppress(scores: Array, overlap: Overlap, limits: SuppressionLimits) -> Arra
 def suppress_softly(
     scores: Array, overlap: Overlap, limits: SuppressionLimits, sigma: float
 ) -> tuple[Array, Array]:
-    """Boxes that lose score, rather than their place, by overlapping those kept before them.
+    """Select boxes, reducing the scores of those that overlap selected ones.
 
     Returns:
-        The indices kept, int32, and their scores, lowered.
+        The selected indices, int32, and their reduced scores.
 
-    Source: Bodla et al., "Soft-NMS" (2017), as TensorFlow has it.
+    Source: Bodla et al., "Soft-NMS" (2017), as implemented in TensorFlow.
     """
     number = scores.dtype.type
     scale = number(-0.5) / number(sigma)

@@ -13,28 +13,29 @@ from mobileprep.ops.numerics.allocation import allocated, check_allocation, chec
 from mobileprep.ops.numerics.parallel import LEAST_WORK, for_each, multiply, parts_of, threads
 from mobileprep.ops.numerics.windows import Tile, Window, padded_rows, patches, reach, tiles
 
-# Patches of one tile: small enough for the processor's last cache, large enough for BLAS.
+# Bytes of patches of one tile: small enough for the last-level cache, large enough for BLAS.
 _PATCH_BYTES = 2 << 20
-# Outputs of one tile of single elements.
+# Bytes of outputs of one tile for windows of single elements.
 _OUTPUT_BYTES = 1 << 20
-# Positions of one tile that are worth arranging the filters for, as BLAS does for each product.
+# Number of positions of one tile for which packing the filters, which BLAS does for each product,
+# pays off.
 _ROWS = 128
-# Multiplications that copying an element into a patch takes.
+# Cost of copying an element into a patch, in multiplications.
 _COPIED = 16
-# Input of one tile of a depthwise convolution.
+# Bytes of input of one tile of a depthwise convolution.
 _TILE_BYTES = 1 << 20
-# Elements of a row that are multiplied with its taps at once.
+# Number of elements of a row to multiply with its taps at once.
 _LINE = 4096
-# The time of a multiplication outside of a matrix product, relative to one inside: usual, highest.
+# Cost of a multiplication outside of a matrix product, relative to one inside: usual, maximum.
 _COST, _MOST_COST = 12, 64
-# Products of one image's rows that a transposed convolution holds at once.
+# Bytes of products of one image's rows that a transposed convolution holds at once.
 _SCRATCH_BYTES = 4 << 20
-# Operations that such a product takes with the sum after it.
+# Operations for such a product and the following sum.
 _TRANSPOSED_COST = 4
 
 
 def convolve(x: Array, filters: Array, window: Window) -> Array:
-    """The convolution (cross-correlation) of a batch with a bank of filters."""
+    """Convolve (cross-correlate) a batch with a bank of filters."""
     depth, count = filters.shape[-2:]
     groups = _groups(x.shape[-1], depth, count)
     positions = window.positions(x.shape[1:-1])
@@ -81,9 +82,9 @@ def _by_groups(x: Array, filters: Array, window: Window, groups: int) -> Array:
 
 
 def _product_tiles(out: Array, window: Window, summed: int) -> list[Tile]:
-    """The tiles of an output each of whose elements sums ``summed`` products.
+    """Return the tiles of an output whose elements are sums of ``summed`` products.
 
-    They do not depend on the number of threads, since the last bits of a product depend on them.
+    They do not depend on the number of threads, since they affect the last bits of a product.
     """
     filters = out.shape[-1]
     if math.prod(window.size) == 1:
@@ -91,14 +92,14 @@ def _product_tiles(out: Array, window: Window, summed: int) -> list[Tile]:
         limit = max(_OUTPUT_BYTES, 2 * summed * filters * out.itemsize)
     else:
         footprint, limit = summed * out.itemsize, _PATCH_BYTES
-    # With fewer positions than filters the product itself is cut, between the filters.
+    # With fewer positions than filters, the product itself is split between the filters.
     count = math.prod(out.shape[:-1])
     shares = min(parts_of(count * filters * summed), max(count // _ROWS, 2))
     return tiles(out.shape, footprint, limit, shares if count > filters else 1)
 
 
 def convolve_depthwise(x: Array, filters: Array, window: Window) -> Array:
-    """The convolution of each channel with its own filters.
+    """Convolve each channel with its own filters.
 
     Returns:
         [batch, positions, positions, channels * multiplier].
@@ -125,7 +126,7 @@ def convolve_depthwise(x: Array, filters: Array, window: Window) -> Array:
         target = tile.of(out)
         into = target.reshape(*target.shape[:2], -1, taps.shape[-1])
         lines = _lines(np.ascontiguousarray(padded_rows(x, window, tile)), window, into, columns)
-        # One pass over memory for each tap: einsum multiplies and adds in one.
+        # One pass over memory for each tap: einsum fuses multiplication and addition.
         np.einsum("nhlijx,ijx->nhlx", lines, taps, out=into)
 
     for_each(work, tiles(out.shape, footprint, _TILE_BYTES, shares))
@@ -133,13 +134,13 @@ def convolve_depthwise(x: Array, filters: Array, window: Window) -> Array:
 
 
 def _columns(columns: int, channels: int) -> int:
-    """Number of adjacent positions of a row to treat as one long vector."""
+    """Return the number of adjacent positions of a row to treat as one long vector."""
     fitting = [n for n in range(1, columns + 1) if columns % n == 0 and n * channels <= _LINE]
     return max(fitting, default=1)
 
 
 def _lines(source: Array, window: Window, into: Array, columns: int) -> Array:
-    """A view of padded rows: [images, rows, lines, height, width, elements of a line]."""
+    """Return a view of padded rows: [images, rows, lines, height, width, elements of a line]."""
     image, row, column, element = source.strides
     steps = (row * window.strides[0], column * columns * window.strides[1])
     next_taps = (row * window.dilations[0], column * window.dilations[1])
@@ -150,7 +151,11 @@ def _lines(source: Array, window: Window, into: Array, columns: int) -> Array:
 def convolve_transposed(
     shape: tuple[int, ...], filters: Array, y: Array, window: Window, *, depthwise: bool = False
 ) -> Array:
-    """What a convolution with these filters would have to be given, to first order, to give y."""
+    """Compute the transposed convolution (input gradient) of y.
+
+    Args:
+        shape: of the result.
+    """
     depth, count = filters.shape[-2:]
     made = depth * count if depthwise else count
     positions = window.positions(shape[1:-1])
@@ -177,7 +182,7 @@ def convolve_transposed(
 
 
 def _steps(y: Array, filters: Array) -> int:
-    """How many sums there are: one for each tap, for each part of an image."""
+    """Return the number of sums: one for each tap and each part of an image."""
     return len(y) * len(_row_parts(y[0], filters)) * filters[..., 0, 0].size if len(y) else 0
 
 
@@ -188,7 +193,7 @@ def _row_parts(source: Array, filters: Array) -> list[slice]:
 
 
 def _add(target: Array, rows: Array, filters: Array, window: Window, first: int) -> None:
-    """Add what some rows of positions contribute: one product, then a sum for each tap."""
+    """Add the contribution of some rows of positions: one product, then a sum for each tap."""
     weights = filters.reshape(-1, filters.shape[-1])
     flat = np.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
     parts = np.empty((len(flat), len(weights)), dtype=rows.dtype)
@@ -209,7 +214,7 @@ def _add_depthwise(target: Array, rows: Array, filters: Array, window: Window, f
 def _places(
     tap: tuple[int, ...], positions: tuple[int, ...], window: Window, first: int
 ) -> tuple[slice, ...]:
-    """Where one tap of each position falls; ``first`` is the number of the first row."""
+    """Return the slices that one tap covers; ``first`` is the index of the first row."""
     starts = [t * d for t, d in zip(tap, window.dilations, strict=True)]
     starts[0] += first * window.strides[0]
     return tuple(

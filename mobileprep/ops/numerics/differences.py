@@ -16,18 +16,18 @@ from mobileprep.graph.tensor import Array
 
 
 class Difference(Struct, frozen=True):
-    """How far one output is from the source's.
+    """The distance of one output from the source model's output.
 
     Args:
-        name: the output's.
+        name: the output's name.
         absolute: the largest absolute difference of any element.
-        share: the same as a share of the largest magnitude that the source gives for the output;
-            of truth values, text and whole numbers of 32 and 64 bits, which name or count, the
-            share of elements that differ. Infinite where only one side is NaN or infinite.
-        peak: the largest magnitude that the source gives.
-        is_counted: whether the share is one of elements.
-        is_source_lost: whether the share is infinite because the source gives NaN or infinity where
-            the other gives numbers, and nowhere the reverse.
+        share: the absolute difference relative to the source's peak magnitude. For booleans,
+            strings, and 32-bit and 64-bit integers, which are labels or counts, the share of
+            elements that differ. Infinite if only one side is NaN or infinite.
+        peak: the largest magnitude of the source's output.
+        is_counted: whether the share is a share of elements.
+        is_source_lost: whether the share is infinite because the source returns NaN or infinity
+            where the other side returns numbers, and never the reverse.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Difference(Struct, frozen=True):
     is_source_lost: bool = False
 
     def __str__(self) -> str:
-        """The difference in words, after the words "the output"."""
+        """Return the difference in words, to follow the words "the output"."""
         if self.is_counted:
             return f"{self.name!r} differs from the source's in {self.share:.2%} of its elements"
         of = f"{self.share:.2g} of its peak {self.peak:.2g}" if self.peak else "which is all zeros"
@@ -48,7 +48,7 @@ class Difference(Struct, frozen=True):
 def difference(
     name: str, expected: Sequence[Array], found: Sequence[Array], where: str = ""
 ) -> Difference:
-    """How far an output is from the source's over some runs."""
+    """Compare one output with the source's over several runs."""
     gaps = [largest_difference(x, y, name, where) for x, y in zip(expected, found, strict=True)]
     absolute = max(gaps, default=0.0)
     highest = peak(expected)
@@ -60,7 +60,7 @@ def difference(
         differ = sum(int(np.sum(x != y)) for x, y in zip(expected, found, strict=True))
         share = differ / max(sum(x.size for x in expected), 1)
         return Difference(name, absolute, share, highest, is_counted=True)
-    # Where the source gives nothing but zeros, there is nothing to take a share of.
+    # If the source returns only zeros, use the absolute difference.
     return Difference(name, absolute, absolute / highest if highest else absolute, highest)
 
 
@@ -70,18 +70,18 @@ def differences(
     found: Iterable[Sequence[Array]],
     where: str = "",
 ) -> list[Difference]:
-    """How far each output is from the source's over some runs."""
+    """Compare each output with the source's over several runs."""
     columns = zip(*expected, strict=True), zip(*found, strict=True)
     return [difference(name, x, y, where) for name, x, y in zip(names, *columns, strict=True)]
 
 
 def is_counted(array: Array) -> bool:
-    """Whether elements name or count something, so that only equal or not has a meaning."""
+    """Return whether elements are labels or counts, which can only be compared for equality."""
     return array.dtype.kind in "OSUb" or (array.dtype.kind in "iu" and array.dtype.itemsize >= 4)
 
 
 def peak(arrays: Iterable[Array]) -> float:
-    """The largest magnitude of any finite element; 0 for text."""
+    """Return the largest magnitude of any finite element; 0 for strings."""
     highest = 0.0
     for array in arrays:
         if array.size and array.dtype.kind not in "OSU":
@@ -92,11 +92,14 @@ def peak(arrays: Iterable[Array]) -> float:
 
 
 def largest_difference(expected: Array, found: Array, name: str, where: str = "") -> float:
-    """The largest absolute difference of any element; NaN in the same place agrees.
+    """Return the largest absolute difference of any element; NaN equals NaN.
 
     Returns:
-        The difference; infinity where only one side is NaN or infinite; for text the share of
+        The difference; infinity if only one side is NaN or infinite; for strings, the share of
         elements that differ.
+
+    Raises:
+        AccuracyError: the shapes differ.
     """
     if found.shape != expected.shape:
         message = (
@@ -108,7 +111,7 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
         return float(np.mean(expected != found)) if expected.size else 0.0
     x, y = expected.astype(wide_type(expected)), found.astype(wide_type(expected))
     with np.errstate(invalid="ignore"):
-        gaps = np.asarray(np.abs(x - y))  # of scalars, numpy makes no array
+        gaps = np.asarray(np.abs(x - y))  # numpy returns a number for scalars
     gaps[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
     largest = float(gaps.max(initial=0.0))
     return math.inf if math.isnan(largest) or np.isnan(gaps).any() else largest
@@ -117,7 +120,7 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
 def not_finite(
     gap: Difference, where: str, feeds: Sequence[Mapping[str, Array]], hint: str
 ) -> AccuracyError:
-    """The error for an output that is NaN or infinite on one side alone; it names the side.
+    """Create the error for an output that is NaN or infinite on only one side.
 
     Args:
         gap: the difference, whose share is infinite.
@@ -144,22 +147,22 @@ def _spread(arrays: Sequence[Array]) -> str:
 
 
 def _loses_numbers(expected: Array, found: Array) -> bool:
-    """Whether the second array is NaN or infinite where the first is finite."""
+    """Return whether the second array is NaN or infinite where the first is finite."""
     finite = np.isfinite(expected.astype(wide_type(expected)))
     return bool((finite & ~np.isfinite(found.astype(wide_type(found)))).any())
 
 
 def shown_difference(difference: float) -> float:
-    """A difference to two significant digits: those beyond depend on the processor's BLAS."""
+    """Round a difference to two significant digits; more would depend on the processor's BLAS."""
     return float(f"{difference:.2g}")
 
 
 def wide_type(array: Array) -> type[np.complex128] | type[np.float64]:
-    """The type in which arrays of numbers are compared."""
+    """Return the type in which arrays of numbers are compared."""
     return np.complex128 if array.dtype.kind == "c" else np.float64
 
 
-# Types whose elements TensorFlow shows as question marks.
+# Types whose elements TensorFlow prints as question marks.
 _UNSHOWN: Final = frozenset(
     {DType.QINT32, DType.COMPLEX64, DType.COMPLEX128, DType.RESOURCE, DType.VARIANT}
 )
@@ -167,17 +170,17 @@ _ESCAPES: Final = {ord(c): f"\\{e}" for c, e in zip("\n\r\t\"'\\", "nrt\"'\\", s
 _ESCAPED: Final = tuple(
     _ESCAPES.get(b) or (chr(b) if 0x20 <= b < 0x7F else f"\\{b:03o}") for b in range(256)
 )
-# The least number with all its digits in single precision; TensorFlow takes what is less for 0.
+# The smallest normal float32; TensorFlow prints smaller numbers as 0.
 _LEAST: Final = float(np.finfo(np.float32).tiny)
 
 Show = Callable[[Any], str]
 
 
 def summary(array: Array, dtype: DType, count: int) -> str:
-    """The first elements in row-major order, rows in brackets: ``[1 2][3...]...``.
+    """Format the first elements in row-major order, rows in brackets: ``[1 2][3...]...``.
 
-    Source: ``Tensor::SummarizeValue`` of TensorFlow 1.15; 2.21 writes the same, and shows bfloat16,
-    of which 1.15 shows question marks.
+    Source: ``Tensor::SummarizeValue`` of TensorFlow 1.15. Version 2.21 writes the same, but also
+    prints bfloat16, for which 1.15 prints question marks.
     """
     shown = array.size if count < 0 else min(count, array.size)
     left_out = "..." if shown < array.size else ""
@@ -190,10 +193,10 @@ def summary(array: Array, dtype: DType, count: int) -> str:
 
 
 def edges(array: Array, dtype: DType, count: int) -> str:
-    """The first and last elements along each axis, a line a row, texts in quotes.
+    """Format the first and last elements along each axis, a line for each row, strings in quotes.
 
     Args:
-        count: how many elements to show at each end of an axis, all if negative.
+        count: number of elements at each end of an axis, all if negative.
 
     Source: ``Tensor::SummarizeValue`` of TensorFlow 1.15 with ``print_v2``.
     """
@@ -207,13 +210,13 @@ def edges(array: Array, dtype: DType, count: int) -> str:
 
 
 def escaped(text: bytes) -> str:
-    """A text with everything but printable ASCII as C escapes it, bytes in octal."""
+    """Escape everything but printable ASCII as in C, bytes in octal."""
     return "".join(map(_ESCAPED.__getitem__, text))
 
 
 def _rows(elements: Iterator[str], shape: tuple[int, ...], shown: int) -> Iterator[str]:
-    """Elements with the brackets of all axes but the first."""
-    # How many elements lie between the brackets of each inner axis.
+    """Yield elements with the brackets of all axes but the first."""
+    # Number of elements between the brackets of each inner axis.
     spans = [math.prod(shape[axis:]) for axis in range(1, len(shape))]
     for position, element in enumerate(elements):
         opened = sum(position % span == 0 for span in spans)
@@ -228,7 +231,7 @@ def _rows(elements: Iterator[str], shape: tuple[int, ...], shown: int) -> Iterat
 
 
 def _block(array: Array, count: int, show: Show, axis: int) -> str:
-    """What lies below one place of the outer axes, of which there are ``axis``."""
+    """Format the part of a tensor below the given axis."""
     if array.ndim == 0:
         return show(array.item())
     length, inner = len(array), array.ndim - 1
@@ -237,7 +240,7 @@ def _block(array: Array, count: int, show: Show, axis: int) -> str:
         _block(array[i : i + 1].reshape(array.shape[1:]), count, show, axis + 1)
         for i in _ends(length, count)
     ]
-    # The original puts a space before the dots even where nothing stands before them.
+    # TensorFlow writes a space before the dots even if they come first.
     left_out = [f"{between}..."] if length > 2 * count else []
     first, last = parts[:count], parts[count:]
     told = between.join(first)
@@ -245,14 +248,14 @@ def _block(array: Array, count: int, show: Show, axis: int) -> str:
 
 
 def _ends(length: int, count: int) -> list[int]:
-    """The first and the last places of an axis."""
+    """Return the first and last indices of an axis."""
     if length <= 2 * count:
         return list(range(length))
     return [*range(count), *range(length - count, length)]
 
 
 def _readable(array: Array) -> Array:
-    """Narrow floats as single precision, which numpy turns into numbers of Python."""
+    """Convert narrow floats to single precision, which numpy converts to Python numbers."""
     return (
         array
         if array.dtype.kind in "biuO" or array.dtype == np.float64
@@ -261,7 +264,7 @@ def _readable(array: Array) -> Array:
 
 
 def _shower(dtype: DType) -> Show:
-    """What writes one element."""
+    """Return the function that formats one element."""
     if dtype is DType.STRING:
         return escaped
     if dtype is DType.DOUBLE:
@@ -274,7 +277,7 @@ def _integer(value: int) -> str:
 
 
 def _single(value: float) -> str:
-    """Six digits, or as many as bring the number back."""
+    """Format with six digits, or nine if the number does not round-trip."""
     if abs(value) < _LEAST:
         value = math.copysign(0.0, value)
     text = f"{value:.6g}"
@@ -295,26 +298,26 @@ def _quoted(text: bytes) -> str:
     return f'"{escaped(text)}"'
 
 
-# The root mean square of rounding alone, in steps: errors spread evenly over one step.
+# The root mean square of rounding errors alone, in steps: uniform over one step.
 HEALTHY_RMSE: Final = 1 / math.sqrt(12)
 # Largest reported signal-to-noise ratio, for equal values, in dB. float32 itself has about 150.
 MOST_DECIBELS: Final = 200.0
-# Sums are made in double precision, of so many elements at a time.
+# Sums are computed in double precision, over this many elements at a time.
 _BLOCK: Final = 1 << 16
 
 
 class Damage(Struct, frozen=True):
-    """How far quantized values are from those in float.
+    """The distance of quantized values from float values.
 
     Args:
-        elements: how many were compared.
-        sqnr: signal to quantization noise in dB, ``10 log10(sum(x^2) / sum((x - y)^2))``, from
-            -200 to 200: 200 where nothing differs, -200 where a value is not finite.
-        cosine: of the angle between both, as vectors; 1 where both are zeros.
-        clipped: the share of float values that lie beyond the quantized range by more than half a
-            step; None where there is no range.
-        rmse_over_scale: the root mean square of the errors, in steps of the quantized values; None
-            where there are no steps. Rounding alone gives 0.289, one over the square root of 12.
+        elements: number of compared elements.
+        sqnr: signal-to-quantization-noise ratio in dB, ``10 log10(sum(x^2) / sum((x - y)^2))``,
+            from -200 to 200: 200 if nothing differs, -200 if a value is not finite.
+        cosine: cosine similarity of both vectors; 1 if both are zeros.
+        clipped: the share of float values outside of the quantized range by more than half a step;
+            None without a range.
+        rmse_over_scale: root mean square error in steps of the quantized values; None without
+            steps. Rounding alone has 0.289, one over the square root of 12.
     """
 
     elements: int
@@ -325,12 +328,12 @@ class Damage(Struct, frozen=True):
 
 
 class Grid(Struct, frozen=True):
-    """What quantized values can be.
+    """The possible quantized values.
 
     Args:
-        low: the least, or one for each channel in a shape that the values broadcast to.
-        high: the greatest, likewise.
-        scale: the difference of two neighbours, likewise.
+        low: the lowest, or one for each channel in a shape that broadcasts to the values.
+        high: the highest, likewise.
+        scale: the difference of two adjacent values, likewise.
     """
 
     low: Array
@@ -339,7 +342,7 @@ class Grid(Struct, frozen=True):
 
 
 class DamageSum:
-    """Adds up how far arrays are apart; its size does not depend on how many there are."""
+    """Accumulates the damage over arrays in constant memory."""
 
     def __init__(self) -> None:
         self._elements = 0
@@ -349,10 +352,12 @@ class DamageSum:
         self._is_lost = False
 
     def add(self, expected: Array, found: Array, grid: Grid | None = None) -> None:
-        """Count an array in.
+        """Add an array.
 
         Args:
-            found: what stands for them, of the same shape.
+            expected: float values.
+            found: the quantized values in float, of the same shape.
+            grid: the possible quantized values.
         """
         self._elements += expected.size
         flat, other = expected.reshape(-1), found.reshape(-1)
@@ -376,7 +381,7 @@ class DamageSum:
         self._gridded += expected.size
 
     def damage(self) -> Damage:
-        """What was counted in."""
+        """Return the damage of all added arrays."""
         return Damage(
             self._elements,
             self._sqnr(),

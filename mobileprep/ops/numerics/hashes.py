@@ -17,16 +17,17 @@ _SHIFT: Final = 47
 _SEED: Final = 0xDECAFCAFFE
 _WORD: Final = 8
 _BLOCK: Final = 1 << 18
-# Below this, calling numpy takes longer than counting in Python.
+# Below this size, calling numpy takes longer than computing in Python.
 _SHORT: Final = 1 << 6
-# Below this many of a length, likewise.
+# Below this number of strings of a length, likewise.
 _FEW: Final = 16
 
 
 def hash64(data: bytes) -> int:
-    """MurmurHash2 for 64-bit machines, with TensorFlow's seed. Source: ``Hash64`` of TensorFlow.
+    """Compute MurmurHash2 for 64-bit machines with TensorFlow's seed.
 
-    It takes word after word, about 10 MB a second here; see to it that ``data`` is short.
+    It processes about 10 MB a second, so ``data`` should be short. Source: ``Hash64`` of
+    TensorFlow.
     """
     size = len(data)
     whole = size - size % _WORD
@@ -42,7 +43,7 @@ def hash64(data: bytes) -> int:
 
 
 def hash64_many(elements: Sequence[bytes]) -> list[int]:
-    """The hashes of many byte strings, those of about one length at once."""
+    """Hash many byte strings, those of similar length at once."""
     groups: dict[int, list[int]] = defaultdict(list)
     for place, data in enumerate(elements):
         groups[len(data) // _WORD].append(place)
@@ -56,7 +57,7 @@ def hash64_many(elements: Sequence[bytes]) -> list[int]:
 
 
 def _mixed(data: bytes) -> list[int]:
-    """The words of the data, which the hash has stirred one by one before it takes them."""
+    """Return the words of the data, premixed one by one."""
     if len(data) < _SHORT:
         return [_stirred(*word) for word in iter_unpack("<Q", data)]
     words = np.frombuffer(data, dtype="<u8") * np.uint64(_MULTIPLIER)
@@ -72,7 +73,7 @@ def _stirred(word: int) -> int:
 
 
 def _hashes(texts: Sequence[bytes], words: int) -> list[int]:
-    """The hashes of texts that all have so many whole words, and perhaps some bytes more."""
+    """Hash byte strings that all have the same number of whole words, and up to 7 more bytes."""
     lengths = np.array([len(data) for data in texts], np.uint64)
     padded = b"".join(data.ljust((words + 1) * _WORD, b"\0") for data in texts)
     columns = np.frombuffer(padded, "<u8").reshape(len(texts), words + 1).T
@@ -107,37 +108,40 @@ _U64 = np.uint64
 
 
 class _Texts:
-    """Texts laid end to end, and where each begins.
+    """Byte strings laid end to end, and the start of each.
 
     Args:
-        elements: the texts.
+        elements: the byte strings.
     """
 
     def __init__(self, elements: Sequence[bytes]) -> None:
-        # Words are read whole, and so over the end of a text by up to a block.
+        # Whole words are read, up to a block beyond the end of a string.
         self._bytes = np.frombuffer(b"".join(elements) + bytes(_STRING_BLOCK), np.uint8)
         self.lengths: Array = np.array([len(e) for e in elements], np.int64)
         self._starts: Array = np.cumsum(self.lengths) - self.lengths
 
     def words(self, which: Array, offset: Array | int) -> Array:
-        """The eight bytes at an offset into each chosen text, as little-endian numbers."""
+        """Return 8 bytes at an offset into each selected string, as little-endian numbers."""
         places = (self._starts[which] + offset)[:, np.newaxis] + _STRING_WORD
         out: Array = self._bytes[places].view("<u8")[:, 0]
         return out
 
     def halves(self, which: Array, offset: Array | int) -> Array:
-        """Four bytes each, likewise."""
+        """Return 4 bytes each, likewise."""
         out: Array = self.words(which, offset) & _U64(0xFFFFFFFF)
         return out
 
     def bytes_at(self, which: Array, offset: Array | int) -> Array:
-        """One byte each, likewise."""
+        """Return one byte each, likewise."""
         out: Array = self._bytes[self._starts[which] + offset].astype(np.uint64)
         return out
 
 
 def fingerprint64(elements: Sequence[bytes]) -> Array:
-    """FarmHash's fingerprint of each text. Source: ``farmhashna::Hash64`` of Google's FarmHash."""
+    """Return FarmHash's fingerprint of each string.
+
+    Source: ``farmhashna::Hash64`` of Google's FarmHash.
+    """
     given = _Texts(elements)
     out = np.full(len(elements), _K2)
     for low, high, rule in _RULES:
@@ -148,14 +152,14 @@ def fingerprint64(elements: Sequence[bytes]) -> Array:
 
 
 def combined_fingerprints(first: Array, second: Array) -> Array:
-    """Two uint64 fingerprints made into one. Source: ``FingerprintCat64`` of TensorFlow."""
+    """Combine two uint64 fingerprints. Source: ``FingerprintCat64`` of TensorFlow."""
     stirred = first ^ _CAT
     stirred = (stirred ^ _mixed_string(second * _CAT) * _CAT) * _CAT
     return _mixed_string(_mixed_string(stirred) * _CAT)
 
 
 def siphash(elements: Sequence[bytes], key: tuple[int, int]) -> Array:
-    """SipHash-2-4 of each text. Source: Aumasson and Bernstein, "SipHash", 2012."""
+    """Compute SipHash-2-4 of each string. Source: Aumasson and Bernstein, "SipHash", 2012."""
     given = _Texts(elements)
     lengths = given.lengths
     start = np.array([k ^ w for k, w in zip(key * 2, _SIP_WORDS, strict=True)], _U64)
@@ -176,7 +180,7 @@ def siphash(elements: Sequence[bytes], key: tuple[int, int]) -> Array:
 
 
 def _ending(words: Array, lengths: Array) -> Array:
-    """What is left of each text above its whole words, its length in the highest byte."""
+    """Return the bytes of strings after their whole words, and the length in the highest byte."""
     left = (_U64(1) << (lengths % 8 * 8).astype(_U64)) - _U64(1)
     out: Array = words & left | lengths.astype(_U64) << _U64(56)
     return out
@@ -210,7 +214,7 @@ def _mixed_string(x: Array) -> Array:
 
 
 def _pair_hash(a: Array, b: Array, multiplier: Array) -> Array:
-    """Two numbers stirred into one."""
+    """Mix two numbers into one."""
     first = _mixed_string((a ^ b) * multiplier)
     return _mixed_string((b ^ first) * multiplier) * multiplier
 
@@ -242,7 +246,7 @@ def _up_to_16(given: _Texts, which: Array, lengths: Array) -> Array:
 def _ends(
     given: _Texts, which: Array, lengths: Array, factor: np.uint64
 ) -> tuple[Array, Array, Array]:
-    """What texts of 17 bytes and more begin and end with: two sums, and the first word."""
+    """Mix the first and last 16 bytes of strings: two sums, and the first word."""
     a, b = given.words(which, 0) * factor, given.words(which, 8)
     c = given.words(which, lengths - 8) * _multiplier(lengths)
     d = given.words(which, lengths - 16) * _K2
@@ -279,14 +283,14 @@ def _above_64(given: _Texts, which: Array, lengths: Array) -> Array:
 
 
 def _block(given: _Texts, which: Array, offset: Array | int) -> list[Array]:
-    """The eight words of a block of 64 bytes."""
+    """Return the eight words of a 64-byte block."""
     return [given.words(which, offset + 8 * i) for i in range(8)]
 
 
 def _taken(
     state: Array, block: Sequence[Array], factor: Array | np.uint64, times: np.uint64
 ) -> Array:
-    """The state of the hash, x, y, z and two pairs v and w, with a block stirred in."""
+    """Mix a block into the state of the hash: x, y, z, and two pairs v and w."""
     x, y, z, v0, v1, w0, w1 = state
     x = _right(x + y + v0 + block[1], 37) * factor ^ w1 * times
     y = _right(y + v1 + block[6], 42) * factor + v0 * times + block[5]
@@ -305,7 +309,7 @@ def _weak(words: Sequence[Array], a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _finished(state: Array, block: Sequence[Array], lengths: Array) -> Array:
-    """The hash after the last 64 bytes, some of which may have been taken before."""
+    """Finish the hash with the last 64 bytes, which may overlap the previous block."""
     factor = _K1 + ((state[2] & _U64(0xFF)) << _U64(1))
     state[5] += ((lengths - 1) & 63).astype(_U64)
     state[3] += state[5]

@@ -18,15 +18,15 @@ from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.allocation import OverBudgetError, check_bytes
 from mobileprep.ops.numerics.resizing import Sampling, resize_bilinear
 
-# TensorFlow's own bound: pixels of one image.
+# TensorFlow's own limit: pixels of one image.
 _MOST_PIXELS = 1 << 29
 _MOST_FRAMES_BYTES = 1 << 32
-# Bytes a pixel: what Pillow decodes, converts and copies, or what luminance is computed in; and
-# each frame, which is put beside the others then.
+# Bytes per pixel: memory for Pillow to decode, convert, and copy, or to compute luminance; and for
+# each frame, which is stacked afterwards.
 _AT_WORK = 16
 _KEPT = 6
 
-# What Pillow raises over damaged files.
+# Exceptions that Pillow raises for damaged files.
 _FAULTS = (OSError, EOFError, SyntaxError, ValueError, LookupError, struct.error)
 
 _MAGIC = (
@@ -36,25 +36,32 @@ _MAGIC = (
     (b"BM", "BMP"),
 )
 
-# Luminance as libpng computes it from red, green and blue.
+# Luminance from red, green, and blue, as in libpng.
 _LUMA = np.array([9798, 19235, 3735], np.uint32)
 _LUMA_SHIFT = 15
 
 
 def image_kind(data: bytes) -> str:
-    """JPEG, PNG, GIF or BMP, told by the first bytes, or an empty text."""
+    """Detect JPEG, PNG, GIF, or BMP from the first bytes; return an empty string for others."""
     return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
 
 
 def decode_jpeg(data: bytes, channels: int, ratio: int = 1) -> Array:
-    """The pixels of a JPEG image.
+    """Decode a JPEG image.
 
     TensorFlow decodes with a faster, less exact transform unless its attribute ``dct_method`` is
-    INTEGER_ACCURATE: values then differ by up to about six, by one on average.
+    INTEGER_ACCURATE. Its values then differ by up to about six, and by one on average.
 
     Args:
         channels: 1 for luminance, 3 for RGB, 0 for the channels of the image.
-        ratio: by how much to shrink while decoding: 1, 2, 4 or 8.
+        ratio: factor by which to shrink while decoding: 1, 2, 4, or 8.
+
+    Returns:
+        uint8 [height, width, channels].
+
+    Raises:
+        CorruptFileError: the image is damaged or too large.
+        UnsupportedError: Pillow is not installed, or cannot shrink the image by the ratio.
     """
     if channels not in (0, 1, 3) or ratio not in (1, 2, 4, 8):
         message = f"JPEG images have 1 or 3 channels, not {channels}, by a ratio of 1, 2, 4 or 8"
@@ -62,7 +69,7 @@ def decode_jpeg(data: bytes, channels: int, ratio: int = 1) -> Array:
     image = _opened(data, "JPEG")
     mode = "L" if channels == 1 or (channels == 0 and image.mode == "L") else "RGB"
     wanted = tuple(-(-side // ratio) for side in image.size)
-    # libjpeg converts and shrinks itself, more exactly than a conversion afterwards.
+    # libjpeg converts and shrinks more exactly than a later conversion.
     image.draft(mode, tuple(max(side // ratio, 1) for side in image.size))
     if image.size != wanted:
         message = f"an image of {image.size[0]} x {image.size[1]} pixels is not shrunk by {ratio}"
@@ -71,16 +78,17 @@ def decode_jpeg(data: bytes, channels: int, ratio: int = 1) -> Array:
 
 
 def jpeg_shape(data: bytes) -> tuple[int, int, int]:
-    """Height, width and channels of a JPEG image; raises as ``decode_jpeg`` does."""
+    """Return the height, width, and channels of a JPEG image; raises as ``decode_jpeg`` does."""
     image = _opened(data, "JPEG")
     return image.size[1], image.size[0], len(image.getbands())
 
 
 def decode_png(data: bytes, channels: int, *, wide: bool = False) -> Array:
-    """The pixels of a PNG image; raises as ``decode_jpeg`` does.
+    """Decode a PNG image; raises as ``decode_jpeg`` does.
 
     Args:
         channels: 1 for luminance, 3 for RGB, 4 with alpha, 0 for the channels of the image.
+        wide: whether to return uint16.
 
     Returns:
         uint8, or uint16, [height, width, channels].
@@ -92,13 +100,13 @@ def decode_png(data: bytes, channels: int, *, wide: bool = False) -> Array:
         raise UnsupportedError(message, "save the image with 8 bits for each channel")
     pixels = _with_channels(_png_pixels(image), channels)
     if wide:
-        # A deep grey image holds 16 bits already; 0 to 255 spreads over 0 to 65535.
+        # A 16-bit gray image needs no scaling; 0 to 255 is scaled to 0 to 65535.
         return pixels if pixels.dtype == np.uint16 else pixels.astype(np.uint16) * np.uint16(257)
     return (pixels >> 8).astype(np.uint8) if pixels.dtype == np.uint16 else pixels
 
 
 def decode_gif(data: bytes, *, first_only: bool = False) -> Array:
-    """The frames of a GIF image as uint8 [frames, height, width, 3]; raises as ``decode_jpeg``."""
+    """Decode a GIF image to uint8 [frames, height, width, 3]; raises as ``decode_jpeg`` does."""
     image = _opened(data, "GIF")
     with _told("GIF"):
         count = 1 if first_only else getattr(image, "n_frames", 1)
@@ -117,7 +125,7 @@ def decode_gif(data: bytes, *, first_only: bool = False) -> Array:
 
 
 def _opened(data: bytes, kind: str) -> Any:  # noqa: ANN401 - an image of an optional library
-    """An image of one kind, its header read and its pixels not."""
+    """Open an image of one format and read only its header."""
     with _told(kind):
         image = _pillow().open(io.BytesIO(data), formats=[kind])
     width, height = image.size
@@ -129,7 +137,7 @@ def _opened(data: bytes, kind: str) -> Any:  # noqa: ANN401 - an image of an opt
 
 @contextlib.contextmanager
 def _told(kind: str) -> Iterator[None]:
-    """What Pillow says of a damaged image, whichever of its calls finds it, as our error."""
+    """Convert the errors of Pillow for damaged images."""
     pillow = _pillow()
     try:
         with warnings.catch_warnings():
@@ -151,7 +159,7 @@ def _pillow() -> Any:  # noqa: ANN401
 
 
 def _pixels(image: Any, mode: str) -> Array:  # noqa: ANN401
-    """An image's pixels [height, width, channels] in one of Pillow's modes."""
+    """Return an image's pixels [height, width, channels] in one of Pillow's modes."""
     width, height = image.size
     check_bytes(_AT_WORK * width * height, f"an image of {width} x {height} pixels")
     with _told(str(image.format)):
@@ -165,7 +173,7 @@ def _damaged(kind: str, reason: str) -> CorruptFileError:
 
 
 def _png_pixels(image: Any) -> Array:  # noqa: ANN401
-    """Grey, grey with transparency, RGB or RGBA values, as the file has them."""
+    """Return gray, gray with alpha, RGB, or RGBA values, as in the file."""
     if image.mode.startswith("I"):
         return _pixels(image, image.mode).astype(np.uint16)
     if image.mode == "P":
@@ -174,7 +182,7 @@ def _png_pixels(image: Any) -> Array:  # noqa: ANN401
 
 
 def _with_channels(pixels: Array, channels: int) -> Array:
-    """Values turned into 1, 3 or 4 channels; 0 leaves them as they are."""
+    """Convert pixels to 1, 3, or 4 channels; 0 keeps the channels."""
     found = pixels.shape[-1]
     if channels in (0, found):
         return pixels
@@ -202,12 +210,15 @@ _FILE = "BMP image"
 
 
 def decode_bmp(data: bytes, channels: int) -> Array:
-    """The pixels of an uncompressed BMP image with 8, 24 or 32 bits for each.
+    """Decode an uncompressed BMP image with 8, 24, or 32 bits per pixel.
 
-    8-bit values are read as gray, like TensorFlow, regardless of the palette.
+    8-bit values are read as gray, like in TensorFlow, regardless of the palette.
 
     Args:
         channels: 3 for RGB, 4 with alpha, 0 for the channels of the image.
+
+    Raises:
+        CorruptFileError: the image is damaged or has an unsupported format.
     """
     if channels not in (0, 3, 4):
         message = f"BMP images have 3 or 4 channels, not {channels}"
@@ -231,7 +242,7 @@ def decode_bmp(data: bytes, channels: int) -> Array:
 
 
 def _as_rgb(pixels: Array, channels: int) -> Array:
-    """Blue, green, red (and transparency), or grey values, as the channels wanted."""
+    """Convert gray, or blue, green, red, and optional alpha values to the requested channels."""
     depth = pixels.shape[-1]
     if depth == 1:
         colours = np.broadcast_to(pixels, (*pixels.shape[:2], min(channels, 3)))
@@ -249,7 +260,7 @@ _PHOTO_LUMA = np.array([0.2989, 0.5870, 0.1140], np.float32)
 
 
 class Normalization(Struct, frozen=True):
-    """What a network takes a picture as.
+    """Size and normalization of a network's input image.
 
     Args:
         height, width: in pixels.
@@ -271,10 +282,10 @@ class Normalization(Struct, frozen=True):
 
 
 def picture(data: bytes, wanted: Normalization) -> Array:
-    """The first frame of a picture file as float32 [1, height, width, 3].
+    """Load the first frame of an image file as float32 [1, height, width, 3].
 
-    Decoded as RGB, resized with ``ResizeBilinear`` and normalized, all as the original
-    ``label_image`` does.
+    Decodes as RGB, resizes with ``ResizeBilinear``, and normalizes like TensorFlow's
+    ``label_image``.
     """
     pixels = decoded(data)[np.newaxis]
     resized = resize_bilinear(pixels, (wanted.height, wanted.width), Sampling())
@@ -283,21 +294,21 @@ def picture(data: bytes, wanted: Normalization) -> Array:
 
 
 def central_crop(pixels: Array, share: float) -> Array:
-    """The middle of a picture [height, width, channels], as ``tf.image.central_crop`` cuts it out.
+    """Crop the center of an image [height, width, channels], like ``tf.image.central_crop``.
 
     Args:
-        share: of each side, above 0 and up to 1.
+        share: share of each side to keep, above 0 and up to 1.
     """
     top, left = (int((size - size * share) / 2) for size in pixels.shape[:2])
     return pixels[top : pixels.shape[0] - top, left : pixels.shape[1] - left]
 
 
 def decoded(data: bytes, channels: int = 3) -> Array:
-    """The first frame of a picture file as uint8 [height, width, channels].
+    """Decode the first frame of an image file as uint8 [height, width, channels].
 
     Args:
-        channels: 3 for RGB, 1 for luminance: that of JPEG and PNG files is made while decoding,
-            as TensorFlow does, that of others as ``tf.image.rgb_to_grayscale`` makes it.
+        channels: 3 for RGB, 1 for luminance. For JPEG and PNG files, it is computed while decoding,
+            like TensorFlow; for others, like ``tf.image.rgb_to_grayscale``.
     """
     try:
         return _decoded(data, channels)
@@ -306,9 +317,9 @@ def decoded(data: bytes, channels: int = 3) -> Array:
 
 
 def exif_orientation(data: bytes) -> int:
-    """How a JPEG file is to be turned to be upright, 1 to 8 as EXIF has it; 1 for as it is.
+    """Return the EXIF orientation of a JPEG file, 1 to 8; 1 means upright.
 
-    Decoders ignore it, those of TensorFlow too.
+    Decoders ignore it, including those of TensorFlow.
     """
     at = 2 if data.startswith(b"\xff\xd8") else len(data)
     while data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in (b"\xda", b"\xd9", b""):
@@ -320,7 +331,7 @@ def exif_orientation(data: bytes) -> int:
 
 
 def _orientation(tiff: bytes) -> int:
-    """The orientation in the first directory of EXIF's TIFF header; 1 where it has none."""
+    """Return the orientation in the first directory of EXIF's TIFF header; 1 if there is none."""
     order: Literal["little", "big"] = "little" if tiff.startswith(b"II") else "big"
     first = int.from_bytes(tiff[4:8], order)
     for entry in range(int.from_bytes(tiff[first : first + 2], order)):
@@ -349,7 +360,7 @@ def _decoded(data: bytes, channels: int) -> Array:
 def _in_channels(pixels: Array, channels: int) -> Array:
     if channels == 3:
         return pixels
-    # As convert_image_dtype there and back: values are cut off, not rounded.
+    # Like convert_image_dtype in both directions: values are truncated, not rounded.
     scaled = pixels.astype(np.float32) * np.float32(1 / 255)
     luma: Array = (scaled @ _PHOTO_LUMA)[..., np.newaxis] * np.float32(255.5)
     return luma.astype(np.uint8)

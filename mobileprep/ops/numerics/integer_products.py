@@ -16,29 +16,29 @@ from mobileprep.ops.numerics.parallel import LEAST_WORK, for_each, threads
 from mobileprep.ops.numerics.quantization import Limits, as_int64, in_blocks, rounded, wrapped
 from mobileprep.ops.numerics.windows import Tile, Window, cuts, patches, tiles
 
-# The largest eight-bit number, and the largest difference of two.
+# The largest 8-bit number, which is also the largest difference of two.
 _LARGEST = 255
-# Whole numbers up to here are exact in single and in double precision.
+# Integers up to these are exact in single and in double precision.
 _SINGLE, _DOUBLE = 1 << 24, 1 << 53
-# Blocks of single precision shorter than this would cost more in adding than they save.
+# Shorter single-precision blocks would cost more for additions than they save.
 _SHORTEST = 64
 _PATCH_BYTES = 2 << 20
-# Operations that a product takes, half of them in double precision.
+# Operations for a product, half of them in double precision.
 _COST = 4
 
 
 class _Factors(Struct, frozen=True):
-    """The right side of products, of which the left sides are of magnitude up to 255.
+    """The right side of products whose left sides have magnitudes up to 255.
 
     Args:
-        blocks: floats [block, columns] each; the rows of all are the summed axis.
+        blocks: floats [block, columns] each; together, their rows are the summed axis.
     """
 
     blocks: tuple[Array, ...]
 
     @classmethod
     def of(cls, matrix: Array, zero: int) -> _Factors:
-        """Prepare integers [summed, columns] less a number, of magnitude up to 2**32 together."""
+        """Prepare integers [summed, columns] minus a zero point; magnitudes up to 2**32."""
         most = max(abs(int(end) - zero) for end in (matrix.max(), matrix.min()))
         bound = _LARGEST * max(most, 1)
         single = _SINGLE // bound >= min(_SHORTEST, len(matrix))
@@ -49,12 +49,12 @@ class _Factors(Struct, frozen=True):
 
     @property
     def kind(self) -> np.dtype[np.floating]:
-        """The type that left sides have to have."""
+        """The required type of left sides."""
         found: np.dtype[np.floating] = self.blocks[0].dtype
         return found
 
     def multiply(self, left: Array, out: NDArray[np.int32]) -> None:
-        """Write the product with whole numbers [rows, summed] to ``out``, [rows, columns]."""
+        """Write the product with integral floats [rows, summed] to ``out``, [rows, columns]."""
         start = 0
         for block in self.blocks:
             part = _as_int32(left[:, start : start + len(block)] @ block)
@@ -66,18 +66,22 @@ class _Factors(Struct, frozen=True):
 
 
 def _as_int32(sums: Array) -> NDArray[np.int32]:
-    """Whole numbers as integers, modulo 2**32."""
+    """Convert integral floats to integers, modulo 2**32."""
     whole = sums if sums.dtype == np.float32 else sums.astype(np.int64)
     return whole.astype(np.int32)
 
 
 def _times(sums: Array, missing: int) -> NDArray[np.int32]:
-    """Integers times a number, modulo 2**32."""
+    """Multiply integers by a number, modulo 2**32."""
     return (sums.astype(np.int32).astype(np.int64) * missing).astype(np.int32)
 
 
 def multiply_integers(left: Array, right: Array, zeros: tuple[int, int]) -> NDArray[np.int32]:
-    """The product of two matrices, modulo 2**32."""
+    """Multiply two matrices, modulo 2**32.
+
+    Args:
+        zeros: the zero points of both, which are subtracted.
+    """
     summed = left.shape[1]
     spend(_COST * len(left) * right.size)
     out = np.zeros((len(left), right.shape[1]), dtype=np.int32)
@@ -100,19 +104,20 @@ def multiply_integers(left: Array, right: Array, zeros: tuple[int, int]) -> NDAr
 def convolve_integers(
     x: Array, filters: Array, window: Window, zeros: tuple[int, int] = (0, 0)
 ) -> NDArray[np.int32]:
-    """The convolution of a batch with a bank of filters, modulo 2**32.
+    """Convolve a batch with a bank of filters, modulo 2**32.
 
     Padding counts as zero. As in TensorFlow, if the zero point of ``x`` is above the 8-bit range,
     the padding is its lowest byte.
 
     Args:
-        filters: integers [*window, channels, filters], of 8 bits unless their zero is 0.
+        filters: integers [*window, channels, filters], 8-bit unless their zero point is 0.
+        zeros: the zero points of ``x`` and the filters, which are subtracted.
     """
     positions = window.positions(x.shape[1:-1])
     summed = math.prod(filters.shape[:-1])
     shape, kind = (x.shape[0], *positions, filters.shape[-1]), np.dtype(np.int32)
     check_allocation(shape, kind)
-    # Tiles are a row of positions at least, each with all that its window covers.
+    # A tile has at least one row of positions, with all elements that its windows cover.
     check_bytes(math.prod(positions[1:]) * summed * kind.itemsize, "a row of patches")
     spend(_COST * math.prod(shape) * summed)
     out = np.zeros(shape, kind)
@@ -147,25 +152,27 @@ def _less(x: Array, number: int, kind: np.dtype[np.floating]) -> Array:
 
 
 def _sums_inside(x: Array, taps: NDArray[np.int64], window: Window) -> NDArray[np.int32]:
-    """At each position the sum of the taps [*window, filters] that meet no padding."""
+    """Return the sum of the taps [*window, filters] outside of padding, for each position."""
     inside = np.ones((1, *x.shape[1:-1], 1), dtype=np.uint8)
     return convolve_integers(inside, taps.astype(np.int32)[..., None, :], window)
 
 
-# Fractions are counted in units of 2**-16; sums of 32 bits in units of 2**-32 of their range.
+# Fractions are in units of 2**-16; 32-bit sums in units of 2**-32 of their range.
 _SHIFT: Final = 16
 _ONE: Final = 1 << _SHIFT
 _SUM_SHIFT: Final = 32
 _HIGHEST: Final = np.int32(255)
-# Offsets beyond this leave nothing of the sums, and would not fit 32 bits after the shift.
+# Larger offsets dominate the sums, and would not fit 32 bits after the shift.
 _FAR: Final = 1 << 44
 
 
 def to_quint8(x: Array, limits: Limits, wanted: Limits) -> NDArray[np.uint8]:
-    """The eight-bit number next to each 32-bit number.
+    """Requantize 32-bit numbers to the nearest 8-bit numbers.
 
     Args:
         x: int32 of any shape.
+        limits: the range of ``x``.
+        wanted: the range of the result.
     """
     scale, offset = (np.int64(n) for n in _factors(limits, wanted))
     flat = x.reshape(-1)
@@ -184,7 +191,7 @@ def to_quint8(x: Array, limits: Limits, wanted: Limits) -> NDArray[np.uint8]:
 
 
 def _factors(limits: Limits, wanted: Limits) -> tuple[int, int]:
-    """What to multiply a number by, and what to add to the upper half of the product."""
+    """Return the multiplier, and the offset for the upper half of the product."""
     half = _ONE >> 1
     if wanted.span == 0:
         return 0, half

@@ -1,4 +1,4 @@
-"""Work and matrix products shared among the processors.
+"""Work and matrix products shared between processors.
 
 Free threads take parts, and each calls BLAS on one processor. BLAS's own threads wait for each
 other in every call, which is slow on a busy machine.
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _MOST_THREADS = 16
 
 LEAST_WORK: Final = 4 << 20
-"""Multiplications that are worth waking a thread for."""
+"""Number of multiplications for which waking a thread pays off."""
 
 # Smallest number of multiplications for each number of parts. BLAS packs one operand again for
 # each part, so small parts cost more than further processors save.
@@ -34,11 +34,11 @@ _PARTS: Final = ((512 << 20, 8), (64 << 20, 4), (2 * LEAST_WORK, 2))
 class _Share(Generic[T]):
     """The parts of one computation, for any thread.
 
-    Waking a thread of an executor and waiting for its future takes twice as long, which networks of
-    many short steps feel.
+    Waking a thread of an executor and waiting for its future would take twice as long, which slows
+    down networks with many short steps.
 
     Args:
-        work: done for every part.
+        work: the function to call for every part.
         parts: the parts.
     """
 
@@ -52,7 +52,7 @@ class _Share(Generic[T]):
         self._error: BaseException | None = None
 
     def help(self) -> None:
-        """Take parts, in a thread that helps."""
+        """Process parts in a helper thread."""
         with self._lock:
             if self._closed:
                 return
@@ -67,7 +67,7 @@ class _Share(Generic[T]):
                 self._idle.release()
 
     def drain(self) -> None:
-        """Take parts until none is left."""
+        """Process parts until none remain."""
         pending = self.pending
         while pending:
             try:
@@ -77,33 +77,33 @@ class _Share(Generic[T]):
             try:
                 self._work(part)
             except BaseException:
-                # What the others would still do is of no use.
+                # The remaining parts are useless after an error.
                 pending.clear()
                 raise
 
     def close(self) -> None:
-        """Wait for those who help; who has not begun by now would find nothing left."""
+        """Wait for active helpers; later ones find no parts."""
         self._idle.acquire()
         with self._lock:
             self._closed = True
             waiting = self._active > 0
         if waiting:
             self._idle.acquire()
-        # A thread that was not there yet would hold on to the tensors that the work knows of.
+        # A thread that has not started yet would keep the tensors that the work references alive.
         del self._work, self.pending
         if self._error is not None:
             raise self._error
 
 
 def _help(shares: SimpleQueue[_Share[Any]]) -> None:
-    """What a thread does that helps."""
+    """Run the loop of a helper thread."""
     with np.errstate(all="ignore"):
         while True:
             shares.get().help()
 
 
 class _Crew:
-    """The threads that help, and the hold on BLAS while they do.
+    """The helper threads, and their hold on BLAS.
 
     Args:
         blas: the controller of the BLAS libraries of this process.
@@ -112,14 +112,14 @@ class _Crew:
     def __init__(self, blas: Any) -> None:  # noqa: ANN401 - threadpoolctl has no types
         self._blas = blas
         told = [lib["num_threads"] for lib in blas.info() if lib["user_api"] == "blas"]
-        # What BLAS would use is what the machine has, or what the user's environment allows.
+        # BLAS's own thread count follows the machine or the user's environment.
         self.threads = min(min(told, default=1), _MOST_THREADS)
         self.shares: SimpleQueue[_Share[Any]] = SimpleQueue()
         for number in range(self.threads - 1):
             name = f"mobileprep-{number}"
             threading.Thread(target=_help, args=(self.shares,), name=name, daemon=True).start()
-        # BLAS obeys only the thread that spoke first, until that thread lets go: users come and
-        # go in threads of their own, so one thread speaks for them all.
+        # BLAS obeys only the thread that set the limit first, until that thread releases it. Users
+        # come from threads of their own, so a single thread sets the limit for all.
         self._speaker = ThreadPoolExecutor(1, thread_name_prefix="mobileprep-blas")
         self._lock = threading.Lock()
         self._users = 0
@@ -142,13 +142,13 @@ class _Crew:
 
 
 _crew: _Crew | None = None
-# Two crews would undo each other's hold on BLAS, and with it change the last bits of results.
+# Two crews would undo each other's hold on BLAS, and so change the last bits of results.
 _recruiting = threading.Lock()
 _here = threading.local()
 
 
 def _forget() -> None:
-    """A forked child has none of its parent's threads."""
+    """Reset the crew: a forked child has none of its parent's threads."""
     global _crew, _recruiting
     _crew, _recruiting = None, threading.Lock()
 
@@ -169,7 +169,7 @@ def _the_crew() -> _Crew:
 
 @contextmanager
 def all_processors() -> Iterator[None]:
-    """Within, ``for_each`` called from this thread shares its parts among the processors."""
+    """Let ``for_each`` share its parts between processors when called from this thread."""
     crew = _the_crew()
     crew.enter()
     before, _here.crew = getattr(_here, "crew", None), crew
@@ -181,13 +181,13 @@ def all_processors() -> Iterator[None]:
 
 
 def threads() -> int:
-    """How many threads ``for_each`` would use here."""
+    """Return the number of threads that ``for_each`` would use here."""
     crew: _Crew | None = getattr(_here, "crew", None)
     return 1 if crew is None else crew.threads
 
 
 def for_each(work: Callable[[T], None], parts: Sequence[T]) -> None:
-    """Do some work for every part, in any order; an exception ends it and is passed on."""
+    """Call a function for every part, in any order; an exception ends it and is raised again."""
     crew: _Crew | None = getattr(_here, "crew", None)
     helpers = 0 if crew is None else min(crew.threads, len(parts)) - 1
     if crew is None or helpers < 1:
@@ -195,7 +195,7 @@ def for_each(work: Callable[[T], None], parts: Sequence[T]) -> None:
             work(part)
         return
     share = _Share(work, parts)
-    # What a part shares out in its turn would find all threads busy.
+    # A nested call would find all threads busy.
     _here.crew = None
     for _ in range(helpers):
         crew.shares.put(share)
@@ -207,15 +207,15 @@ def for_each(work: Callable[[T], None], parts: Sequence[T]) -> None:
 
 
 def parts_of(work: int) -> int:
-    """Into how many parts to cut some multiplications.
+    """Return the number of parts into which to split some multiplications.
 
-    However many threads there are: the last bits of a product depend on how it is cut.
+    It does not depend on the number of threads: the last bits of a product depend on the split.
     """
     return next((parts for least, parts in _PARTS if work >= least), 1)
 
 
 def multiply(x: Array, y: Array, out: Array) -> None:
-    """Write the product of two matrices to ``out``, cut along its longer side."""
+    """Write the product of two matrices to ``out``, split along its longer side."""
     rows, columns = out.shape
     parts = parts_of(rows * columns * x.shape[1])
     if parts < 2:

@@ -17,14 +17,14 @@ from mobileprep.ops.numerics.parallel import for_each
 
 Kind = np.dtype[Any]
 
-# All eight-bit numbers; as int8, 0 to 127 come before -128 to -1.
+# All 8-bit values; as int8, 0 to 127 come before -128 to -1.
 EVERY_BYTE: Final = np.arange(256, dtype=np.uint8)
 
-# A block and what is computed from it stay in a core's cache.
+# A block and its intermediate results fit into a core's cache.
 _BLOCK: Final = 1 << 15
 _LOWEST_INT64: Final = -(1 << 63)
-# The largest numbers below one half: added before cutting, they round halves away from zero, and
-# nothing else up, which adding one half itself does not.
+# The largest numbers below one half. Added before truncation, they round halves away from zero.
+# Adding one half itself would also round up the largest number below one half.
 _ALMOST_HALF: Final = math.nextafter(0.5, 0.0)
 _ALMOST_HALF_BITS: Final = np.float32(0.5).view(np.int32) - np.int32(1)
 _TOP: Final = np.float32(2**31)
@@ -35,8 +35,8 @@ class Limits(Struct, frozen=True):
     """A range of floats.
 
     Args:
-        low: what the lowest integer of a type stands for.
-        high: what the highest stands for.
+        low: the value of the lowest integer of a type.
+        high: the value of the highest integer.
     """
 
     low: np.float32
@@ -44,26 +44,26 @@ class Limits(Struct, frozen=True):
 
     @property
     def span(self) -> np.float32:
-        """How wide the range is, in single precision."""
+        """Width of the range, in single precision."""
         span: np.float32 = self.high - self.low
         return span
 
     @property
     def is_empty(self) -> bool:
-        """Whether both ends are the same."""
+        """Whether both ends are equal."""
         return bool(self.low == self.high)
 
     def outputs(self) -> tuple[Array, Array]:
-        """Both ends as a kernel gives them."""
+        """Return both ends in the form of kernel outputs."""
         return np.asarray(self.low), np.asarray(self.high)
 
 
 class Steps(Struct, frozen=True):
-    """What an integer type divides a range into.
+    """The integers of a type that divide a range.
 
     Args:
         lowest: the lowest integer.
-        highest: the highest.
+        highest: the highest integer.
     """
 
     lowest: int
@@ -71,26 +71,26 @@ class Steps(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many integers there are."""
+        """Number of integers."""
         return self.highest - self.lowest + 1
 
 
 @lru_cache(maxsize=16)
 def steps_of(kind: Kind) -> Steps:
-    """The integers of a type."""
+    """Return the lowest and highest integer of a type."""
     info = np.iinfo(kind)
     return Steps(int(info.min), int(info.max))
 
 
 def flushed(x: Array) -> Array:
-    """Floats with zeros for denormal numbers, as TensorFlow has the processor take them."""
+    """Replace denormal floats by zeros, like TensorFlow's processor mode."""
     denormal = np.abs(x) < np.finfo(x.dtype).tiny
     return np.where(denormal, np.copysign(x.dtype.type(0), x), x) if denormal.any() else x
 
 
 def round_half_away(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Round in place to whole numbers, halves away from zero, as C's ``roundf``."""
-    # The same as copysign, which numpy takes several times as long for.
+    """Round to integers in place, halves away from zero, like ``roundf`` in C."""
+    # Equivalent to copysign, which is several times slower in numpy.
     half = np.bitwise_and(x.view(np.int32), _SIGN_BIT)
     half |= _ALMOST_HALF_BITS
     x += half.view(np.float32)
@@ -98,23 +98,23 @@ def round_half_away(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def rounded(x: float | np.floating[Any]) -> float:
-    """The nearest whole number, halves away from zero, as C's ``round``; NaN is NaN."""
-    # In double precision, also where x is one of numpy's floats.
+    """Round to the nearest integer, halves away from zero, like ``round`` in C; NaN stays NaN."""
+    # Use double precision even if x is a numpy float.
     x = float(x)
     return float(np.trunc(x + math.copysign(_ALMOST_HALF, x)))
 
 
 def as_int64(x: float) -> int:
-    """A double cut to an integer as the processor cuts it: what does not fit is the lowest one."""
+    """Truncate a double to an integer like the processor: out-of-range values become the lowest."""
     return int(x) if abs(x) < -_LOWEST_INT64 else _LOWEST_INT64
 
 
 def as_integers(x: Array, kind: Kind, missing: int = 0) -> Array:
-    """Floats cut to integers of a type.
+    """Truncate floats to integers of a type.
 
     Args:
-        x: the floats. The highest integer of 32 bits is none: 2**31, which stands for it, becomes
-            the lowest.
+        x: the floats. 2**31, the nearest float to the highest 32-bit integer, becomes the lowest.
+        missing: the result for NaN and infinity.
     """
     finite = np.isfinite(x)
     if not finite.all():
@@ -123,13 +123,13 @@ def as_integers(x: Array, kind: Kind, missing: int = 0) -> Array:
 
 
 def wrapped(x: int, bits: int) -> int:
-    """The signed integer of some bits that has the lower bits of another."""
+    """Wrap an integer to a signed integer of the given width."""
     half = 1 << (bits - 1)
     return (x + half) % (2 * half) - half
 
 
 def level(x: float, limits: Limits, kind: Kind) -> int:
-    """The integer next to a float by the rule in double precision, maybe beyond the type."""
+    """Quantize a float in double precision, without clipping to the range of the type."""
     steps = steps_of(kind)
     if limits.is_empty:
         return steps.lowest
@@ -139,41 +139,41 @@ def level(x: float, limits: Limits, kind: Kind) -> int:
 
 
 def to_integer(x: float, limits: Limits, kind: Kind) -> int:
-    """The integer of a type next to a float, by the rule in double precision."""
+    """Quantize a float to an integer of a type, in double precision."""
     steps = steps_of(kind)
     return min(max(level(x, limits, kind), steps.lowest), steps.highest)
 
 
 def to_integers(x: Array | np.float32, limits: Limits, kind: Kind) -> Array:
-    """``to_integer`` for each of a table's floats."""
+    """Apply ``to_integer`` to each float of a table."""
     flat = [to_integer(float(v), limits, kind) for v in x.reshape(-1)]
     return np.array(flat, dtype=kind).reshape(x.shape)
 
 
 def offset_of_zero(limits: Limits, kind: Kind) -> int:
-    """The integer that stands for 0.0, maybe beyond the type, cut to 32 bits."""
+    """Return the zero point, without clipping to the type, wrapped to 32 bits."""
     return wrapped(level(0.0, limits, kind), 32)
 
 
 def to_floats(values: Array, limits: Limits) -> NDArray[np.float32]:
-    """What a table's integers stand for, by the rule in double precision."""
+    """Dequantize a table's integers in double precision."""
     steps = steps_of(values.dtype)
     if limits.is_empty:
         return np.full(values.shape, limits.low, dtype=np.float32)
     scale = np.float64(limits.span) * (steps.count / (steps.count - 1.0)) / steps.count
     narrow = np.float32(scale)
     origin = np.float32(rounded(np.float32(limits.low / narrow))) * narrow
-    # Through single precision, as the original's integer types are converted.
+    # TensorFlow converts its integer types through single precision.
     offset = values.astype(np.float32).astype(np.float64) - steps.lowest
     out: NDArray[np.float32] = (np.float64(origin) + offset * scale).astype(np.float32)
     return out
 
 
 def through_int32(values: Array) -> NDArray[np.float32]:
-    """Quantized integers as single-precision numbers that have been plain integers in between.
+    """Convert quantized integers to single precision by way of plain 32-bit integers.
 
-    The original makes plain integers of quantized ones by way of single precision: what 2**31 is
-    the nearest float to, becomes the lowest integer of 32 bits.
+    TensorFlow converts them through single precision: values that round to 2**31 become the lowest
+    32-bit integer.
     """
     out = values.astype(np.float32)
     np.negative(out, where=out >= _TOP, out=out)
@@ -181,12 +181,12 @@ def through_int32(values: Array) -> NDArray[np.float32]:
 
 
 def in_blocks(work: Callable[[slice], None], size: int) -> None:
-    """Do something with all parts of a flat array, each small enough for a core's cache."""
+    """Call a function for all parts of a flat array, each small enough for a core's cache."""
     for_each(work, [slice(start, start + _BLOCK) for start in range(0, size, _BLOCK)])
 
 
 def looked_up(table: Array, values: Array) -> Array:
-    """The entry of a table for each eight-bit number.
+    """Look up the table entry for each 8-bit value.
 
     Args:
         values: uint8 or int8 of any shape.
@@ -194,7 +194,7 @@ def looked_up(table: Array, values: Array) -> Array:
     flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
     out = np.empty(flat.size, dtype=table.dtype)
 
-    # numpy makes indices of eight bytes: of all numbers at once, they would fill the memory.
+    # numpy converts indices to 8 bytes; all at once, they would fill the memory.
     def look_up(part: slice) -> None:
         table.take(flat[part], out=out[part], mode="clip")
 
@@ -202,19 +202,19 @@ def looked_up(table: Array, values: Array) -> Array:
     return out.reshape(values.shape)
 
 
-# The largest float below 2**31, which the original clips 32-bit results to.
+# The largest float below 2**31, to which TensorFlow clips 32-bit results.
 _HIGHEST: Final = np.float32(2147483520)
 
 
 class Dequantizer(Struct, frozen=True):
-    """The rule from integers to floats: origin + integer * scale."""
+    """Dequantization rule: origin + integer * scale."""
 
     origin: np.float32
     scale: np.float32
 
     @classmethod
     def of(cls, limits: Limits, kind: Kind) -> Dequantizer:
-        """The rule for a type's integers over a range."""
+        """Create the rule for a type's integers over a range."""
         steps = steps_of(kind)
         scale = np.float32(np.float64(limits.span) / (steps.count - 1.0))
         low = limits.low
@@ -223,7 +223,7 @@ class Dequantizer(Struct, frozen=True):
         return cls(np.float32(low - np.float32(steps.lowest) * scale), scale)
 
     def __call__(self, values: Array) -> NDArray[np.float32]:
-        """What the integers stand for."""
+        """Dequantize integers."""
         flat = values.reshape(-1)
         out = np.empty(flat.size, dtype=np.float32)
 
@@ -238,7 +238,7 @@ class Dequantizer(Struct, frozen=True):
 
 
 class Quantizer(Struct, frozen=True):
-    """The rule from floats to integers: round(float * scale) - origin."""
+    """Quantization rule: round(float * scale) - origin."""
 
     scale: np.float32
     origin: np.float32
@@ -246,7 +246,7 @@ class Quantizer(Struct, frozen=True):
 
     @classmethod
     def of(cls, limits: Limits, kind: Kind) -> Quantizer:
-        """The rule for a type's integers over a range."""
+        """Create the rule for a type's integers over a range."""
         steps = steps_of(kind)
         scale = np.float32(0)
         if not limits.is_empty:
@@ -255,10 +255,10 @@ class Quantizer(Struct, frozen=True):
         return cls(scale, np.float32(low - np.float32(steps.lowest)), kind)
 
     def __call__(self, x: NDArray[np.float32]) -> Array:
-        """The integers next to floats; beyond the range, its ends."""
+        """Quantize floats; values beyond the range become its ends."""
         steps = steps_of(self.kind)
         lowest, highest = np.float32(steps.lowest), min(np.float32(steps.highest), _HIGHEST)
-        # NaN becomes the lowest integer of 32 bits, of which narrower types keep the zeros.
+        # NaN becomes the lowest 32-bit integer; narrower types keep its low bits, which are zeros.
         missing = steps.lowest if self.kind.itemsize == 4 else 0
         flat = x.reshape(-1)
         out = np.empty(flat.size, dtype=self.kind)
@@ -277,14 +277,15 @@ STEPS: Final = 256
 
 
 def to_quint8(values: Array, low: np.float32, high: np.float32) -> NDArray[np.uint8]:
-    """The nearest eight-bit number for each value; numbers beyond the range become 0 or 255.
+    """Quantize each value to the nearest 8-bit integer; values beyond the range become 0 or 255.
 
     Args:
         values: finite float32 of any shape.
-        low: what 0 stands for.
+        low: the value of 0.
+        high: the value of 255.
 
-    Source: ``FloatToQuantized`` of TensorFlow's quantization utilities, to the last bit: the scale
-    and the products are in double precision, halves are rounded away from zero.
+    Source: ``FloatToQuantized`` of TensorFlow's quantization utilities, bit-exact: the scale and
+    the products are in double precision, halves are rounded away from zero.
     """
     scale = STEPS / (float(high - low) * (STEPS / (STEPS - 1.0)))
     lowest = _rounded(np.array([float(low) * scale]))[0]
@@ -309,25 +310,25 @@ def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _round(values: NDArray[np.float64], work: NDArray[Any]) -> None:
-    """Round in place to the nearest whole numbers, halves away from zero, as C's ``round``."""
+    """Round to the nearest integers in place, halves away from zero, like ``round`` in C."""
     np.copysign(_ALMOST_HALF, values, out=work)
     values += work
     np.trunc(values, out=values)
 
 
-# Elements of a block: what is read and written of it stays in a core's own cache.
+# Elements of a block: its input and output fit into a core's own cache.
 _CLIPPING_BLOCK = 1 << 16
 
 
 def clipped(x: Array, least: float, most: float) -> Array:
-    """A copy whose elements below ``least`` or above ``most`` are these; NaN stays."""
+    """Clip elements to ``least`` and ``most`` in a copy; NaN stays NaN."""
     low, high = x.dtype.type(least), x.dtype.type(most)
     out = allocated(x.shape, x.dtype)
     source, target = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
 
     def work(start: int) -> None:
         block = slice(start, start + _CLIPPING_BLOCK)
-        # One pass even for two bounds, and faster than a maximum with a scalar.
+        # A single pass for both bounds, and faster than a maximum with a scalar.
         np.clip(source[block], low, high, out=target[block])
 
     for_each(work, range(0, source.size, _CLIPPING_BLOCK))

@@ -1,4 +1,4 @@
-"""Ranges of observed values: histograms, methods, and steps of weights per channel."""
+"""Ranges of observed values: histograms, methods, and step sizes of weights per channel."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from numpy.typing import NDArray
 from mobileprep.ops.numerics.parallel import for_each
 
 BINS: Final = 2048
-"""Bins on each side of the one around zero."""
+"""Bins on each side of the bin around zero."""
 
 _LOG_BINS: Final = 11
-# Counters that take turns: values after an activation are often equal, and an addition to a counter
-# waits for the one before it to the same.
+# Counters that are used in turn: values after an activation are often equal, and an increment waits
+# for the previous increment of the same counter.
 _TURNS: Final = 2
-# Small enough to stay in a core's cache with its scaled copy.
+# Small enough to fit into a core's cache with its scaled copy.
 _BLOCK: Final = 1 << 15
 # Smaller scales are not normal float32 numbers.
 _LEAST_SINGLE: Final = -126
-# Where the bin around zero is, for each value of a block.
+# The index of the bin around zero, for each value of a block.
 _PLACES: Final = np.arange(_BLOCK) % _TURNS * (2 * BINS + 1) + BINS
 
 
 @dataclass
 class Histogram:
-    """How many values lie in which of ``2 * BINS + 1`` bins.
+    """Counts of values in ``2 * BINS + 1`` bins.
 
-    Bin ``i`` from ``-BINS`` to ``BINS`` holds the values ``x`` whose ``x / 2**exponent``, its
-    fraction cut off, is ``i``: all bins have the width ``2**exponent`` but the one around zero,
-    which reaches from ``-2**exponent`` to ``2**exponent``. The exponent is the least with which the
-    values fit. When it grows, bins are merged; as they are aligned at zero and their widths are
-    powers of two, the result equals a new count, so that the order of values and their division
-    into parts do not matter.
+    Bin ``i`` from ``-BINS`` to ``BINS`` holds the values ``x`` for which ``x / 2**exponent``,
+    truncated, is ``i``. All bins have the width ``2**exponent`` except the one around zero, which
+    covers ``-2**exponent`` to ``2**exponent``. The exponent is the smallest that fits all values.
+    When it grows, bins are merged. Because bins are aligned at zero and widths are powers of two,
+    the result equals a new count, so it does not depend on the order or the grouping of values.
 
     Args:
-        exponent: of the width, None where all values are zero or there are none.
+        exponent: of the width, None if all values are zero or there are none.
         counts: int64 of shape [2 * BINS + 1].
     """
 
@@ -51,6 +50,7 @@ class Histogram:
 
         Args:
             values: finite float32, of any shape.
+            largest: the largest magnitude of the values.
         """
         if largest == 0:
             self.counts[BINS] += values.size
@@ -76,9 +76,10 @@ class Histogram:
         self.counts += _merged(other.counts, self.exponent - other.exponent)
 
     def edges(self) -> NDArray[np.float64]:
-        """The lower ends of the bins from ``-BINS`` on, and the upper end of the last.
+        """Return the lower ends of the bins from ``-BINS`` on, and the upper end of the last.
 
-        Of shape [2 * BINS + 2]; the bin around zero reaches from the end before to the one after.
+        The result has the shape [2 * BINS + 2]; the bin around zero spans the end before and the
+        end after it.
         """
         width = math.ldexp(1.0, self.exponent or 0)
         below = np.arange(-BINS - 1, 0, dtype=np.float64)
@@ -98,8 +99,8 @@ class Histogram:
             scale: np.floating[Any] = np.float32(math.ldexp(1.0, -self.exponent))
         else:
             scale = np.float64(math.ldexp(1.0, -self.exponent))
-        # Scaling by a power of two is exact, and the conversion cuts fractions off. What is too
-        # small to be scaled exactly is in the bin around zero in either case.
+        # Scaling by a power of two is exact, and the conversion truncates. Values too small to be
+        # scaled exactly are in the bin around zero in any case.
         np.multiply(values, scale, out=places, casting="unsafe")
         places += _PLACES[: places.size]
         counts = np.bincount(places, minlength=_TURNS * (2 * BINS + 1))
@@ -108,12 +109,12 @@ class Histogram:
 
 
 def _exponent(largest: float) -> int:
-    """The exponent of the narrowest bins that hold magnitudes up to one."""
+    """Return the exponent of the narrowest bins that hold magnitudes up to ``largest``."""
     return math.frexp(largest)[1] - _LOG_BINS
 
 
 def _merged(counts: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
-    """Counts in bins that are wider by a power of two."""
+    """Merge counts into bins that are wider by a power of two."""
     if not steps:
         return counts
     places = np.arange(-BINS, BINS + 1)
@@ -123,25 +124,25 @@ def _merged(counts: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
     return found
 
 
-# Enough for a pass to be worth a thread.
+# Large enough for a pass to be worth a thread.
 _VALUES_BLOCK: Final = 1 << 16
 MOST_COUNTED: Final = 1 << 18
-"""How many values a histogram counts of those that are added at once."""
+"""The number of values, among those added at once, that a histogram counts."""
 
 
 @dataclass
 class ObservedValues:
-    """The values of a tensor, as much of them as the methods need.
+    """The values of a tensor, as far as the range methods need them.
 
-    The ends are those of all values. Of more than ``MOST_COUNTED`` that are added at once, the
-    histogram counts some that are spread evenly over them: a convolution's output has millions for
-    each picture, and counting them would take longer than the convolution.
+    The ends cover all values. If more than ``MOST_COUNTED`` values are added at once, the histogram
+    counts an evenly spread part of them: a convolution's output has millions for each image, and
+    counting them would take longer than the convolution.
 
     Args:
-        low: the least; infinity where there are none.
-        high: the greatest; minus infinity where there are none.
-        count: how many.
-        histogram: how many lie where; None where no method asks.
+        low: the lowest value; infinity if there are none.
+        high: the highest value; minus infinity if there are none.
+        count: number of values.
+        histogram: the histogram; None if no method needs it.
     """
 
     low: float = np.inf
@@ -150,10 +151,11 @@ class ObservedValues:
     histogram: Histogram | None = field(default=None)
 
     def add(self, values: NDArray[Any], known: tuple[float, float] | None = None) -> bool:
-        """Take note of float32 values; whether all of them are finite, else none is noted.
+        """Add float32 values, unless one is not finite; return whether all are finite.
 
         Args:
             values: of any shape.
+            known: the lowest and highest value, if already computed.
         """
         if not values.size:
             return True
@@ -175,18 +177,18 @@ class ObservedValues:
 
 
 def thinned(values: NDArray[Any]) -> NDArray[Any]:
-    """About ``MOST_COUNTED`` of some values: whole last axes, so every channel, evenly spread."""
+    """Select about ``MOST_COUNTED`` values: whole last axes, evenly spread, so all channels."""
     channels, width = (values.shape[-1], values.shape[-2]) if values.ndim > 1 else (1, 1)
     rows = values.reshape(-1, channels)
     step = max(-(-values.size // MOST_COUNTED), 1)
-    # A step that has a divisor in common with the width would always meet the same columns.
+    # A step that shares a divisor with the width would always select the same columns.
     while math.gcd(step, width) > 1:
         step += 1
     return rows[::step]
 
 
 def ends(values: NDArray[Any]) -> tuple[float, float]:
-    """The least and the greatest of some values, NaN where one is NaN."""
+    """Return the lowest and highest value; NaN if any value is NaN."""
     flat = values.reshape(-1)
     starts = range(0, flat.size, _VALUES_BLOCK)
     found = np.empty((2, len(starts)), flat.dtype)
@@ -196,16 +198,16 @@ def ends(values: NDArray[Any]) -> tuple[float, float]:
         found[:, start // _VALUES_BLOCK] = part.min(), part.max()
 
     for_each(note, starts)
-    # Zero without its sign: which of two zeros is met first depends on the order.
+    # Add zero to drop the sign of zero, which depends on the order of the values.
     return float(found[0].min()) + 0.0, float(found[1].max()) + 0.0
 
 
 _LEVELS: Final = 256
-# Ends that the search for the least squared error tries on each side.
+# Number of ends on each side in the search for the least squared error.
 _TRIED: Final = 256
 ENTROPY_LEVELS: Final = 128
 """Number of levels on each side of a symmetric 8-bit range."""
-# How far apart tried ends are.
+# Distance between candidate ends, in bins.
 _ENTROPY_STRIDE: Final = 8
 
 Range = tuple[float, float]
@@ -214,10 +216,12 @@ Range = tuple[float, float]
 def observed_range(
     values: ObservedValues, method: str, percentile: float, levels: int = ENTROPY_LEVELS
 ) -> Range:
-    """The range of some values, one at least, within their least and greatest.
+    """Compute the range of at least one value, within the lowest and highest.
 
     Args:
-        percentile: how many percent of the values ``percentile`` keeps.
+        method: ``percentile``, ``entropy``, or ``mse``.
+        percentile: the percentage of values that the method ``percentile`` keeps.
+        levels: the number of levels for ``entropy``.
     """
     low, high = values.low, values.high
     histogram = values.histogram
@@ -233,7 +237,7 @@ def observed_range(
 
 
 def percentile_range(histogram: Histogram, percentile: float) -> Range:
-    """The bins that hold a share of the values, as much cut off at either end.
+    """Return the range with a percentage of the values; equal parts are cut off at both ends.
 
     Source: ``PercentileCalibrater`` of ONNX Runtime, asymmetric.
     """
@@ -247,13 +251,13 @@ def percentile_range(histogram: Histogram, percentile: float) -> Range:
 
 
 def least_squares_range(histogram: Histogram) -> Range:
-    """The range with the least mean squared error of rounding and clipping together.
+    """Return the range with the least mean squared error of rounding and clipping together.
 
-    What is rounded is off by a twelfth of a squared step on average; what is clipped, by its
-    distance to the end. Values in the bin around zero are counted as exact, since a zero point is.
-    Selects the minimum over a grid of ends. Source: the search of Banner et al., "Post training
-    4-bit quantization of convolutional networks for rapid-deployment", 2019, over a histogram and
-    with both ends free.
+    The squared error of rounding is a twelfth of a squared step on average; that of clipping is the
+    squared distance to the end. Values in the bin around zero count as exact, because the zero
+    point is exact. Selects the minimum over a grid of ends. Source: the search of Banner et al.,
+    "Post training 4-bit quantization of convolutional networks for rapid-deployment", 2019, over a
+    histogram and with both ends free.
     """
     counts = histogram.counts.astype(np.float64)
     width = float(np.ldexp(1.0, histogram.exponent or 0))
@@ -270,10 +274,10 @@ def least_squares_range(histogram: Histogram) -> Range:
 
 
 def _clipped(counts: NDArray[Any], width: float) -> tuple[NDArray[Any], NDArray[Any]]:
-    """For each end of one side: how many values lie beyond, and the sum of squared distances.
+    """Return the number of clipped values and their squared error, for each end of one side.
 
-    Ends are at 0, 1, ... ``BINS`` widths. Of the counts, which are those of the bins from 1 on,
-    each stands for values in the middle of its bin.
+    Ends are at 0, 1, ... ``BINS`` widths. The counts start with bin 1, and each represents values
+    in the middle of its bin.
     """
     there = np.concatenate([[0.0], counts])
     ends = np.arange(BINS + 1)
@@ -284,18 +288,18 @@ def _clipped(counts: NDArray[Any], width: float) -> tuple[NDArray[Any], NDArray[
 
 
 def entropy_range(histogram: Histogram, levels: int = ENTROPY_LEVELS) -> Range:
-    """The symmetric range after which the least is lost of how the values are distributed.
+    """Return the symmetric range that loses the least information about the distribution.
 
-    For each end, the values beyond are put into the last bins; the loss is the Kullback-Leibler
-    divergence of that from the same in so many levels, each spread evenly over the bins that are
-    not empty. Ends are tried every 8 bins from one bin for each level on. Source: Migacz, "8-bit
-    inference with TensorRT", 2017, on magnitudes; the bin around zero counts as in NVIDIA's
-    pytorch-quantization.
+    For each end, the values beyond it are added to the last bins. The loss is the Kullback-Leibler
+    divergence from that distribution to its quantization to ``levels`` levels, each spread evenly
+    over the bins that are not empty. The candidate ends are every 8 bins, starting with one bin for
+    each level. Source: Migacz, "8-bit inference with TensorRT", 2017, on magnitudes; the bin around
+    zero counts as in NVIDIA's pytorch-quantization.
     """
     counts = histogram.counts
     magnitudes = counts[BINS:].astype(np.float64)
     magnitudes[1:] += counts[:BINS][::-1]
-    # Zeros are exact in any range, and after a Relu would outweigh all else.
+    # Zeros are exact in any range, and would outweigh everything else after a Relu.
     magnitudes[0] = magnitudes[1]
     ends = range(levels, BINS + 1, _ENTROPY_STRIDE)
     losses = [_divergence(magnitudes, end, levels) for end in ends]
@@ -317,7 +321,7 @@ def _divergence(magnitudes: NDArray[Any], end: int, levels: int) -> float:
         return float("inf")
     p, q = wanted / total, spread / spread_total
     if (q[p > 0] == 0).any():
-        # Outliers alone in the last bin: as likely as one value of it would be.
+        # Only outliers in the last bin: use the likelihood of a single value.
         q = np.maximum(q, 1 / spread_total)
     there = p > 0
     return float(np.sum(p[there] * np.log(p[there] / q[there])))
@@ -336,9 +340,9 @@ ChannelMethod: TypeAlias = Literal["min_max", "percentile", "entropy", "mse"]
 USUAL_PERCENTILE: Final = 99.99
 
 SHARES: Final = tuple(share / 40 for share in range(40, 15, -1))
-"""Shares of the widest range that are tried for the least squared error."""
+"""Candidate shares of the widest range for the least squared error."""
 
-# Channels of smaller weights count as zero, so that steps stay normal numbers.
+# Channels with smaller weights count as zero, so that steps are normal numbers.
 _TINY: Final = float(np.finfo(np.float32).tiny) * 256
 
 
@@ -349,23 +353,23 @@ def channel_steps(
     most: int,
     percentile: float = USUAL_PERCENTILE,
 ) -> NDArray[np.float32]:
-    """How far apart the values are that the weights of each output channel are rounded to.
+    """Compute the quantization step of the weights of each output channel.
 
     Args:
         weights: finite float32.
-        axes: the axes that make up the output channels, counted from the last: -1.
-        method: ``min_max`` covers every weight; ``percentile`` leaves out the largest magnitudes
-            of each channel; ``entropy`` loses least of how they are distributed, see
-            ``range_methods.entropy_range``, with as many levels as there are steps, and covers
-            every weight of a channel with no more weights than levels; ``mse`` cuts the largest
-            off where that makes the channel's squared error smaller, by the best of ``SHARES``, of
-            equal ones the widest. Source: Banner et al., "Post training 4-bit quantization of
-            convolutional networks for rapid-deployment", 2019, by search instead of a
-            distribution's formula.
-        percentile: how many percent of the magnitudes ``percentile`` keeps.
+        axes: the axes of the output channels, counted from the last: -1.
+        method: ``min_max`` covers every weight. ``percentile`` omits the largest magnitudes of each
+            channel. ``entropy`` loses the least information about the distribution (see
+            ``entropy_range``), with as many levels as there are steps; it covers every weight of a
+            channel that has no more weights than levels. ``mse`` clips the largest weights if that
+            reduces the channel's squared error: it selects the best of ``SHARES``, and the widest
+            of equal ones. Source: Banner et al., "Post training 4-bit quantization of convolutional
+            networks for rapid-deployment", 2019, by search instead of a distribution's formula.
+        most: the highest quantized magnitude.
+        percentile: the percentage of magnitudes that the method ``percentile`` keeps.
 
     Returns:
-        Positive float32 in the weights' shape, with ones for other axes than channels; 1 for
+        Positive float32 in the weights' shape, with size 1 in all axes except channels; 1 for
         channels of zeros.
     """
     others = tuple(i for i in range(weights.ndim) if i - weights.ndim not in axes)
@@ -378,7 +382,7 @@ def channel_steps(
 
 
 def _channels(weights: NDArray[Any], others: tuple[int, ...]) -> NDArray[Any]:
-    """The magnitudes of each channel: [channels, weights of each]."""
+    """Return the magnitudes of each channel: [channels, weights of each]."""
     magnitudes = np.moveaxis(np.abs(weights), others, range(-len(others), 0))
     found: NDArray[Any] = magnitudes.reshape(
         -1, math.prod(magnitudes.shape[-len(others) :]) if others else 1
@@ -387,7 +391,7 @@ def _channels(weights: NDArray[Any], others: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _kept(magnitudes: NDArray[Any], method: str, levels: int, percentile: float) -> float:
-    """The largest magnitude that a channel's range has; the largest of all where none is left."""
+    """Return the largest magnitude in a channel's range, or the overall largest if it is tiny."""
     largest = float(magnitudes.max())
     if method == "percentile":
         cut = int(magnitudes.size * (100 - percentile) / 100)
@@ -404,7 +408,7 @@ def _kept(magnitudes: NDArray[Any], method: str, levels: int, percentile: float)
 def _least_squares(
     weights: NDArray[Any], others: tuple[int, ...], sizes: NDArray[np.float32], most: int
 ) -> NDArray[np.float32]:
-    """The best share of each channel's size."""
+    """Scale each channel's step by its best share."""
     best, least = np.ones_like(sizes), np.full_like(sizes, np.inf)
     for share in SHARES:
         tried = sizes * np.float32(share)

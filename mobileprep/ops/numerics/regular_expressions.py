@@ -1,7 +1,7 @@
-"""Regular expressions as TensorFlow runs them: by RE2, or by Python's ``re`` within a bound.
+"""Regular expressions as in TensorFlow, run by RE2, or by Python's ``re`` within a limit.
 
-RE2 takes time linear in a text's length. Python's engine tries one way after another to match, so
-a pattern may take exponential time; one that could is refused before it runs.
+RE2 takes time linear in a string's length. Python's engine backtracks, so a pattern may take
+exponential time; such patterns are rejected before they run.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from mobileprep.core.limits import STEP, spend
 from mobileprep.errors import UnsupportedError
 from mobileprep.ops.numerics.allocation import check_bytes
 
-# About a thousand million steps: some 20 seconds, and far less for all but hostile patterns.
+# About a billion steps, or some 20 seconds; all but hostile patterns need far less.
 _MOST_DOUBLINGS = 30
 
 
-# Operations that a step takes at most: such texts may be many.
+# Maximum number of operations of a step; there may be many such strings.
 _STEP = 1 << 7
 
 
@@ -35,7 +35,7 @@ _LOOK = 1 << 20
 _LONGEST_CHARACTER = 4
 
 
-# Bytes of memory of two pieces beside what is in them.
+# Memory overhead of two bytes objects.
 _PIECES = 82
 
 
@@ -46,8 +46,6 @@ _REWRITE = re.compile(rb"\\(.?)|[^\\]+", re.DOTALL)
 
 
 class PatternMatch(Protocol[_Text]):
-    """One match."""
-
     def start(self) -> int: ...
 
     def end(self) -> int: ...
@@ -67,13 +65,13 @@ class CompiledPattern(Protocol[AnyStr]):
 
 
 class Expression(Struct, Generic[AnyStr], frozen=True):
-    """A regular expression, whichever engine runs it.
+    """A regular expression for either engine.
 
     Args:
         engine: the compiled pattern.
-        read: makes what the engine searches of a text's bytes.
+        read: converts bytes to the engine's type of string.
         written: the inverse of ``read``.
-        character: how long the character at a position of such a text is.
+        character: returns the length of the character at a position of such a string.
     """
 
     engine: CompiledPattern[AnyStr]
@@ -82,20 +80,20 @@ class Expression(Struct, Generic[AnyStr], frozen=True):
     character: Callable[[AnyStr, int], int]
 
     def matches(self, text: bytes) -> bool:
-        """Whether the whole of a text matches."""
+        """Return whether a whole string matches."""
         return self.engine.fullmatch(self.read(text)) is not None
 
     def is_in(self, text: bytes) -> bool:
-        """Whether any part of a text matches."""
+        """Return whether any part of a string matches."""
         return self.engine.search(self.read(text), 0) is not None
 
     def replaced(self, rewrite: bytes, text: bytes, *, everywhere: bool) -> bytes:
-        """A text with the first match, or every match, rewritten.
+        """Rewrite the first match, or every match, of a string.
 
         Args:
-            rewrite: what takes the place of a match, with ``\\1`` for its first group.
+            rewrite: replacement of a match, with ``\\1`` for its first group.
 
-        Source: ``RE2::GlobalReplace``: a match of nothing right after a match does not count.
+        Source: ``RE2::GlobalReplace``: an empty match right after a match does not count.
         """
         searched = self.read(text)
         pieces: list[bytes] = []
@@ -140,7 +138,7 @@ class Expression(Struct, Generic[AnyStr], frozen=True):
 
 @lru_cache(maxsize=256)
 def compiled(pattern: bytes) -> Expression[bytes] | Expression[str]:
-    """A pattern of RE2's syntax, for RE2 where it is installed."""
+    """Compile a pattern in RE2's syntax, with RE2 if it is installed."""
     try:
         import re2  # rarely needed
     except ImportError:
@@ -149,7 +147,7 @@ def compiled(pattern: bytes) -> Expression[bytes] | Expression[str]:
 
 
 def re2_expression(pattern: bytes, re2: ModuleType) -> Expression[bytes]:
-    """A pattern for RE2, given its module."""
+    """Compile a pattern with RE2, given its module."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -159,7 +157,7 @@ def re2_expression(pattern: bytes, re2: ModuleType) -> Expression[bytes]:
 
 
 def python_expression(pattern: bytes) -> Expression[str]:
-    """A pattern for Python's engine."""
+    """Compile a pattern for Python's engine."""
     python = translated(decoded(pattern))
     try:
         engine = re.compile(python, re.ASCII)
@@ -205,7 +203,7 @@ def decoded(text: bytes) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """The inverse of ``decoded``."""
+    """Encode a string; the inverse of ``decoded``."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -224,11 +222,11 @@ _BACKTRACKING_TOKEN = re.compile(
 
 @dataclass
 class _Group:
-    """What was read of a group: numbers of ways to match, as powers of two.
+    """The state of a group while parsing: numbers of ways to match, as powers of two.
 
     Args:
-        alternatives: the alternatives that are complete.
-        parts: the parts of the alternative that is being read.
+        alternatives: the complete alternatives.
+        parts: the parts of the current alternative.
     """
 
     alternatives: list[float] = field(default_factory=list)
@@ -245,7 +243,7 @@ class _Group:
 
 @lru_cache(maxsize=1024)
 def doublings(pattern: str, length: int) -> float:
-    """The binary logarithm of a bound on the ways that an engine may try on a text."""
+    """Return the binary logarithm of an upper bound of the ways to match a string."""
     groups = [_Group()]
     for token in _BACKTRACKING_TOKEN.finditer(pattern):
         if token["open"]:
@@ -259,12 +257,12 @@ def doublings(pattern: str, length: int) -> float:
             groups[-1].parts.append(_repeated(groups[-1].parts.pop(), token, length))
         elif not token["flags"]:
             groups[-1].parts.append(0.0)
-    # A search begins at every character.
+    # A search may start at every character.
     return groups[0].ways() + math.log2(length + 1)
 
 
 def _repeated(ways: float, token: re.Match[str], length: int) -> float:
-    """The ways of a part that is repeated: each number of times, and each time any of its ways."""
+    """Return the ways to match a repeated part: every count, and any way for each repetition."""
     least, most = _times(token, length)
     counts = math.log2(max(most - least, 0) + 1)
     return counts if ways == 0 else counts + most * ways
@@ -274,19 +272,19 @@ def _times(token: re.Match[str], length: int) -> tuple[int, int]:
     sign = token["repeat"][0]
     if sign == "{":
         least = int(token["least"])
-        # Without an end, a repetition that takes nothing ends it.
+        # In an unbounded repetition, an empty match ends it.
         most = int(token["most"] or (least + length if token["comma"] else least))
         return least, most
     return (1 if sign == "+" else 0), (1 if sign == "?" else length)
 
 
 def _sum(powers: list[float]) -> float:
-    """The binary logarithm of a sum of powers of two."""
+    """Return the binary logarithm of a sum of powers of two."""
     largest = max(powers)
     return largest + math.log2(sum(2 ** (power - largest) for power in powers))
 
 
-# What makes a pattern run that Python's engine cannot take.
+# Hint for patterns that Python's engine cannot run.
 INSTALL = "install RE2: pip install 'mobileprep[regex]'"
 
 
@@ -333,18 +331,19 @@ _MEMBER = re.compile(
 )
 
 
-# Escapes that RE2 has and Python's engine does not, or the other way round.
+# Escapes that only one of RE2 and Python's engine has.
 _FOREIGN = frozenset("123456789CNPUZpu")
 
 
-# Differences of the engines: case beyond ASCII, invalid UTF-8, and word borders in empty strings.
+# Differences of the engines: case beyond ASCII, invalid UTF-8, and word boundaries in empty
+# strings.
 _FOLDS_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 
 
 _TAKES_ANY = re.compile(r"\.|\[\^|\[:\^|\\[BDSW]")
 
 
-# Flags for the rest of a pattern: Python's engine has them at its start alone.
+# Flags within a pattern, which Python's engine accepts only at its start.
 _INNER_FLAGS = re.compile(r".(\(\?[a-zA-Z-]+\))", re.DOTALL)
 
 
@@ -352,7 +351,7 @@ _LONE_BYTE = re.compile("[\udc80-\udcff]")
 
 
 def differs(pattern: str, text: str) -> bool:
-    """Whether RE2 may find another match in a text than Python's engine does.
+    """Return whether RE2 may find another match in a string than Python's engine.
 
     Args:
         text: decoded string, with lone surrogates for invalid UTF-8.
@@ -365,20 +364,20 @@ def differs(pattern: str, text: str) -> bool:
 
 
 def translated(text: str) -> str:
-    """A pattern of RE2's syntax in Python's."""
+    """Translate a pattern from RE2's syntax to Python's."""
     if len(text) > _LONGEST:
         message = f"a regular expression of {len(text)} characters"
         raise ValueError(message)
     inner = _INNER_FLAGS.search(text)
     if inner:
         raise _refused(inner[1], text)
-    # Without flags RE2's dollar is the end of the text, Python's also before a last line end.
+    # Without flags, RE2's $ matches only the end; Python's also matches before a final newline.
     end = "$" if re.search(r"\(\?[a-zA-Z]*m", text) else r"\Z"
     return "".join(_outside(found, end, text) for found in _RE2_TOKEN.finditer(text))
 
 
 def _outside(found: re.Match[str], end: str, text: str) -> str:
-    """One token outside of character classes, or a whole class."""
+    """Translate one token outside of character classes, or a whole class."""
     if found["foreign"] is not None:
         raise _refused(found["foreign"], text)
     if found["quoted"] is not None:

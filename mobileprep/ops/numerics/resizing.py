@@ -1,4 +1,4 @@
-"""Resizing of images along their two spatial axes, as TensorFlow's kernels do it."""
+"""Resizing of images along their two spatial axes, like TensorFlow's kernels."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from msgspec import Struct
 
 from mobileprep.graph.tensor import Array
 
-# Bicubic weights are looked up for this many positions between two pixels.
+# Resolution of the table of bicubic weights between two pixels.
 _STEPS = 1024
 _SHARP, _KEYS = -0.75, -0.5
 
 
 class Sampling(Struct, frozen=True):
-    """Where the pixels of a resized image come from.
+    """The mapping from pixels of a resized image to the source.
 
     Args:
-        align_corners: the outermost pixels stay on the outermost pixels.
-        half_pixel: positions are those of the pixels' centres, not of their first corners.
+        align_corners: corner pixels map to corner pixels.
+        half_pixel: positions refer to the centers of pixels instead of their corners.
 
     Source: ``image_resizer_state.h`` of TensorFlow.
     """
@@ -28,13 +28,13 @@ class Sampling(Struct, frozen=True):
     half_pixel: bool = False
 
     def scale(self, extent: int, count: int) -> np.float32:
-        """How far apart, in pixels of the source, two neighbours of ``count`` pixels lie."""
+        """Return the distance, in source pixels, between adjacent ones of ``count`` pixels."""
         between = 1 if self.align_corners and count > 1 else 0
         scale: np.float32 = np.float32(extent - between) / np.float32(count - between)
         return scale
 
     def positions(self, extent: int, count: int) -> Array:
-        """Where each of ``count`` pixels lies among ``extent``, float32, maybe outside."""
+        """Return the positions of ``count`` pixels among ``extent``, float32, possibly outside."""
         half = np.float32(0.5 if self.half_pixel else 0)
         place = np.arange(count, dtype=np.float32) + half
         found: Array = place * self.scale(extent, count) - half
@@ -42,7 +42,7 @@ class Sampling(Struct, frozen=True):
 
 
 class Taps(Struct, frozen=True):
-    """For each pixel of a line the pixels of the source that it is made of.
+    """For each pixel of a line, the source pixels that contribute to it.
 
     Args:
         indices: [count, taps], of the source.
@@ -53,7 +53,7 @@ class Taps(Struct, frozen=True):
     weights: Array
 
     def apply(self, x: Array, axis: int) -> Array:
-        """The weighted sums along one axis of a float32 array."""
+        """Compute the weighted sums along one axis of a float32 array."""
         shape = [1] * x.ndim
         shape[axis] = len(self.indices)
         out = x.take(self.indices[:, 0], axis) * self.weights[:, 0].reshape(shape)
@@ -63,17 +63,20 @@ class Taps(Struct, frozen=True):
 
 
 def resize_bilinear(x: Array, size: tuple[int, int], sampling: Sampling) -> Array:
-    """Images resized by linear interpolation of the four nearest pixels.
+    """Resize images by linear interpolation of the four nearest pixels.
 
     Args:
         x: [batch, height, width, channels] of any real type, height and width positive.
-        sampling: where the pixels come from.
+        sampling: the mapping to source pixels.
+
+    Returns:
+        float32 [batch, *size, channels].
     """
     if x.shape[1:3] == size:
         return x.astype(np.float32)
     rows, columns = (sampling.positions(n, m) for n, m in zip(x.shape[1:3], size, strict=True))
     first, last, weight = _neighbours(rows, x.shape[1])
-    # Only rows that are read need to be resized along the width.
+    # Only the rows that are read need to be resized along the width.
     used, places = np.unique(np.concatenate([first, last]), return_inverse=True)
     places = places.reshape(2, -1)
     left, right, share = _neighbours(columns, x.shape[2])
@@ -82,7 +85,7 @@ def resize_bilinear(x: Array, size: tuple[int, int], sampling: Sampling) -> Arra
 
 
 def _neighbours(positions: Array, extent: int) -> tuple[Array, Array, Array]:
-    """The pixels on both sides of each position, and the share of the second."""
+    """Return the pixels on both sides of each position, and the weight of the second."""
     below = np.floor(positions)
     first = np.maximum(below.astype(np.int64), 0)
     last = np.minimum(np.ceil(positions).astype(np.int64), extent - 1)
@@ -101,7 +104,7 @@ def _between(x: Array, first: Array, last: Array, share: Array, axis: int) -> Ar
 
 
 def resize_nearest(x: Array, size: tuple[int, int], sampling: Sampling) -> Array:
-    """Images of the nearest pixels, of the same type; arguments as of ``resize_bilinear``."""
+    """Resize images to the nearest pixels, of the same type; arguments as ``resize_bilinear``."""
     rows, columns = (
         _nearest(extent, count, sampling) for extent, count in zip(x.shape[1:3], size, strict=True)
     )
@@ -113,16 +116,16 @@ def _nearest(extent: int, count: int, sampling: Sampling) -> Array:
     if sampling.half_pixel:
         place += np.float32(0.5)
     place *= sampling.scale(extent, count)
-    # Halves go up: numpy's rounding would take them to the even side.
+    # Round halves up: numpy would round to even.
     found = np.floor(place + np.float32(0.5)) if sampling.align_corners else np.floor(place)
     return np.clip(found.astype(np.int64), 0, extent - 1)
 
 
 def resize_bicubic(x: Array, size: tuple[int, int], sampling: Sampling) -> Array:
-    """Images resized by cubic convolution; arguments and result as of ``resize_bilinear``.
+    """Resize images by cubic convolution; arguments and result as in ``resize_bilinear``.
 
     Source: Keys, "Cubic convolution interpolation for digital image processing" (1981), with
-    TensorFlow's table of weights: sharper than Keys' unless positions are those of centres.
+    TensorFlow's table of weights, which is sharper than Keys' unless positions are pixel centers.
     """
     images = x.astype(np.float32)
     for axis, count in zip((1, 2), size, strict=True):
@@ -151,7 +154,7 @@ def _renormalized(weights: Array) -> Array:
 
 @lru_cache(maxsize=2)
 def _cubic_table(a: float) -> tuple[Array, Array]:
-    """Weights of the pixels less than one, and less than two, from each step."""
+    """Return the weights of the pixels less than one, and less than two, from each step."""
     x = np.arange(_STEPS + 1) / _STEPS
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     x = x + 1
@@ -160,14 +163,14 @@ def _cubic_table(a: float) -> tuple[Array, Array]:
 
 
 def resize_area(x: Array, size: tuple[int, int], sampling: Sampling) -> Array:
-    """Images whose pixels are means of the area that they cover.
+    """Resize images to the means of the covered areas.
 
-    Arguments and result as of ``resize_bilinear``; ``sampling.half_pixel`` is not looked at.
+    Arguments and result as in ``resize_bilinear``; ``sampling.half_pixel`` is ignored.
     """
     images = x.astype(np.float32)
     area = np.float32(1)
     for axis, count in zip((1, 2), size, strict=True):
-        # The only pixel of an axis, its corners aligned, covers no area, and is the mean.
+        # A single pixel with aligned corners covers no area, and is the mean.
         scale = sampling.scale(x.shape[axis], count) or np.float32(1)
         images = _area_taps(x.shape[axis], count, scale).apply(images, axis)
         area *= scale
@@ -176,7 +179,7 @@ def resize_area(x: Array, size: tuple[int, int], sampling: Sampling) -> Array:
 
 
 def _area_taps(extent: int, count: int, scale: np.float32) -> Taps:
-    """Each pixel of the source that a new pixel covers, weighted by how much of it."""
+    """Return the source pixels that each new pixel covers, weighted by the covered area."""
     place = np.arange(count, dtype=np.float32)
     start, end = place * scale, (place + np.float32(1)) * scale
     first = np.floor(start)
@@ -184,7 +187,7 @@ def _area_taps(extent: int, count: int, scale: np.float32) -> Taps:
     cells = first[:, None] + np.arange(max(covered, 1), dtype=np.float32)
     begin, stop = start[:, None], end[:, None]
     overlap = np.minimum(cells + 1, stop) - np.maximum(cells, begin)
-    # Within one pixel the area is known without the rounding of its borders.
+    # Within one source pixel, the area is exact without rounding of its borders.
     overlap = np.where((cells < begin) & (cells + 1 > stop), scale, overlap)
     indices = np.clip(cells.astype(np.int64), 0, extent - 1)
     return Taps(indices, np.maximum(overlap, 0).astype(np.float32))

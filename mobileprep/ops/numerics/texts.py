@@ -1,4 +1,4 @@
-"""Text tensors, label files, and WAV files."""
+"""String tensors, label files, and WAV files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobileprep.ops.numerics.allocation import check_allocation
 
 
 def texts(array: Array) -> list[bytes]:
-    """The elements of a tensor of texts, in row-major order."""
+    """Return the elements of a string tensor in row-major order."""
     if array.dtype != object:
         message = f"strings are needed, not {array.dtype}"
         raise ValueError(message)
@@ -24,7 +24,7 @@ def texts(array: Array) -> list[bytes]:
 
 
 def one_text(array: Array) -> bytes:
-    """The only element of a tensor of texts."""
+    """Return the only element of a string tensor."""
     found = texts(array)
     if len(found) != 1:
         message = f"one text is needed, not {len(found)}"
@@ -33,8 +33,8 @@ def one_text(array: Array) -> bytes:
 
 
 def as_texts(elements: Iterable[bytes], shape: tuple[int, ...]) -> Array:
-    """A tensor of texts from its elements in row-major order."""
-    # numpy would make an array of fixed width of a list, and cut zeros off its ends.
+    """Create a string tensor from its elements in row-major order."""
+    # From a list, numpy would create an array of fixed width and strip trailing zero bytes.
     listed = list(elements)
     flat = np.empty(len(listed), dtype=object)
     flat[:] = listed
@@ -42,7 +42,7 @@ def as_texts(elements: Iterable[bytes], shape: tuple[int, ...]) -> Array:
 
 
 def each_text(change: Callable[[bytes], bytes], array: Array) -> Array:
-    """A tensor of texts with a function applied to each."""
+    """Apply a function to each element of a string tensor."""
     return as_texts(map(change, texts(array)), array.shape)
 
 
@@ -57,7 +57,9 @@ def labels_fault(labels: Array, name: str, samples: int) -> Fault | None:
     """Return the problem of labels and its hint, regardless of the model, or None.
 
     Args:
-        labels: an entry a sample; axes of one do not matter.
+        labels: an entry for each sample; axes of size 1 are ignored.
+        name: the array's name, for messages.
+        samples: number of samples.
     """
     if labels.ndim == 2 and labels.shape[1] > 1 and len(labels) == samples and _one_hot(labels):
         message = f"the labels {name!r} are one-hot, of shape {list(labels.shape)}"
@@ -71,7 +73,7 @@ def labels_fault(labels: Array, name: str, samples: int) -> Fault | None:
 
 
 def counts_fault(labels: int, lengths: Mapping[str, int]) -> Fault | None:
-    """What is wrong with the number of labels and of each input's samples, or None."""
+    """Return the problem of the numbers of labels and samples, or None."""
     if lengths and labels and all(length == labels for length in lengths.values()):
         return None
     message = f"the data does not fit together: {labels} labels, and {_told(lengths)}"
@@ -79,20 +81,20 @@ def counts_fault(labels: int, lengths: Mapping[str, int]) -> Fault | None:
 
 
 def lengths_fault(lengths: Mapping[str, int]) -> Fault | None:
-    """What is wrong with the number of each input's samples, or None."""
+    """Return the problem of the numbers of samples of the inputs, or None."""
     if len(set(lengths.values())) == 1 and all(lengths.values()):
         return None
     return f"the data does not fit together: {_told(lengths)}", _EACH
 
 
 def no_scores(found: str) -> Fault:
-    """That the first output, told in words, has no score for each class."""
+    """Return the problem of a first output, described in words, without a score for each class."""
     message = f"top-1 needs a score for each class, and the first output is {found}"
     return message, "list the scores as the first output"
 
 
 def range_fault(labels: Array, name: str, classes: int, *, first: int = 0) -> Fault | None:
-    """The problem of labels for a number of classes, with its fix, or None."""
+    """Return the problem of labels for a number of classes, or None."""
     flat = labels.ravel()
     wrong = np.flatnonzero((flat < 0) | (flat >= classes))
     if not len(wrong):
@@ -111,7 +113,7 @@ def class_count(shape: Sequence[int]) -> int | None:
     """Return the number of classes of an output; None if it does not have a score for each class.
 
     Args:
-        shape: the output's, its first axis the samples; -1 where a size is open.
+        shape: the output's shape, with the samples as first axis; -1 for an unknown size.
     """
     sizes = [size for size in shape[1:] if size != 1]
     return sizes[0] if len(sizes) == 1 and sizes[0] != 0 else None
@@ -133,16 +135,20 @@ _FILE = "WAV file"
 
 
 def decode_wav(data: bytes) -> tuple[Array, int]:
-    """The samples of a WAV file and how many there are a second.
+    """Decode a WAV file to samples and a sample rate.
 
     Returns:
         float32 [samples, channels] from -1 up to, but not including, 1; and the sample rate in Hz.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+        UnsupportedError: the samples do not have 16 bits.
     """
     try:
         with wave.open(io.BytesIO(data)) as reader:
             channels, width, rate, count = reader.getparams()[:4]
             frames = reader.readframes(count)
-    # Of chunks that end beyond the file the module's own reader raises a bare RuntimeError.
+    # The wave module raises a bare RuntimeError for chunks that end beyond the file.
     except (wave.Error, EOFError, RuntimeError) as error:
         raise _damaged(str(error) or "it ends within its header") from error
     if width != 2:
@@ -156,12 +162,12 @@ def decode_wav(data: bytes) -> tuple[Array, int]:
 
 
 def desired_sound(samples: Array, count: int = -1, channels: int = -1) -> Array:
-    """A sound of the length and channels that ``DecodeWav`` is asked for.
+    """Adjust audio to the length and channels that ``DecodeWav`` requests.
 
     Args:
         samples: float32 [samples, channels].
-        count: how many samples, cut off or filled up with silence; -1 for all.
-        channels: how many channels, cut off or the last one repeated; -1 for all.
+        count: number of samples, truncated or padded with silence; -1 for all.
+        channels: number of channels, truncated or with the last one repeated; -1 for all.
     """
     count = len(samples) if count < 0 else count
     channels = samples.shape[1] if channels < 0 else channels

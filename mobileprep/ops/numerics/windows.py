@@ -1,4 +1,4 @@
-"""Sliding windows over spatial axes: padding, output sizes, tiles, and the elements they cover."""
+"""Sliding windows over spatial axes: padding, output sizes, tiles, and covered elements."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _LAYOUTS = {
 }
 
 
-# More elements along an axis than any window has: each costs a step.
+# More elements along an axis than any window has: each takes a step.
 _LARGEST = 1 << 20
 
 
 class Window(Struct, frozen=True):
-    """How a window slides, an entry for each spatial axis.
+    """A sliding window, with an entry for each spatial axis.
 
     Args:
-        size: elements the window covers.
+        size: number of elements that the window covers.
         strides: steps between positions.
-        dilations: distances between the elements that it covers.
-        pads: what is added before and after each axis.
+        dilations: distances between covered elements.
+        pads: padding before and after each axis.
     """
 
     size: tuple[int, ...]
@@ -46,7 +46,7 @@ class Window(Struct, frozen=True):
     pads: tuple[tuple[int, int], ...]
 
     def positions(self, extents: Sequence[int]) -> tuple[int, ...]:
-        """How many positions the window has along each axis."""
+        """Return the number of positions of the window along each axis."""
         counts = []
         for extent, size, stride, dilation, pads in zip(
             extents, self.size, self.strides, self.dilations, self.pads, strict=True
@@ -60,12 +60,12 @@ class Window(Struct, frozen=True):
 
 
 def reach(size: int, dilation: int) -> int:
-    """Elements from a window's first to its last, both included."""
+    """Return the distance from a window's first to its last element, both included."""
     return (size - 1) * dilation + 1
 
 
 def layout_of(node: Node) -> str:
-    """The node's data format, as "NHWC" or "NCHW" whatever the number of spatial axes."""
+    """Return the node's data format, as "NHWC" or "NCHW" for any number of spatial axes."""
     found = node.attr_str("data_format", NHWC)
     if found not in _LAYOUTS:
         message = f"the data format {found!r} is not supported"
@@ -74,7 +74,7 @@ def layout_of(node: Node) -> str:
 
 
 def spatial(values: Sequence[int], layout: str) -> tuple[int, ...]:
-    """The spatial entries of a list over all axes."""
+    """Return the spatial entries of a list over all axes."""
     batch, channels = values[0], values[-1] if layout == NHWC else values[1]
     if batch != 1 or channels != 1:
         message = f"{list(values)} steps along batch or channels"
@@ -89,7 +89,7 @@ def make_window(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> Window:
-    """A window with the padding that the node's attributes ask for."""
+    """Create a window with the padding of the node's attributes."""
     if min((*size, *strides, *dilations)) < 1 or max(size) > _LARGEST:
         message = f"window {list(size)}, strides {list(strides)}, dilations {list(dilations)}"
         raise ValueError(message)
@@ -107,7 +107,7 @@ def make_window(
 
 
 def _same(extent: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
-    """As many positions as strides begin; the odd element of padding goes to the end."""
+    """Pad to one position for each stride; an odd element of padding goes to the end."""
     missing = max((-(-extent // stride) - 1) * stride + reach(size, dilation) - extent, 0)
     return missing // 2, missing - missing // 2
 
@@ -133,11 +133,11 @@ def filter_window(
     layout: str = NHWC,
     pads: Sequence[tuple[int, int]] = (),
 ) -> Window:
-    """The window of a convolution's filters.
+    """Return the window of a convolution's filters.
 
     Args:
-        pads: zeros to put before and after each spatial axis of x, which the node takes for a
-            part of its input; nothing for none.
+        pads: additional zeros before and after each spatial axis of x, which the node counts as
+            part of its input; empty for none.
     """
     ones = (1,) * x.ndim
     around = tuple(pads) or ((0, 0),) * (x.ndim - 2)
@@ -153,27 +153,28 @@ def filter_window(
 
 
 class Tile(Struct, frozen=True):
-    """Some rows of some images of an output."""
+    """A range of rows in a range of images of an output."""
 
     images: slice
     rows: slice
 
     def of(self, out: Array) -> Array:
-        """The tile's view of a tensor [batch, rows, ...]."""
+        """Return the tile's view of a tensor [batch, rows, ...]."""
         return out[self.images, self.rows]
 
 
 def whole_tile(x: Array, window: Window) -> Tile:
-    """All positions of a window over an input [batch, rows, columns, ...]."""
+    """Return the tile of all positions of a window over an input [batch, rows, columns, ...]."""
     return Tile(slice(0, len(x)), slice(0, window.positions(x.shape[1:-1])[0]))
 
 
 def tiles(shape: Sequence[int], footprint: int, limit: int, least: int) -> list[Tile]:
-    """Cut an output along batch, or along batch and rows.
+    """Split an output along batch, or along batch and rows.
 
     Args:
-        footprint: bytes of work space for each position (an element of all axes but the last).
-        limit: about how many bytes a tile may take.
+        footprint: bytes of scratch memory for each position (an element of all axes but the last).
+        limit: approximate maximum of bytes for a tile.
+        least: minimum number of tiles.
     """
     batch, rows = shape[:2]
     count = max(-(-math.prod(shape[:-1]) * footprint // limit), least, 1)
@@ -184,16 +185,16 @@ def tiles(shape: Sequence[int], footprint: int, limit: int, least: int) -> list[
 
 
 def cuts(length: int, count: int) -> list[slice]:
-    """Cut a range into at most ``count`` parts whose lengths differ by at most one."""
+    """Split a range into at most ``count`` parts whose lengths differ by at most one."""
     parts = max(min(count, length), 1)
     ends = [-(-i * length // parts) for i in range(parts + 1)]
     return [slice(start, stop) for start, stop in pairwise(ends)] if length else []
 
 
 def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array:
-    """The images and rows that a tile's windows reach, with padding around them.
+    """Return the images and rows that a tile's windows reach, with padding around them.
 
-    A view of x where there is no padding. Padding each tile separately avoids a copy of the input.
+    A view of x if there is no padding. Padding each tile separately avoids a copy of the input.
     """
     stride, before = window.strides[0], window.pads[0][0]
     first = tile.rows.start * stride - before
@@ -213,7 +214,9 @@ def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array
 
 
 def patches(x: Array, window: Window, tile: Tile, positions: tuple[int, ...]) -> Array:
-    """The elements that a tile's windows cover: a view [images, *positions, *window, channels].
+    """Return the elements that a tile's windows cover: [images, *positions, *window, channels].
+
+    The result is a read-only view.
 
     Args:
         positions: number of positions of the window along each axis.
@@ -229,5 +232,5 @@ def patches(x: Array, window: Window, tile: Tile, positions: tuple[int, ...]) ->
 
 
 def lowest(x: Array) -> float:
-    """The value to pad with where the largest of each window is sought."""
+    """Return the padding value for maxima over windows."""
     return int(np.iinfo(x.dtype).min) if x.dtype.kind in "iu" else -np.inf

@@ -1,1 +1,1 @@
-"""Ops on eight-bit integers, and to and from them."""
+"""Ops on 8-bit integers, and conversions."""

@@ -47,18 +47,18 @@ from mobileprep.ops.quantized.ranges import (
 )
 from mobileprep.ops.shape_function import ShapeArgs, broadcast, shape_fn
 
-# All cases of more axes would take too long to look at.
+# All cases of more axes would take too long to check.
 _MOST_AXES: Final = 6
 
 
 class Pair(Struct, frozen=True):
-    """Two operands, reshaped so that numpy broadcasts them as the original does.
+    """Two operands, reshaped so that numpy broadcasts them like TensorFlow.
 
     Args:
         left: the first operand.
-        right: the second.
+        right: the second operand.
         shape: of the result.
-        alone: which of the operands is a single number, 0 or 1; -1 for none.
+        alone: index of the operand that is a single number, 0 or 1; -1 for none.
     """
 
     left: Array
@@ -68,11 +68,11 @@ class Pair(Struct, frozen=True):
 
 
 def align(node: Node, x: Array, y: Array) -> Pair:
-    """Two operands made ready for an operation on their elements.
+    """Reshape two operands for an elementwise operation.
 
-    Where the shapes are not equal, and neither operand is a single number, the original takes the
-    smaller one for a vector along the last axes, and repeats it. It does so also where a proper
-    broadcast would repeat its elements one by one, as for [4, 3] and [4, 1].
+    If the shapes differ and neither operand is a single number, TensorFlow repeats the smaller one
+    as a vector along the last axes. It does so even if proper broadcasting would repeat its
+    elements one by one, as for [4, 3] and [4, 1].
     """
     shape = np.broadcast_shapes(x.shape, y.shape)
     check_allocation(shape, np.dtype(np.int32))
@@ -94,7 +94,7 @@ def align(node: Node, x: Array, y: Array) -> Pair:
 
 
 def always_align(x_shape: TensorShape, y_shape: TensorShape) -> bool:
-    """Whether ``align`` takes all operands of two shapes, whatever their unknown sizes are."""
+    """Return whether ``align`` accepts two shapes for all values of their unknown sizes."""
     if x_shape is None or y_shape is None:
         return False
     rank = max(len(x_shape), len(y_shape))
@@ -105,7 +105,7 @@ def always_align(x_shape: TensorShape, y_shape: TensorShape) -> bool:
 
 
 def _sizes(a: int, b: int) -> list[tuple[int, int]]:
-    """The sizes that two axes may have, as far as it matters: one, and more than that."""
+    """Return the relevant sizes that two axes can have: one, and more than one."""
     if a >= 0 and b >= 0:
         return [(a, b)]
     many = max(a, b, 2)
@@ -123,7 +123,7 @@ def _aligns(axes: Sequence[tuple[int, int]]) -> bool:
 
 
 def _runs(x_shape: Sequence[int], y_shape: Sequence[int]) -> int:
-    """How many axes are left when neighbours that are broadcast alike are merged."""
+    """Return the number of axes after merging adjacent axes with equal broadcasting."""
     rank = max(len(x_shape), len(y_shape))
     wide = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (x_shape, y_shape)]
     alike = [(a == b, a == 1) for a, b in zip(*wide, strict=True) if not a == b == 1]
@@ -131,7 +131,7 @@ def _runs(x_shape: Sequence[int], y_shape: Sequence[int]) -> int:
 
 
 _UINT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int32)
-# Room above the operands: sums of biases keep 15 bits, sums of tensors 18.
+# Headroom above the operands: sums of biases keep 15 bits, sums of tensors 18.
 _BIAS_ROOM, _SUM_ROOM = np.float32(1 << 17), np.float32(1 << 14)
 
 
@@ -139,7 +139,7 @@ _BIAS_ROOM, _SUM_ROOM = np.float32(1 << 17), np.float32(1 << 14)
 def quantized_bias_add(
     node: Node, x: Array, bias: Array, low_x: Array, high_x: Array, low_b: Array, high_b: Array
 ) -> Quantized:
-    """x plus a bias for each of its last dimension's slices."""
+    """Add a bias for each slice of the last dimension."""
     dtype = check_type(node, "T1", x, DType.QUINT8, DType.QINT8)
     check_type(node, "T2", bias, dtype)
     check_output(node, "out_type", DType.QINT32)
@@ -160,7 +160,7 @@ def quantized_bias_add(
 
 @shape_fn("QuantizedBiasAdd")
 def quantized_bias_add_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, and two scalars."""
+    """Return the input's shape, and two scalars."""
     return [*bias_add_shape(args), (), ()]
 
 
@@ -168,9 +168,9 @@ flop_rule("QuantizedBiasAdd")(per_output(1))
 
 
 def _bias_limits(of_x: Limits, of_bias: Limits) -> Limits:
-    """A range around zero that the larger of two ranges takes up a small part of."""
+    """Return a range around zero that is much larger than both ranges."""
     largest = -of_bias.low if of_bias.high < -of_bias.low else of_bias.high
-    # In this order an end that is NaN counts as it does to the original.
+    # This order handles NaN like TensorFlow.
     for end in (-of_x.low, of_x.high):
         largest = largest if end < largest else end
     return Limits(-largest * _BIAS_ROOM, largest * _BIAS_ROOM)
@@ -180,7 +180,7 @@ def _bias_limits(of_x: Limits, of_bias: Limits) -> Limits:
 def quantized_add(
     node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
 ) -> Quantized:
-    """x plus y, broadcast as far as the original can."""
+    """Add x and y, with the broadcasting that TensorFlow supports."""
     _check_operands(node, x, y)
     of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
     ends = min(of_x.low, of_y.low), max(of_x.high, of_y.high)
@@ -196,7 +196,7 @@ def quantized_add(
 def quantized_mul(
     node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
 ) -> Quantized:
-    """x times y; arguments and errors as of ``quantized_add``."""
+    """Multiply x and y; arguments and errors as in ``quantized_add``."""
     _check_operands(node, x, y)
     of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
     pair = align(node, x, y)
@@ -207,7 +207,7 @@ def quantized_mul(
 
 @shape_fn("QuantizedAdd", "QuantizedMul")
 def quantized_binary_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Two inputs broadcast to each other, and the range of the result."""
+    """Return the broadcast shape of two inputs, and the shapes of the range."""
     return [broadcast(args.shapes[0], args.shapes[1]), (), ()]
 
 
@@ -227,10 +227,10 @@ def _less_zero(values: Array, limits: Limits) -> NDArray[np.int32]:
 
 
 def _in_range(values: Array, limits: Limits, total: Limits, *, alone: bool) -> NDArray[np.int32]:
-    """Eight-bit numbers of one range as 32-bit numbers of another.
+    """Convert 8-bit numbers of one range to 32-bit numbers of another.
 
-    The original converts a single number by the rule in double precision; of many it converts the
-    numbers 0 and 1, and takes the others to lie on the line through both.
+    TensorFlow converts a single number in double precision. For several numbers, it converts 0 and
+    1, and interpolates the others linearly.
     """
     if alone:
         return to_integers(to_floats(values, limits), total, _INT32)
@@ -243,7 +243,7 @@ def _in_range(values: Array, limits: Limits, total: Limits, *, alone: bool) -> N
 
 @kernel("QuantizedRelu", "QuantizedRelu6")
 def quantized_relu(node: Node, x: Array, low: Array, high: Array) -> Quantized:
-    """x, but no number below the one that stands for 0.0, nor above that for 6.0 in Relu6."""
+    """Clip x to the quantized 0.0 and, in Relu6, to the quantized 6.0."""
     dtype = check_type(node, "Tinput", x, DType.QUINT8, DType.QINT32)
     check_type(node, "out_type", x, dtype)
     limits = limits_of(low, high)
@@ -259,16 +259,16 @@ flop_rule("QuantizedRelu")(per_output(1))
 flop_rule("QuantizedRelu6")(per_output(2))
 
 
-# What batch normalization puts out: 11 bits of fraction.
+# The output range of batch normalization: 11 bits of fraction.
 _BATCH_LIMITS = Limits(np.float32(-(1 << 20)), np.float32(1 << 20))
 
 
 @kernel("QuantizedInstanceNorm")
 def quantized_instance_norm(node: Node, x: Array, low: Array, high: Array) -> Quantized:
-    """Each channel of each image less its mean, over its standard deviation.
+    """Normalize each channel of each image by its mean and standard deviation.
 
     Args:
-        node: gives variance_epsilon, min_separation and, with output_range_given, the range of the
+        node: with variance_epsilon, min_separation and, with output_range_given, the range of the
             result from given_y_min to given_y_max; without it, that of its elements.
         x: uint8 [batch, height, width, channels].
     """
@@ -306,7 +306,7 @@ def _given_range(node: Node) -> tuple[np.float32, np.float32] | None:
 
 
 def _mean(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The mean over height and width, summed column after column as the original sums."""
+    """Compute the mean over height and width, summed column by column like TensorFlow."""
     batch, height, width, channels = x.shape
     columns = x.transpose(2, 1, 0, 3).reshape(width * height, batch, channels)
     total = np.add.accumulate(columns, axis=0)[-1] if len(columns) else np.zeros((batch, channels))
@@ -316,11 +316,11 @@ def _mean(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @kernel("QuantizedBatchNormWithGlobalNormalization")
 def quantized_batch_norm(node: Node, x: Array, low: Array, high: Array, *rest: Array) -> Quantized:
-    """Each channel less its mean over its standard deviation, scaled and shifted.
+    """Normalize each channel by its mean and standard deviation, then scale and shift it.
 
     Args:
         x: uint8 [batch, height, width, channels].
-        rest: means, variances, shifts and scales, uint8 [channels], each followed by both ends of
+        rest: means, variances, shifts, and scales, uint8 [channels], each followed by both ends of
             its range.
     """
     check_type(node, "Tinput", x, DType.QUINT8)
@@ -343,7 +343,7 @@ def quantized_batch_norm(node: Node, x: Array, low: Array, high: Array, *rest: A
     one = to_integers(np.float32(1), _BATCH_LIMITS, _INT32)
     table = to_integers(to_floats(EVERY_BYTE, limits_of(low, high)), _BATCH_LIMITS, _INT32)
     out = looked_up(table, x) * factors
-    # C cuts quotients towards zero, numpy towards the lower integer.
+    # C truncates quotients toward zero, numpy rounds down.
     out -= np.fmod(out, one)
     out //= one
     out += added
@@ -352,7 +352,7 @@ def quantized_batch_norm(node: Node, x: Array, low: Array, high: Array, *rest: A
 
 @shape_fn("QuantizedBatchNormWithGlobalNormalization")
 def quantized_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, its channels merged with those of the statistics, and the range."""
+    """Return the input's shape, its channels merged with the statistics, and the range's shapes."""
     # Each of the five tensors is followed by both ends of its range.
     return [normalized_shape(args.shapes[0], args.shapes[3::3]), (), ()]
 

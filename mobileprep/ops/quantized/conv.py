@@ -40,11 +40,11 @@ from mobileprep.ops.quantized.ranges import (
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 _UINT8, _INT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.int32)
-# Taps for which a sum of products of eight-bit numbers is exact in single precision.
+# Number of taps for which a sum of 8-bit products is exact in single precision.
 _EXACT_TAPS = (1 << 24) // (255 * 128)
 
 
-# Convolutions with fused ops in oneDNN, which the interpreter does not have.
+# Convolutions with fused ops in oneDNN, which the interpreter does not support.
 _REQUANTIZED = (
     *("QuantizedConv2DAndRequantize", "QuantizedConv2DAndReluAndRequantize"),
     *("QuantizedConv2DWithBiasAndRequantize", "QuantizedConv2DWithBiasAndReluAndRequantize"),
@@ -55,10 +55,10 @@ _REQUANTIZED = (
 def quantized_conv(
     node: Node, x: Array, filters: Array, low_x: Array, high_x: Array, low_f: Array, high_f: Array
 ) -> Quantized:
-    """A convolution over two spatial axes.
+    """Compute a convolution over two spatial axes.
 
-    With unsigned filters, numbers stand for floats as their ranges say. TensorFlow 2 leaves signed
-    ones to oneDNN, to which the zero of both factors is 0, whatever their ranges are.
+    Unsigned filters are quantized with their ranges. TensorFlow 2 runs signed ones with oneDNN,
+    which uses zero point 0 for both factors, regardless of their ranges.
     """
     check_type(node, "Tinput", x, DType.QUINT8)
     check_type(node, "Tfilter", filters, DType.QUINT8, DType.QINT8)
@@ -80,7 +80,7 @@ def quantized_conv(
 
 @shape_fn("QuantizedConv2D", *_REQUANTIZED)
 def quantized_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As ``Conv2D``, and the range of the result."""
+    """Return the shape of ``Conv2D``, and those of the range."""
     return [*conv_shape(args), (), ()]
 
 
@@ -91,7 +91,7 @@ flop_rule("QuantizedConv2D")(convolution_flops)
 def quantized_depthwise_conv(
     node: Node, x: Array, filters: Array, low_x: Array, high_x: Array, low_f: Array, high_f: Array
 ) -> Quantized:
-    """A convolution of each channel with its own signed filters; the zero of both factors is 0."""
+    """Convolve each channel with its own signed filters; zero points are 0."""
     check_type(node, "Tinput", x, DType.QUINT8)
     check_type(node, "Tfilter", filters, DType.QINT8)
     check_output(node, "out_type", DType.QINT32)
@@ -108,7 +108,7 @@ def quantized_depthwise_conv(
 
 @shape_fn("QuantizedDepthwiseConv2D")
 def quantized_depthwise_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As ``DepthwiseConv2dNative``; of the range TensorFlow does not say that it is two scalars."""
+    """Return the shape of ``DepthwiseConv2dNative``; TensorFlow declares no shapes for ranges."""
     return [*depthwise_conv_shape(args), None, None]
 
 
@@ -116,15 +116,15 @@ flop_rule("QuantizedDepthwiseConv2D")(depthwise_flops)
 
 
 def _check(window: Window, x: Array, channels: int) -> None:
-    """Refuse results that no device could hold, and windows that do not fit."""
+    """Raise an error for results that are too large, and for windows that do not fit."""
     check_allocation((len(x), *window.positions(x.shape[1:-1]), channels), _INT32)
 
 
 def _centred(node: Node, x: Array, filters: Array) -> tuple[Window, Array]:
-    """The window, and the part of x that it slides over.
+    """Return the window, and the part of x that it slides over.
 
-    The original centres the windows' positions on the input: where strides leave much of its end
-    out, they leave out as much of its beginning.
+    TensorFlow centers the windows' positions on the input: if strides skip some elements at its
+    end, they skip as many at its beginning.
     """
     stride, padding = _stride(node), node.attr_str("padding")
     if padding not in ("SAME", "VALID"):
@@ -134,7 +134,7 @@ def _centred(node: Node, x: Array, filters: Array) -> tuple[Window, Array]:
     for extent, size in zip(x.shape[1:3], filters.shape[:2], strict=True):
         room = extent if padding == "SAME" else extent - size + 1
         missing = (max(-(-room // stride), 0) - 1) * stride + size - extent
-        # C cuts quotients towards zero.
+        # C truncates quotients toward zero.
         before = int((missing + (padding == "VALID")) / 2)
         pads.append((max(before, 0), max(missing - before, 0)))
         inside.append(slice(max(-before, 0), extent + min(missing - before, 0)))
@@ -162,7 +162,7 @@ def _stride(node: Node) -> int:
     "QuantizedConv2DWithBiasAndRelu",
 )
 def quantized_conv_by_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As ``Conv2D``, and ranges as the filters have them: one, or one for each channel."""
+    """Return the shape of ``Conv2D``, and ranges like those of the filters, maybe per channel."""
     return [*conv_shape(args), args.shapes[-1], args.shapes[-1]]
 
 
@@ -170,7 +170,7 @@ def quantized_conv_by_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def quantized_mat_mul(
     node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
 ) -> Quantized:
-    """The product of two matrices, each transposed where its attribute says so."""
+    """Multiply two matrices, each transposed if its attribute is set."""
     check_type(node, "T1", x, DType.QUINT8)
     check_type(node, "T2", y, DType.QUINT8)
     check_output(node, "Toutput", DType.QINT32)
@@ -190,36 +190,36 @@ def quantized_mat_mul(
 
 @shape_fn("QuantizedMatMul")
 def quantized_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Rows of the first by columns of the second matrix, and the range of the result."""
+    """Return the rows of the first by the columns of the second matrix, and the range's shapes."""
     return [product_shape(args, 0, 1), (), ()]
 
 
 flop_rule("QuantizedMatMul")(matrix_product_flops)
 
 
-# Up to here, means of eight-bit numbers in single precision are cut to the right integer: they are
-# whole numbers, or at least one in so many away from one.
+# Up to this size, means of 8-bit numbers in single precision are truncated to the right integer:
+# they are either integers or far enough from one.
 _FEW_TAPS = 1 << 10
 
 
 @kernel("QuantizedMaxPool")
 def quantized_max_pool(node: Node, x: Array, low: Array, high: Array) -> Quantized:
-    """The largest number of each window."""
+    """Return the maximum of each window."""
     return maximum(x, _window(node, x)), *same_range(low, high)
 
 
 @kernel("QuantizedAvgPool")
 def quantized_avg_pool(node: Node, x: Array, low: Array, high: Array) -> Quantized:
-    """The mean of each window's numbers, padding left out, cut towards zero."""
+    """Return the mean of each window without padding, truncated toward zero."""
     window = _window(node, x)
     kind = np.float32 if math.prod(window.size) <= _FEW_TAPS else np.float64
-    # Cutting to integers is what the cast does.
+    # The cast truncates to integers.
     return average(x.astype(kind), window).astype(x.dtype), *same_range(low, high)
 
 
 @shape_fn("QuantizedMaxPool", "QuantizedAvgPool")
 def quantized_pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The image with a result for each window, and its range."""
+    """Return the image's shape with a result for each window, and the range's shapes."""
     return [pooled_shape(args), (), ()]
 
 

@@ -1,4 +1,4 @@
-"""Quantized joining and resizing."""
+"""Quantized concatenation, reshaping, and resizing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 @kernel("QuantizedConcat")
 def quantized_concat(node: Node, axis: Array, *rest: Array) -> Quantized:
-    """Tensors joined along an axis, in a range that holds all of theirs.
+    """Concatenate tensors along an axis, in a range that covers all of theirs.
 
     Args:
         axis: the axis, counted from the front.
@@ -46,7 +46,7 @@ def quantized_concat(node: Node, axis: Array, *rest: Array) -> Quantized:
 
 @shape_fn("QuantizedConcat")
 def quantized_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The inputs one after another along an axis, and the range of the result."""
+    """Return the shape of the inputs concatenated along an axis, and the range's shapes."""
     count = args.node.attr_int("N")
     return [concatenated_shape(args.shapes[1 : count + 1], args.scalar(0)), (), ()]
 
@@ -56,10 +56,10 @@ flop_rule("QuantizedConcat")(free)
 
 @kernel("QuantizedConcatV2")
 def quantized_concat_v2(node: Node, *inputs: Array) -> Quantized:
-    """As ``quantized_concat``, the axis after the tensors and counted from either side.
+    """Concatenate like ``quantized_concat``, with the axis after the tensors, possibly negative.
 
-    TensorFlow 2 leaves this op to oneDNN: unless all ranges are the same, that of unsigned numbers
-    begins at zero.
+    TensorFlow 2 runs this op with oneDNN: unless all ranges are equal, that of unsigned numbers
+    starts at zero.
     """
     count = node.attr_int("N")
     if len(inputs) != 3 * count + 1:
@@ -72,7 +72,7 @@ def quantized_concat_v2(node: Node, *inputs: Array) -> Quantized:
 
 @shape_fn("QuantizedConcatV2")
 def quantized_concat_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The inputs one after another along an axis, and the range of the result."""
+    """Return the shape of the inputs concatenated along an axis, and the range's shapes."""
     count = args.node.attr_int("N")
     return [concatenated_shape(args.shapes[:count], args.scalar(count)), (), ()]
 
@@ -96,14 +96,14 @@ def _joined(
     if from_zero and len(set(ranges)) == 1 and parts[0].ndim == 4:
         return np.concatenate(parts, axis=axis), *ranges[0].outputs()
     common = _common_range(ranges, signed=signed, from_zero=from_zero)
-    # The original leaves empty tensors out, but not their ranges, which others then get.
+    # TensorFlow skips empty tensors, but not their ranges, which other tensors then use.
     following = iter(ranges)
     moved = [_in_range(part, next(following), common) if part.size else part for part in parts]
     return np.concatenate(moved, axis=axis), *common.outputs()
 
 
 def _common_range(ranges: list[Limits], *, signed: bool, from_zero: bool) -> Limits:
-    """The range that holds zero and all ranges; of signed numbers, one evenly around zero."""
+    """Return the range that covers zero and all ranges; symmetric for signed numbers."""
     low, high = np.float32(0), np.finfo(np.float32).min
     for of in ranges:
         low = of.low if of.low < low else low
@@ -125,7 +125,7 @@ def _in_range(values: Array, of: Limits, wanted: Limits) -> Array:
 
 @kernel("QuantizedReshape")
 def quantized_reshape(node: Node, x: Array, shape: Array, low: Array, high: Array) -> Quantized:
-    """The same numbers, of the same range, in another shape."""
+    """Reshape numbers and keep their range."""
     out = reshape(node, x, shape)
     assert isinstance(out, np.ndarray)
     return out, *same_range(low, high)
@@ -133,27 +133,27 @@ def quantized_reshape(node: Node, x: Array, shape: Array, low: Array, high: Arra
 
 @shape_fn("QuantizedReshape")
 def quantized_reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the second input holds, and two scalars."""
+    """Return the shape that the second input holds, and two scalars."""
     return [*reshape_shape(args), (), ()]
 
 
 flop_rule("QuantizedReshape")(free)
 
 
-# Bits of the fractions that weights are counted in: as many as products leave room for.
+# Bits of the fractions of weights: as many as products have room for.
 _BITS = {DType.QUINT8: 7, DType.QINT32: 30}
 
 
 @kernel("QuantizedResizeBilinear")
 def quantized_resize(node: Node, images: Array, size: Array, low: Array, high: Array) -> Quantized:
-    """Images resized by linear interpolation in fixed-point arithmetic."""
+    """Resize images by linear interpolation in fixed-point arithmetic."""
     dtype = check_type(node, "T", images, DType.QUINT8, DType.QINT32, DType.FLOAT)
     wanted = integers(size)
     if images.ndim != 4 or len(wanted) != 2 or min(*wanted, *images.shape[1:3]) < 1:
         message = f"no size {list(wanted)} for images of shape {list(images.shape)}"
         raise ValueError(message)
     height, width = wanted
-    # Where there are no images, the places of pixels along each axis are worked out all the same.
+    # The pixel positions along each axis are computed even without images.
     batch, channels = max(len(images), 1), max(images.shape[3], 1)
     check_allocation((batch, height, width, channels), images.dtype)
     sampling = Sampling(
@@ -170,7 +170,7 @@ def quantized_resize(node: Node, images: Array, size: Array, low: Array, high: A
 
 @shape_fn("QuantizedResizeBilinear")
 def quantized_resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Images of the given height and width, and their range."""
+    """Return the shape of images of the given height and width, and the range's shapes."""
     return [*resize_shape(args), (), ()]
 
 
@@ -178,9 +178,9 @@ flop_rule("QuantizedResizeBilinear")(bilinear_flops)
 
 
 def _resized(images: Array, size: tuple[int, int], sampling: Sampling, bits: int) -> Array:
-    """Rows first stretched along the width, then mixed two by two.
+    """Interpolate rows along the width, then pairs of rows.
 
-    Numbers carry fractions of some bits in between; half of them is lost before the last product.
+    Intermediate numbers have fractional bits; half of them are dropped before the last product.
     """
     one = 1 << bits
     kind: np.dtype[Any] = np.dtype(np.int16 if bits < 8 else np.int64)
@@ -190,7 +190,7 @@ def _resized(images: Array, size: tuple[int, int], sampling: Sampling, bits: int
     )
     used, places = np.unique(np.concatenate([top, bottom]), return_inverse=True)
     top, bottom = places.reshape(2, -1)
-    # 32-bit numbers go through single precision, as the original's integer types are converted.
+    # 32-bit numbers pass through single precision, like TensorFlow's integer types.
     rows = images.take(used, axis=1).astype(np.float32)
     start = rows.take(left, axis=2).astype(kind)
     lines = rows.take(right, axis=2).astype(kind)
@@ -212,7 +212,7 @@ def _resized(images: Array, size: tuple[int, int], sampling: Sampling, bits: int
 def _taps(
     extent: int, count: int, sampling: Sampling, one: int, kind: np.dtype[np.signedinteger]
 ) -> tuple[Array, Array, Array]:
-    """The pixels on both sides of each new one, and the share of the second in fractions."""
+    """Return the pixels on both sides of each new one, and the weight of the second."""
     positions = sampling.positions(extent, count)
     below = np.floor(positions)
     last = np.minimum(np.ceil(positions).astype(np.int64), extent - 1)
@@ -222,7 +222,7 @@ def _taps(
 
 
 def _cut(x: Array, one: int) -> Array:
-    """Quotients cut towards zero, as C's."""
+    """Divide and truncate toward zero, like C."""
     out = x + np.where(x < 0, x.dtype.type(one - 1), x.dtype.type(0))
     out >>= x.dtype.type(one.bit_length() - 1)
     return np.asarray(out)

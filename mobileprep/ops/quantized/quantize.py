@@ -1,4 +1,4 @@
-"""Quantizing, dequantizing, and simulated quantization."""
+"""Quantization, dequantization, and simulated quantization."""
 
 from __future__ import annotations
 
@@ -52,14 +52,15 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 @kernel("QuantizeV2")
 def quantize(node: Node, x: Array, low: Array, high: Array) -> Quantized:
-    """Integers for floats, and the range that they stand for, which holds zero.
+    """Quantize floats; return also the range, which is extended to include zero.
 
-    NaN becomes 0, and with MIN_FIRST the lowest integer of 32 bits.
+    NaN becomes 0, and with MIN_FIRST the lowest 32-bit integer.
 
     Args:
-        node: gives T, mode and round_mode and, since TensorFlow 2, axis, narrow_range and
+        node: with T, mode, and round_mode and, since TensorFlow 2, axis, narrow_range, and
             ensure_minimum_range.
         low: the low end of the range: a scalar, or a vector along axis.
+        high: the high end, likewise.
     """
     check_type(node, "dtype", x, DType.FLOAT)
     kind = check_output(node, "T", *_TYPES).numpy
@@ -85,7 +86,7 @@ def quantize(node: Node, x: Array, low: Array, high: Array) -> Quantized:
 
 @shape_fn("QuantizeV2")
 def quantize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, and two scalars; ranges of their own for slices where there is an axis."""
+    """Return the input's shape, and those of the ranges: scalars, or vectors along an axis."""
     axis = args.node.attr_int("axis", -1)
     shape = args.shapes[0]
     if axis < 0:
@@ -98,7 +99,7 @@ flop_rule("QuantizeV2")(per_output(5))
 
 
 def _modes(node: Node) -> tuple[str, bool]:
-    """The rule, and whether halves are rounded to even integers."""
+    """Return the mode, and whether halves are rounded to even integers."""
     mode = node.attr_str("mode", "MIN_COMBINED")
     rounding = node.attr_str("round_mode", "HALF_AWAY_FROM_ZERO")
     known = mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED")
@@ -113,9 +114,9 @@ def _modes(node: Node) -> tuple[str, bool]:
 
 
 def _nudged(node: Node, low: Array, high: Array) -> tuple[Array, Array]:
-    """Ranges that hold zero and are not too narrow to compute with.
+    """Extend ranges to include zero and a minimum width.
 
-    Which operand ``np.where`` takes decides what becomes of NaN.
+    The operand that ``np.where`` selects determines the handling of NaN.
     """
     if (high < low).any():
         raise bad_limits(node, low.reshape(-1).tolist(), high.reshape(-1).tolist())
@@ -128,7 +129,7 @@ def _nudged(node: Node, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _held(x: Array, low: Array, high: Array) -> NDArray[np.float32]:
-    """x held within a range, NaN as it is; a new array."""
+    """Clip x to a range, keeping NaN, into a new array."""
     out: NDArray[np.float32] = np.asarray(np.minimum(x, high))
     return np.maximum(out, low, out=out)
 
@@ -148,7 +149,7 @@ def _min_combined(x: Array, low: Array, high: Array, kind: Kind) -> Array:
 def _scaled(
     x: Array, low: Array, high: Array, kind: Kind, *, narrow: bool, to_even: bool
 ) -> tuple[Array, Array, Array]:
-    """The integers, and the range that zero and the larger of its ends lead to."""
+    """Quantize with a scale from the larger end; return also the adjusted range."""
     steps = steps_of(kind)
     least, most = np.float32(steps.lowest + narrow), np.float32(steps.highest)
     below = np.where(least * low > 0, least / low, _LARGEST)
@@ -166,11 +167,12 @@ _DEQUANTIZED_TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DT
 
 @kernel("Dequantize")
 def dequantize(node: Node, values: Array, low: Array, high: Array) -> Array:
-    """Floats for quantized integers, in single precision.
+    """Dequantize integers in single precision.
 
     Args:
-        node: gives T, mode and, since TensorFlow 2, axis, narrow_range and dtype.
-        low: the float that the lowest integer stands for: a scalar, or a vector along axis.
+        node: with T, mode and, since TensorFlow 2, axis, narrow_range, and dtype.
+        low: the float value of the lowest integer: a scalar, or a vector along axis.
+        high: the float value of the highest integer, likewise.
     """
     check_type(node, "T", values, *_DEQUANTIZED_TYPES)
     dtype = check_output(node, "dtype", DType.FLOAT, DType.BFLOAT16)
@@ -215,7 +217,7 @@ def _dequantized_min_combined(values: Array, low: Array, high: Array) -> NDArray
 
 
 def _step(low: Array, high: Array, kind: Kind, *, narrow: bool) -> Array:
-    """What one stands for where 0 stands for 0.0."""
+    """Return the float value of integer 1, if integer 0 is 0.0."""
     steps = steps_of(kind)
     above: Array = high / np.float32(steps.highest)
     if steps.lowest == 0:
@@ -224,13 +226,13 @@ def _step(low: Array, high: Array, kind: Kind, *, narrow: bool) -> Array:
     return np.where(below < above, above, below)
 
 
-# Of each element: two bounds, a difference, a product, a rounding, a product, a sum.
+# Per element: two bounds, a difference, a product, a rounding, a product, a sum.
 _OPERATIONS = 7
 
 
 @kernel("FakeQuantWithMinMaxArgs")
 def fake_quant_args(node: Node, x: Array) -> Array:
-    """Rounding between two bounds that are attributes."""
+    """Simulate quantization between two bounds that are attributes."""
     low = np.float32(node.attr_float("min", -6.0))
     high = np.float32(node.attr_float("max", 6.0))
     return _fake_quantized(node, x, np.asarray(low), np.asarray(high))
@@ -242,7 +244,7 @@ flop_rule("FakeQuantWithMinMaxArgs")(per_output(_OPERATIONS))
 
 @kernel("FakeQuantWithMinMaxVars")
 def fake_quant_vars(node: Node, x: Array, low: Array, high: Array) -> Array:
-    """Rounding between two bounds that are scalars."""
+    """Simulate quantization between two bounds that are scalars."""
     return _fake_quantized(node, x, low.reshape(()), high.reshape(()))
 
 
@@ -252,7 +254,7 @@ flop_rule("FakeQuantWithMinMaxVars")(per_output(_OPERATIONS))
 
 @kernel("FakeQuantWithMinMaxVarsPerChannel")
 def fake_quant_channels(node: Node, x: Array, low: Array, high: Array) -> Array:
-    """Rounding between bounds for each channel of the last axis."""
+    """Simulate quantization between bounds for each channel of the last axis."""
     if not low.shape == high.shape == x.shape[-1:]:
         message = f"bounds of shapes {list(low.shape)} and {list(high.shape)} for {list(x.shape)}"
         raise ValueError(message)
@@ -261,7 +263,7 @@ def fake_quant_channels(node: Node, x: Array, low: Array, high: Array) -> Array:
 
 @shape_fn("FakeQuantWithMinMaxVarsPerChannel")
 def fake_quant_per_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, whose last size the ranges must have."""
+    """Return the input's shape, whose last size the ranges must have."""
     shape = at_least_rank(args.shapes[0], 1)
     for ends in args.shapes[1:]:
         merge_dim(with_rank(ends, 1)[0], dim(shape, -1))
@@ -272,9 +274,9 @@ flop_rule("FakeQuantWithMinMaxVarsPerChannel")(per_output(_OPERATIONS))
 
 
 def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
-    """x held between bounds nudged so that zero is a step, and rounded to the nearest step.
+    """Clip x to bounds, nudged to make zero exact, and round it to the nearest step.
 
-    The order of operations is TensorFlow's, on which it depends which way a tie goes.
+    The order of operations is TensorFlow's, since it determines the rounding of ties.
 
     Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
     Integer-Arithmetic-Only Inference" (2018), section 3.
@@ -289,12 +291,12 @@ def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
     width = np.where(empty, highest - lowest, high - low)
     scale = width / (highest - lowest)
     from_low = lowest - low / scale
-    # Half away from zero, as C's round.
+    # Half away from zero, like round in C.
     rounded = np.floor(np.abs(from_low) + np.float32(0.5)) * np.sign(from_low)
     zero = np.where(from_low < lowest, lowest, np.where(from_low > highest, highest, rounded))
     nudged_low = (lowest - zero) * scale
     nudged_high = (highest - zero) * scale
-    # The reciprocal of the step would be rounded twice.
+    # Using the reciprocal of the step would round twice.
     inverse = (highest - lowest) / width
     zero_step = np.floor(-nudged_low * inverse + np.float32(0.5))
     above = np.minimum(np.maximum(x, nudged_low), nudged_high) - nudged_low
@@ -305,7 +307,7 @@ def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
 
 
 class _Steps(Struct, frozen=True):
-    """The integers that are simulated, and how numbers are rounded to them."""
+    """The simulated integers, and how numbers are rounded to them."""
 
     lowest: int
     highest: int
@@ -314,11 +316,12 @@ class _Steps(Struct, frozen=True):
 
 @kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4")
 def round_trip(node: Node, x: Array, low: Array, high: Array) -> Array:
-    """x rounded to a step of num_bits bits.
+    """Round x to a step of num_bits bits.
 
     Args:
-        node: gives signed_input, num_bits, range_given, round_mode, narrow_range and axis.
-        low: the low end of the range, where range_given: a scalar, or a vector along axis.
+        node: with signed_input, num_bits, range_given, round_mode, narrow_range, and axis.
+        low: the low end of the range, if range_given: a scalar, or a vector along axis.
+        high: the high end, likewise.
     """
     mode = node.attr_str("round_mode", "HALF_TO_EVEN")
     if mode not in ("HALF_TO_EVEN", "HALF_UP"):
@@ -330,15 +333,15 @@ def round_trip(node: Node, x: Array, low: Array, high: Array) -> Array:
 
 @kernel("QuantizeAndDequantizeV3")
 def round_trip_v3(node: Node, x: Array, low: Array, high: Array, bits: Array) -> Array:
-    """``round_trip`` with num_bits given by a tensor, halves rounded to even integers."""
+    """Round like ``round_trip`` with num_bits from a tensor, halves to even integers."""
     return _rounded(node, x, (low, high), _steps(node, scalar(bits)))
 
 
 @kernel("QuantizeAndDequantize")
 def round_trip_v1(node: Node, x: Array) -> Array:
-    """``round_trip`` with one range, given by the attributes input_min and input_max."""
+    """Round like ``round_trip`` with one range, from the attributes input_min and input_max."""
     ends = (node.attr_float(name, 0.0) for name in ("input_min", "input_max"))
-    # The attributes are single-precision numbers, whatever the type of x.
+    # The attributes are single-precision numbers, regardless of the type of x.
     low, high = (np.array(np.float32(end), dtype=x.dtype) for end in ends)
     return _rounded(node, x, (low, high), _steps(node, node.attr_int("num_bits", 8)))
 
@@ -398,21 +401,21 @@ def _given(node: Node, x: Array, ends: tuple[Array, Array], axis: int) -> tuple[
 
 
 def _found(x: Array, axis: int) -> tuple[Array, Array]:
-    """The smallest and the largest element, of all or of each slice; NaN does not count."""
+    """Return the smallest and the largest element, of all or of each slice, ignoring NaN."""
     others = tuple(i for i in range(x.ndim) if i != axis)
     low, high = (f.reduce(x, axis=others, keepdims=True) for f in (np.fmin, np.fmax))
     return np.asarray(low), np.asarray(high)
 
 
 def _clamped(x: Array, low: Array, high: Array) -> Array:
-    """x held within a range, NaN and zeros with their sign as they are; a new array."""
+    """Clip x to a range, keeping NaN and the sign of zeros, into a new array."""
     out = np.where(high < x, high, x)
     np.copyto(out, low, where=out < low)
     return out
 
 
 def _scales(low: Array, high: Array, steps: _Steps) -> tuple[Array, Array, Array, Array]:
-    """Steps for one, one for a step, and the range that the side with larger steps leads to."""
+    """Return scale, inverse, and the range, determined by the side with larger steps."""
     kind = low.dtype.type
     least, most, limit = kind(steps.lowest), kind(steps.highest), np.finfo(low.dtype).max
     below = np.where(least * low > 0, least / low, limit)

@@ -1,4 +1,4 @@
-"""What quantized ops share: checks of types, ranges given by tensors and put out."""
+"""Helpers of quantized ops: type checks, and ranges as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Quantized = tuple[Array, Array, Array]
 
 
 def check_type(node: Node, attribute: str, array: Array, *known: DType) -> DType:
-    """The element type that an attribute names, which the array must have."""
+    """Return the element type in an attribute, after a check that the array has it."""
     dtype = node.attr_dtype(attribute, known[0])
     if dtype not in known:
         message = f"node {node.name!r}: no {node.op} of {dtype.short}"
@@ -34,7 +34,7 @@ def check_type(node: Node, attribute: str, array: Array, *known: DType) -> DType
 
 
 def check_output(node: Node, attribute: str, *known: DType) -> DType:
-    """The element type of the result that an attribute names."""
+    """Return the element type of the result in an attribute."""
     dtype = node.attr_dtype(attribute, known[0])
     if dtype not in known:
         message = f"node {node.name!r}: {node.op} does not put out {dtype.short}"
@@ -47,7 +47,7 @@ def _listed(types: Collection[DType]) -> str:
 
 
 def number(array: Array) -> np.float32:
-    """The one float of a tensor."""
+    """Return the single float of a tensor."""
     if array.size != 1:
         message = f"the end of a range is one number, and no tensor of shape {list(array.shape)}"
         raise ValueError(message)
@@ -56,17 +56,17 @@ def number(array: Array) -> np.float32:
 
 
 def limits_of(low: Array, high: Array) -> Limits:
-    """The range between two scalars."""
+    """Return the range between two scalars."""
     return Limits(_normal(number(low)), _normal(number(high)))
 
 
 def _normal(end: np.float32) -> np.float32:
-    """Zero for a denormal number, which TensorFlow has the processor take for one."""
+    """Replace a denormal number by zero, like TensorFlow's processor mode."""
     return end if not abs(end) < _SMALLEST_NORMAL else np.float32(math.copysign(0.0, end))
 
 
 def proper_limits(node: Node, low: Array, high: Array) -> Limits:
-    """The range between two scalars, which must not be empty nor reversed."""
+    """Return the range between two scalars, which must be neither empty nor reversed."""
     limits = limits_of(low, high)
     if not limits.low < limits.high:
         raise bad_limits(node, limits.low, limits.high)
@@ -74,20 +74,20 @@ def proper_limits(node: Node, low: Array, high: Array) -> Limits:
 
 
 def bad_limits(node: Node, low: object, high: object) -> InvalidGraphError:
-    """The error for a range whose end is not where it has to be."""
+    """Create the error for a range with invalid ends."""
     message = f"node {node.name!r} ({node.op}) has a range from {low} to {high}"
     return InvalidGraphError(message, "a range ends above its beginning")
 
 
 def product_limits(of_x: Limits, of_y: Limits, kind_x: Kind, kind_y: Kind) -> Limits:
-    """The range of 32-bit sums of products: a step is the product of the factors' steps."""
+    """Return the range of 32-bit sums of products: a step is the product of the factors' steps."""
     steps = steps_of(np.dtype(np.int32))
     step = _step(of_x, kind_x) * _step(of_y, kind_y)
     return Limits(step * np.float32(steps.lowest), step * np.float32(steps.highest))
 
 
 def _step(limits: Limits, kind: Kind) -> np.float32:
-    # Signed factors lie evenly around zero: their lowest number is left out.
+    # Signed factors are symmetric around zero, without their lowest number.
     steps = steps_of(kind)
     width = steps.highest - max(steps.lowest, -steps.highest)
     step: np.float32 = limits.span / np.float32(width)
@@ -95,15 +95,15 @@ def _step(limits: Limits, kind: Kind) -> np.float32:
 
 
 def same_range(low: Array, high: Array) -> tuple[Array, Array]:
-    """The ends of an input's range, put out as they are."""
+    """Return the ends of an input's range unchanged."""
     return np.asarray(number(low)), np.asarray(number(high))
 
 
 def unchanged_with_range(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The first input's shape, and two scalars."""
+    """Return the first input's shape, and two scalars."""
     return [args.shapes[0], (), ()]
 
 
 def two_scalars(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The two ends of a range."""
+    """Return the shapes of the two ends of a range."""
     return [(), ()]

@@ -42,7 +42,7 @@ _INT8, _INT32 = np.dtype(np.int8), np.dtype(np.int32)
 def requantize(
     node: Node, x: Array, low: Array, high: Array, wanted_low: Array, wanted_high: Array
 ) -> Quantized:
-    """Eight-bit numbers of a wanted range for 32-bit numbers of another."""
+    """Requantize 32-bit numbers of one range to 8-bit numbers of another."""
     check_type(node, "Tinput", x, DType.QINT32)
     dtype = check_output(node, "out_type", DType.QUINT8, DType.QINT8)
     limits, wanted = limits_of(low, high), limits_of(wanted_low, wanted_high)
@@ -61,7 +61,7 @@ flop_rule("Requantize")(per_output(3))
 
 @kernel("RequantizationRange")
 def requantization_range(node: Node, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """The range that 32-bit numbers take up, and zero with it."""
+    """Return the range that 32-bit numbers cover, including zero."""
     check_type(node, "Tinput", x, DType.QINT32)
     return _taken_up(x, limits_of(low, high)).outputs()
 
@@ -72,7 +72,7 @@ flop_rule("RequantizationRange")(per_input(2))
 
 @kernel("QuantizeDownAndShrinkRange")
 def quantize_down(node: Node, x: Array, low: Array, high: Array) -> Quantized:
-    """Eight-bit numbers for 32-bit ones, and the range that those took up."""
+    """Requantize 32-bit numbers to 8-bit ones with the range that they cover."""
     check_type(node, "Tinput", x, DType.QINT32)
     check_output(node, "out_type", DType.QUINT8)
     limits = limits_of(low, high)
@@ -85,19 +85,19 @@ shape_fn("QuantizeDownAndShrinkRange")(unchanged_with_range)
 
 @flop_rule("QuantizeDownAndShrinkRange")
 def shrink_range_flops(sizes: Sizes) -> float:
-    """Two extremes, and a requantization."""
+    """Count two extremes, and a requantization."""
     return 5 * sizes.taken()
 
 
 def _taken_up(x: Array, limits: Limits) -> Limits:
     steps = steps_of(_INT32)
-    # Of no numbers, the smallest is the highest there is, and the largest the lowest.
+    # Without numbers, the minimum is the highest one, and the maximum the lowest one.
     found = np.array([x.min(initial=steps.highest), x.max(initial=steps.lowest)], dtype=np.int32)
     low, high = to_floats(found, limits)
     return Limits(np.float32(low if low < 0 else 0), np.float32(high))
 
 
-# What the highest of 32-bit numbers and one more stands for.
+# One more than the highest 32-bit number, the value of the upper end of the range.
 _TOP = np.float32(1 << 31)
 _HIGHEST = {DType.QINT8: np.float32(127), DType.QUINT8: np.float32(255)}
 
@@ -106,10 +106,10 @@ _HIGHEST = {DType.QINT8: np.float32(127), DType.QUINT8: np.float32(255)}
 def requantization_range_per_channel(
     node: Node, x: Array, low: Array, high: Array
 ) -> tuple[Array, Array]:
-    """The range around zero that numbers take up; it begins at zero where none is negative.
+    """Return the symmetric range that numbers cover; it starts at zero if none is negative.
 
     Args:
-        node: gives clip_value_max, which the range does not go beyond.
+        node: with clip_value_max, the limit of the range.
         x: int32 [batch, height, width, channels].
     """
     check_type(node, "T", x, DType.QINT32)
@@ -118,7 +118,7 @@ def requantization_range_per_channel(
         raise ValueError(message)
     least, most = (through_int32(f(x, axis=(0, 1, 2))) for f in (np.min, np.max))
     largest = np.maximum(np.abs(least), np.abs(most))
-    # The lowest number has no opposite in 32 bits: channels that reach it count for nothing.
+    # The lowest 32-bit number cannot be negated: channels that contain it are ignored.
     reached = np.where(largest < _TOP, _magnitude(low, high) * largest / _TOP, np.float32(0))
     top = max(np.finfo(np.float32).tiny, np.fmax.reduce(reached))
     top = np.float32(min(top, np.float32(node.attr_float("clip_value_max"))))
@@ -134,7 +134,7 @@ flop_rule("RequantizationRangePerChannel")(per_input(2))
 def requantize_per_channel(
     node: Node, x: Array, low: Array, high: Array, wanted_low: Array, wanted_high: Array
 ) -> Quantized:
-    """Eight-bit numbers of one range, with zero at 0, for 32-bit numbers."""
+    """Requantize 32-bit numbers to 8-bit numbers of one range, with zero point 0."""
     check_type(node, "T", x, DType.QINT32)
     dtype = check_output(node, "out_type", DType.QUINT8, DType.QINT8)
     if x.ndim not in (4, 5) or low.size != high.size or low.size not in (1, x.shape[-1]):

@@ -28,7 +28,7 @@ from mobileprep.ops.shape_function import (
 
 
 def checked_splits(splits: Array, count: int) -> Array:
-    """Row splits as int64, which must cover so many values."""
+    """Return row splits as int64, after a check that they cover ``count`` values."""
     if splits.ndim != 1 or not splits.size:
         message = f"row splits of shape {list(splits.shape)} are none"
         raise ValueError(message)
@@ -40,12 +40,12 @@ def checked_splits(splits: Array, count: int) -> Array:
 
 
 def splits_of(lengths: Array) -> Array:
-    """The row splits of rows of those lengths, int64."""
+    """Return the row splits of rows with given lengths, int64."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def places_within(lengths: Array) -> Array:
-    """0, 1, 2, ... for each row of the given length, one row after another."""
+    """Return 0, 1, 2, ... for each row of the given length, one row after another."""
     splits = splits_of(lengths)
     places: Array = np.arange(splits[-1]) - np.repeat(splits[:-1], lengths)
     return places
@@ -53,7 +53,7 @@ def places_within(lengths: Array) -> Array:
 
 @kernel("RaggedRange")
 def ragged_range(node: Node, starts: Array, limits: Array, deltas: Array) -> tuple[Array, Array]:
-    """Sequences of numbers, a row for each start, limit and step; scalars go with every row.
+    """Create a row of numbers for each start, limit, and step; scalars are broadcast.
 
     Returns:
         The row splits, and the numbers of all rows.
@@ -79,19 +79,19 @@ shape_fn("RaggedRange")(two_vectors)
 
 @flop_rule("RaggedRange")
 def ragged_range_flops(sizes: Sizes) -> float:
-    """A product and a sum for each number."""
+    """Count a product and a sum for each number."""
     return 2 * sizes.made(1)
 
 
 def _lengths(first: Array, end: Array, step: Array) -> Array:
-    """How many numbers each row has."""
+    """Return the number of elements of each row."""
     if first.dtype.kind == "f":
         count = np.ceil((end.astype(np.float64) - first) / step)
         if not np.isfinite(count).all():
             message = "a row would not end"
             raise ValueError(message)
     else:
-        # Python's integers: differences of 64-bit numbers need more than 64 bits.
+        # Python integers: differences of 64-bit numbers need more than 64 bits.
         rows = zip(first.tolist(), end.tolist(), step.tolist(), strict=True)
         count = np.array([float(-((s - e) // d)) for s, e, d in rows], np.float64)
     return np.maximum(count, 0)
@@ -99,13 +99,13 @@ def _lengths(first: Array, end: Array, step: Array) -> Array:
 
 @kernel("RaggedGather")
 def ragged_gather(node: Node, *inputs: Array) -> tuple[Array, ...]:
-    """Chosen rows of a ragged tensor.
+    """Gather rows of a ragged tensor.
 
     Args:
         inputs: the row splits, outermost first; the values; the rows' indices, of any rank above 0.
 
     Returns:
-        The row splits, of which those of the indices' own axes come first, and the values.
+        The row splits, starting with those of the indices' own axes, and the values.
     """
     *nested, values, indices = inputs
     if not indices.ndim or not nested or not values.ndim:
@@ -128,7 +128,7 @@ def ragged_gather(node: Node, *inputs: Array) -> tuple[Array, ...]:
 
 @shape_fn("RaggedGather")
 def ragged_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Row splits, and values in rows like those given."""
+    """Return the shapes of row splits, and of values in rows like the input's."""
     *nested, values, indices = args.shapes
     count = args.count() - 1
     for splits in nested:
@@ -144,7 +144,7 @@ flop_rule("RaggedGather")(free)
 
 @kernel("RaggedTensorToSparse")
 def ragged_to_sparse(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
-    """A ragged tensor's elements with their indices."""
+    """Return a ragged tensor's elements with their indices."""
     *nested, values = inputs
     if not values.ndim or not nested:
         message = "row splits and values of rank 1 or above are needed"
@@ -168,7 +168,7 @@ def ragged_to_sparse(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
 
 @shape_fn("RaggedTensorToSparse")
 def ragged_to_sparse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Indices, values, and a shape of as many axes as the splits and the values have."""
+    """Return the shapes of indices, values, and a shape with the total rank."""
     values = args.shapes[-1]
     rank = UNKNOWN if values is None else len(args.shapes) - 1 + len(values)
     return [(UNKNOWN, rank), (UNKNOWN,), (rank,)]
@@ -184,10 +184,10 @@ _FIRST, _IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLITS"
 def ragged_to_dense(
     node: Node, wanted: Array, values: Array, default: Array, *partitions: Array
 ) -> Array:
-    """A dense tensor of a ragged one, padded with a default; what passes the shape is cut off.
+    """Convert a ragged tensor to a dense one, padded with a default, and truncated to the shape.
 
     Args:
-        wanted: the shape, -1 for a dimension as large as need be; the scalar -1 for all.
+        wanted: the shape, -1 for a dimension as large as necessary; the scalar -1 for all.
         partitions: the first dimension and the row of each value, or row splits; outermost first.
     """
     same_type(node, values, default)
@@ -212,7 +212,7 @@ def ragged_to_dense(
 
 @shape_fn("RaggedTensorToTensor")
 def ragged_to_dense_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The wanted shape; where it leaves a size open, the values' own behind the rows."""
+    """Return the wanted shape, with unknown sizes from the values' inner dimensions."""
     values, wanted = args.shapes[1], args.as_shape(0)
     if values is None:
         return [wanted]
@@ -227,7 +227,7 @@ flop_rule("RaggedTensorToTensor")(free)
 def _levels(
     kinds: Sequence[bytes], partitions: Sequence[Array], size: int
 ) -> tuple[int, list[tuple[Array, Array]]]:
-    """The number of rows, and of each level the row of each child and its place within."""
+    """Return the number of rows, and for each level, each child's row and its position in it."""
     if kinds[0] == _FIRST:
         rows = scalar(partitions[0])
         kinds, partitions = kinds[1:], partitions[1:]
@@ -248,7 +248,7 @@ def _levels(
 
 
 def _row_ids(kind: bytes, partition: Array, rows: int, size: int | None) -> Array:
-    """The row of each child, ascending."""
+    """Return the row of each child, ascending."""
     if kind == _IDS:
         ids = np.array(integers(partition), np.int64)
         check_indices(ids, rows)

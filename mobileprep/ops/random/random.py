@@ -1,4 +1,4 @@
-"""Random numbers, which need a seed: the node's own, or one of the run."""
+"""Random numbers, which need a seed of the node or of the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mobileprep.ops.shape_function import (
 
 
 def generator(context: RunContext, node: Node) -> np.random.Generator:
-    """The source of a node's numbers; other numbers than TensorFlow's, equally distributed."""
+    """Return the generator of a node's numbers, distributed as TensorFlow's, but different."""
     seeds = node.attr_int("seed", 0), node.attr_int("seed2", 0)
     if any(seeds):
         return np.random.default_rng([s % (1 << 63) for s in seeds])
@@ -58,7 +58,7 @@ def _kind(node: Node) -> np.dtype[np.generic]:
 
 @context_kernel("RandomUniform")
 def random_uniform(context: RunContext, node: Node, dims: Array, *rate: Array) -> Array:
-    """Numbers from [0, 1); see ``with_known_masks`` for the rate."""
+    """Draw numbers from [0, 1); see ``with_known_masks`` for the rate."""
     if rate and (rate[0] == (0 if node.attr_bool(DROPS) else 1)).all():
         return np.full(_shape(node, dims), 0.5, _kind(node))
     drawn = generator(context, node).random(_shape(node, dims), dtype=np.float32)
@@ -72,7 +72,7 @@ def random_uniform(context: RunContext, node: Node, dims: Array, *rate: Array) -
 def random_uniform_int(
     context: RunContext, node: Node, dims: Array, low: Array, high: Array
 ) -> Array:
-    """Integers from [low, high)."""
+    """Draw integers from [low, high)."""
     first, end = int(low), int(high)
     if first >= end:
         message = f"no number in [{first}, {end})"
@@ -82,7 +82,7 @@ def random_uniform_int(
 
 @context_kernel("RandomStandardNormal")
 def random_normal(context: RunContext, node: Node, dims: Array) -> Array:
-    """Numbers of mean 0 and standard deviation 1."""
+    """Draw numbers with mean 0 and standard deviation 1."""
     return generator(context, node).standard_normal(_shape(node, dims)).astype(_kind(node))
 
 
@@ -98,7 +98,7 @@ def truncated_normal(context: RunContext, node: Node, dims: Array) -> Array:
 
 @shape_fn("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal")
 def drawn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the first input holds."""
+    """Return the shape that the first input holds."""
     return [args.as_shape(0)]
 
 
@@ -107,7 +107,7 @@ flop_rule("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "Truncate
 
 @context_kernel("RandomShuffle")
 def random_shuffle(context: RunContext, node: Node, x: Array) -> Array:
-    """x with its slices along the first axis in random order."""
+    """Shuffle the slices of x along the first axis."""
     return x if x.ndim == 0 else generator(context, node).permutation(x, axis=0)
 
 
@@ -117,7 +117,7 @@ flop_rule("RandomShuffle")(free)
 
 @context_kernel("Multinomial")
 def multinomial(context: RunContext, node: Node, logits: Array, count: Array) -> Array:
-    """Classes drawn with the probabilities that rows of logits stand for."""
+    """Draw classes with the probabilities from rows of logits."""
     number = int(count)
     if logits.ndim != 2 or (number and not logits.shape[1]):
         message = "logits must be a matrix with a column for each class"
@@ -131,7 +131,7 @@ def multinomial(context: RunContext, node: Node, logits: Array, count: Array) ->
 
 @shape_fn("Multinomial", "StatelessMultinomial")
 def multinomial_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As many draws as are asked for from each row."""
+    """Return the requested number of draws for each row."""
     draws = args.scalar(1)
     return [(with_rank(args.shapes[0], 2)[0], UNKNOWN if draws is None else draws)]
 
@@ -139,7 +139,7 @@ def multinomial_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 flop_rule("Multinomial")(free)
 
 
-# Of these, which are not run, the shapes are known.
+# These ops cannot be run, but their shapes are known.
 shape_fn(
     "ParameterizedTruncatedNormal",
     *("StatelessRandomNormal", "StatelessRandomNormalV2"),
@@ -152,5 +152,5 @@ shape_fn(
 
 @shape_fn("RandomGamma", "RandomPoisson", "RandomPoissonV2")
 def drawn_each_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the first input holds, for each parameter."""
+    """Return the shape that the first input holds, for each parameter."""
     return [concatenate(args.as_shape(0), args.shapes[1])]

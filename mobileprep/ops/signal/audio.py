@@ -19,10 +19,10 @@ from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_ran
 
 @kernel("DecodeWav")
 def decode_wav_samples(node: Node, contents: Array) -> tuple[Array, Array]:
-    """The samples of a WAV file, float32 [samples, channels], and its rate in Hz.
+    """Decode a WAV file to float32 [samples, channels], and its rate in Hz.
 
-    Attributes may demand a number of samples (cut, or filled up with zeros) and of channels
-    (cut, or the last one repeated).
+    Attributes may set the number of samples (truncated, or padded with zeros) and of channels
+    (truncated, or with the last one repeated).
     """
     if contents.size != 1 or contents.dtype != object:
         message = "the contents of one file are needed"
@@ -35,7 +35,7 @@ def decode_wav_samples(node: Node, contents: Array) -> tuple[Array, Array]:
 
 @shape_fn("DecodeWav")
 def decode_wav_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Samples by channels, and the sample rate."""
+    """Return samples by channels, and a scalar."""
     samples = args.node.attr_int("desired_samples", -1)
     channels = args.node.attr_int("desired_channels", -1)
     return [(max(samples, UNKNOWN), max(channels, UNKNOWN)), ()]
@@ -44,22 +44,25 @@ def decode_wav_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 flop_rule("DecodeWav")(free)
 
 
-# Windows that are transformed at once, so that scratch memory stays small.
+# Number of windows to transform at once, to limit scratch memory.
 _WINDOWS = 1024
 _LONGEST_WINDOW = 1 << 24
 
 
 @kernel("AudioSpectrogram")
 def audio_spectrogram(node: Node, x: Array) -> Array:
-    """The strength of each frequency over time.
+    """Compute the strength of each frequency over time.
 
     Args:
-        node: with ``window_size`` and ``stride`` in samples; with ``magnitude_squared`` the
-            squared magnitude is given.
+        node: with ``window_size`` and ``stride`` in samples, and ``magnitude_squared`` for squared
+            magnitudes.
         x: float32 [samples, channels].
 
-    Source: ``spectrogram.cc`` of TensorFlow: a periodic Hann window, filled up with zeros to a
-    power of two, transformed in double precision.
+    Returns:
+        float32 [channels, windows, frequencies].
+
+    Source: ``spectrogram.cc`` of TensorFlow: a periodic Hann window, padded with zeros to a power
+    of two, transformed in double precision.
     """
     window, stride = node.attr_int("window_size"), node.attr_int("stride")
     if x.ndim != 2 or not 2 <= window <= _LONGEST_WINDOW or stride < 1:
@@ -84,7 +87,7 @@ def audio_spectrogram(node: Node, x: Array) -> Array:
 
 @shape_fn("AudioSpectrogram")
 def audio_spectrogram_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Channels by windows by frequencies, of which there are half the next power of two."""
+    """Return channels by windows by frequencies, half the next power of two and one."""
     length, channels = with_rank(args.shapes[0], 2)
     window = args.node.attr_int("window_size")
     stride = args.node.attr_int("stride")
@@ -97,7 +100,7 @@ def audio_spectrogram_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("AudioSpectrogram")
 def spectrogram_flops(sizes: Sizes) -> float:
-    """A window, a real Fourier transform, and the squares of its parts, at each place."""
+    """Count a window, a real Fourier transform, and the squares of its parts, for each window."""
     channels, windows, frequencies = sizes.output()
     length = 2 * (frequencies - 1)
     root = 0 if sizes.node.attr_bool("magnitude_squared", False) else 1
@@ -106,17 +109,17 @@ def spectrogram_flops(sizes: Sizes) -> float:
     return channels * windows * one
 
 
-# Added to zero before the logarithm, as in TensorFlow.
+# Minimum energy for the logarithm, as in TensorFlow.
 _LEAST_ENERGY = 1e-12
 
 
 @kernel("Mfcc")
 def mfcc(node: Node, spectrogram: Array, rate: Array) -> Array:
-    """Mel-frequency cepstral coefficients of a squared spectrogram.
+    """Compute mel-frequency cepstral coefficients of a squared spectrogram.
 
     Args:
         node: with ``lower_frequency_limit``, ``upper_frequency_limit`` in Hz,
-            ``filterbank_channel_count`` and ``dct_coefficient_count``.
+            ``filterbank_channel_count``, and ``dct_coefficient_count``.
         spectrogram: float32 [channels, windows, frequencies].
         rate: the sample rate in Hz.
 
@@ -144,14 +147,14 @@ def mfcc(node: Node, spectrogram: Array, rate: Array) -> Array:
 
 @shape_fn("Mfcc")
 def mfcc_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Channels by windows by coefficients."""
+    """Return channels by windows by coefficients."""
     channels, windows, _ = with_rank(args.shapes[0], 3)
     return [(channels, windows, args.node.attr_int("dct_coefficient_count", 13))]
 
 
 @flop_rule("Mfcc")
 def mfcc_flops(sizes: Sizes) -> float:
-    """Roots, overlapping sums, logarithms and a cosine transform, at each place."""
+    """Count roots, overlapping sums, logarithms, and a cosine transform, for each window."""
     channels, windows, frequencies = sizes.input(0)
     bands = sizes.node.attr_int("filterbank_channel_count", 40)
     coefficients = sizes.node.attr_int("dct_coefficient_count", 13)
@@ -159,9 +162,9 @@ def mfcc_flops(sizes: Sizes) -> float:
 
 
 def _mel_filters(count: int, rate: int, bands: int, lower: float, upper: float) -> Array:
-    """How much each of ``count`` frequencies adds to each band: overlapping triangles."""
+    """Return the weight of each of ``count`` frequencies in each band: overlapping triangles."""
     step = 0.5 * rate / (count - 1)
-    # The first is left out even where the lower limit is 0: it is the mean of the samples.
+    # Skip the first even if the lower limit is 0: it is the mean of the samples.
     first, last = int(1.5 + lower / step), int(upper / step)
     if last >= count:
         message = f"the upper limit of {upper} Hz is beyond the half of {rate} Hz"
@@ -170,7 +173,7 @@ def _mel_filters(count: int, rate: int, bands: int, lower: float, upper: float) 
     centres = low + (high - low) / (bands + 1) * np.arange(1, bands + 2)
     places = np.arange(first, last + 1)
     mels = _mel(places * step)
-    # The band on whose falling side, and the next, on whose rising side, a frequency lies.
+    # A frequency is on the falling side of this band, and on the rising side of the next one.
     band = np.minimum(np.searchsorted(centres, mels, side="left"), bands) - 1
     edges = np.concatenate([[low], centres])
     share = (edges[band + 2] - mels) / (edges[band + 2] - edges[band + 1])

@@ -27,7 +27,7 @@ _COMPLEX: dict[int, np.dtype[Any]] = {4: np.dtype(np.complex64), 8: np.dtype(np.
 
 @kernel("RFFT", "RFFT2D", "RFFT3D")
 def rfft(node: Node, x: Array, length: Array) -> Array:
-    """The Fourier transform of real numbers over the last one, two or three axes."""
+    """Compute the Fourier transform of real numbers over the last one, two, or three axes."""
     sizes = _sizes(length, x, _rank(node))
     _check_lengths(x, sizes)
     out: Array = np.fft.rfftn(x, sizes, axes=range(-len(sizes), 0))
@@ -36,23 +36,23 @@ def rfft(node: Node, x: Array, length: Array) -> Array:
 
 @shape_fn("RFFT", "RFFT2D", "RFFT3D")
 def rfft_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The given lengths in the last dimensions, half and one more in the last one."""
+    """Return the given lengths in the last dimensions, n // 2 + 1 in the last one."""
     *others, last = _given_lengths(args)
-    # A length of zero takes none.
+    # A length of zero results in zero elements.
     return [_with_lengths(args, (*others, last // 2 + 1 if last > 0 else last))]
 
 
 @flop_rule("RFFT", "RFFT2D", "RFFT3D")
 def real_fourier_flops(sizes: Sizes) -> float:
-    """Half as many as of complex numbers."""
+    """Count half of a complex transform."""
     return 2.5 * _transform(sizes, sizes.input(0))
 
 
 @kernel("IRFFT", "IRFFT2D", "IRFFT3D")
 def irfft(node: Node, x: Array, length: Array) -> Array:
-    """The inverse of ``RFFT``, real."""
+    """Compute the inverse of ``RFFT``, real."""
     sizes = _sizes(length, x, _rank(node))
-    # Of the last axis half is stored: the rest is its mirror.
+    # Half of the last axis is stored: the rest is its mirror image.
     _check_lengths(x, (*sizes[:-1], sizes[-1] // 2 + 1))
     out = np.fft.irfftn(x, sizes, axes=range(-len(sizes), 0))
     return out.astype(np.float32 if x.dtype.itemsize == 8 else np.float64, copy=False)
@@ -60,19 +60,19 @@ def irfft(node: Node, x: Array, length: Array) -> Array:
 
 @shape_fn("IRFFT", "IRFFT2D", "IRFFT3D")
 def irfft_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The given lengths in the last dimensions."""
+    """Return the given lengths in the last dimensions."""
     return [_with_lengths(args, _given_lengths(args))]
 
 
 @flop_rule("IRFFT", "IRFFT2D", "IRFFT3D")
 def inverse_real_fourier_flops(sizes: Sizes) -> float:
-    """Half as many as of complex numbers."""
+    """Count half of a complex transform."""
     return 2.5 * _transform(sizes, sizes.output())
 
 
 @kernel("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
 def fft(node: Node, x: Array) -> Array:
-    """The Fourier transform of complex numbers, or its inverse, over the last axes."""
+    """Compute the Fourier transform of complex numbers, or its inverse, over the last axes."""
     if not x.size:
         return x
     transform = np.fft.ifftn if node.op.startswith("I") else np.fft.fftn
@@ -81,13 +81,13 @@ def fft(node: Node, x: Array) -> Array:
 
 @shape_fn("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
 def fft_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
+    """Return the input's shape."""
     return [at_least_rank(args.shapes[0], _rank(args.node))]
 
 
 @flop_rule("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
 def fourier_flops(sizes: Sizes) -> float:
-    """5 n log2 n, the usual count of a complex transform."""
+    """Count 5 n log2 n, the usual operations of a complex transform."""
     return 5 * _transform(sizes, sizes.output())
 
 
@@ -98,7 +98,7 @@ def _check_lengths(x: Array, needed: tuple[int, ...]) -> None:
 
 
 def _rank(node: Node) -> int:
-    """How many axes a transform is over."""
+    """Return the number of axes of a transform."""
     return {"2D": 2, "3D": 3}.get(node.op[-2:], 1)
 
 
@@ -126,6 +126,6 @@ def _with_lengths(args: ShapeArgs, lengths: tuple[int, ...]) -> TensorShape:
 
 
 def _transform(sizes: Sizes, shape: tuple[int, ...]) -> float:
-    """n log2 n for each transform of a tensor of that shape."""
+    """Return n log2 n for each transform of a tensor of that shape."""
     length = math.prod(shape[-_rank(sizes.node) :])
     return math.prod(shape) * math.log2(length) if length > 1 else 0

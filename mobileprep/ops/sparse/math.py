@@ -30,11 +30,12 @@ _MOST = (1 << 63) - 1
 
 
 def sparse_shape(indices: Array, shape: Array, values: Array | None = None) -> tuple[int, ...]:
-    """The dense shape of a sparse tensor whose parts fit each other.
+    """Check the parts of a sparse tensor and return its dense shape.
 
     Args:
         indices: [count, axes] integers.
         shape: [axes] integers.
+        values: [count], if they are to be checked.
     """
     dims = integers(shape)
     if indices.ndim != 2 or shape.ndim != 1 or indices.shape[1] != len(dims):
@@ -52,14 +53,14 @@ def sparse_shape(indices: Array, shape: Array, values: Array | None = None) -> t
 
 
 def in_order(indices: Array) -> Array:
-    """Which index comes first, second, ... in row-major order; equal ones stay as they are."""
+    """Return the row-major order of indices; equal ones keep their order."""
     if not indices.shape[1]:
         return np.arange(len(indices))
     return np.lexsort(indices.T[::-1])
 
 
 def flat_places(indices: Array, shape: tuple[int, ...]) -> Array:
-    """The place of each index in row-major order, int64."""
+    """Return the position of each index in row-major order, int64."""
     place = np.zeros(len(indices), np.int64)
     for axis, extent in enumerate(shape):
         place = place * extent + indices[:, axis]
@@ -75,7 +76,7 @@ _ELEMENTWISE: dict[str, Callable[[Array, Array], Any]] = {
 
 @kernel("SparseReduceMax", "SparseReduceSum")
 def sparse_reduce(node: Node, indices: Array, values: Array, dims: Array, axes: Array) -> Array:
-    """The sum or the largest of a sparse tensor's elements along axes, 0 where there are none."""
+    """Reduce a sparse tensor's elements along axes to their sum or maximum, 0 if there are none."""
     shape = sparse_shape(indices, dims, values)
     reduced = axes_of(axes, len(shape))
     kept = [a for a in range(len(shape)) if a not in reduced]
@@ -95,7 +96,7 @@ def sparse_reduce(node: Node, indices: Array, values: Array, dims: Array, axes: 
 
 @shape_fn("SparseReduceMax", "SparseReduceSum")
 def sparse_reduce_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape of the dense tensor without the reduced axes, or with those of size 1."""
+    """Return the dense shape without the reduced axes, or with size 1 for them."""
     shape, axes = args.integers(2), args.integers(3)
     if shape is None or axes is None:
         return [None]
@@ -107,7 +108,7 @@ def sparse_reduce_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("SparseReduceMax", "SparseReduceSum")
 def by_values_flops(sizes: Sizes) -> float:
-    """One operation for each element that is there."""
+    """Count one operation for each explicit element."""
     return sizes.taken(1)
 
 
@@ -115,7 +116,7 @@ def by_values_flops(sizes: Sizes) -> float:
 def sparse_dense_matmul(
     node: Node, indices: Array, values: Array, dims: Array, other: Array
 ) -> Array:
-    """The product of a sparse and a dense matrix, each turned about and conjugated on demand."""
+    """Multiply a sparse and a dense matrix, each optionally as its adjoint."""
     same_type(node, values, other)
     shape = sparse_shape(indices, dims, values)
     if len(shape) != 2 or other.ndim != 2:
@@ -138,7 +139,7 @@ def sparse_dense_matmul(
 
 @shape_fn("SparseTensorDenseMatMul")
 def sparse_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Rows of the sparse by columns of the dense matrix."""
+    """Return the rows of the sparse by the columns of the dense matrix."""
     left, right = with_rank(args.as_shape(2), 2), with_rank(args.shapes[3], 2)
     rows, inner = reversed(left) if args.node.attr_bool("adjoint_a", False) else left
     other, columns = reversed(right) if args.node.attr_bool("adjoint_b", False) else right
@@ -148,7 +149,7 @@ def sparse_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("SparseTensorDenseMatMul")
 def sparse_matmul_flops(sizes: Sizes) -> float:
-    """A product and a sum for each element that is there and each column."""
+    """Count a product and a sum for each explicit element and each column."""
     return 2 * sizes.taken(1) * sizes.output()[1]
 
 
@@ -156,13 +157,13 @@ def sparse_matmul_flops(sizes: Sizes) -> float:
 def sparse_dense_elementwise(
     node: Node, indices: Array, values: Array, dims: Array, other: Array
 ) -> Array:
-    """The values of a sparse tensor computed with the elements of a dense one at their places.
+    """Combine the values of a sparse tensor with the dense elements at their indices.
 
-    The dense tensor is broadcast to the sparse one, never the other way round.
+    The dense tensor is broadcast to the sparse one, never the reverse.
     """
     same_type(node, values, other)
     shape = sparse_shape(indices, dims, values)
-    # A view: nothing of the sparse tensor's shape is allocated.
+    # A view: no array of the sparse tensor's shape is allocated.
     spread = np.broadcast_to(other, shape)
     there = spread[tuple(indices.T)] if shape else spread.reshape(-1)
     return np.asarray(_ELEMENTWISE[node.op](values, there), dtype=values.dtype)
@@ -170,7 +171,7 @@ def sparse_dense_elementwise(
 
 @shape_fn(*_ELEMENTWISE)
 def sparse_dense_elementwise_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A value for each element that is there."""
+    """Return a value for each explicit element."""
     return [with_rank(args.shapes[0], 2)[:1]]
 
 
@@ -179,7 +180,7 @@ flop_rule("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul")(b
 
 @kernel("SparseSoftmax")
 def sparse_softmax(node: Node, indices: Array, values: Array, dims: Array) -> Array:
-    """The softmax of the elements of each row along the last axis; what is not there is no part."""
+    """Compute the softmax of the explicit elements of each row along the last axis."""
     shape = sparse_shape(indices, dims, values)
     if not len(values):
         return values
@@ -195,22 +196,23 @@ def sparse_softmax(node: Node, indices: Array, values: Array, dims: Array) -> Ar
 
 @shape_fn("SparseSoftmax")
 def sparse_softmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A value for each element that is there."""
+    """Return a value for each explicit element."""
     return [with_rank(args.shapes[1], 1)]
 
 
 @flop_rule("SparseSoftmax")
 def sparse_softmax_flops(sizes: Sizes) -> float:
-    """As of a dense softmax, for each element that is there."""
+    """Count as for a dense softmax, for each explicit element."""
     return 5 * sizes.taken(1)
 
 
 @kernel("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum")
 def sparse_segment(node: Node, x: Array, indices: Array, ids: Array) -> Array:
-    """Chosen rows combined by segment, up to the highest segment there is.
+    """Combine selected rows by segment, up to the highest segment.
 
     Args:
-        node: its op tells how: the sum, the mean, or the sum by the root of the number of rows.
+        node: its op selects the sum, the mean, or the sum divided by the root of the number of
+            rows.
 
     Returns:
         [segments, ...], 0 for a segment without rows.
@@ -220,7 +222,7 @@ def sparse_segment(node: Node, x: Array, indices: Array, ids: Array) -> Array:
 
 @shape_fn("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum")
 def sparse_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As many rows as there are segments, each as long as the data's."""
+    """Return a row for each segment, in the shape of the data's rows."""
     data = at_least_rank(args.shapes[0], 1)
     if data is None:
         return [None]
@@ -230,14 +232,14 @@ def sparse_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("SparseSegmentSum")
 def segment_sum_flops(sizes: Sizes) -> float:
-    """One operation for each element of the chosen rows."""
+    """Count one operation for each element of the selected rows."""
     rows = sizes.input(0)[0]
     return sizes.taken(1) * sizes.taken() / rows if rows else 0
 
 
 @flop_rule("SparseSegmentMean", "SparseSegmentSqrtN")
 def segment_mean_flops(sizes: Sizes) -> float:
-    """Sums, and a quotient for each output."""
+    """Count the sums, and a quotient for each output."""
     return segment_sum_flops(sizes) + sizes.made()
 
 
@@ -264,7 +266,7 @@ def _combined(node: Node, x: Array, indices: Array, ids: Array, count: int) -> A
     "SparseSegmentSumWithNumSegments",
 )
 def sparse_segment_of(node: Node, x: Array, indices: Array, ids: Array, count: Array) -> Array:
-    """As without a number of segments; those above the highest are 0."""
+    """Combine rows by segment, with a fixed number of segments; those without rows are 0."""
     return _combined(node, x, indices, ids, scalar(count))
 
 
@@ -283,7 +285,11 @@ _NARROW = 4
 
 
 def summed(rows: Array, ids: Array, count: int) -> Array:
-    """The sum of the rows of each segment, 0 where there are none.
+    """Sum the rows of each segment, 0 for segments without rows.
+
+    Args:
+        ids: the ascending segment of each row.
+        count: number of segments.
 
     Returns:
         [count, ...] of the rows' type; narrow reals are added in single precision.

@@ -1,4 +1,4 @@
-"""Rearranging and crossing sparse tensors."""
+"""Rearrangement and crossing of sparse tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mobileprep.ops.sparse.math import flat_places, in_order, sparse_shape
 
 @kernel("SparseReorder")
 def sparse_reorder(node: Node, indices: Array, values: Array, dims: Array) -> tuple[Array, Array]:
-    """Indices and values in row-major order."""
+    """Sort indices and values in row-major order."""
     sparse_shape(indices, dims, values)
     order = in_order(indices)
     return indices[order], values[order]
@@ -38,7 +38,7 @@ def sparse_reorder(node: Node, indices: Array, values: Array, dims: Array) -> tu
 
 @shape_fn("SparseReorder")
 def sparse_reorder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shapes of the indices and of the values."""
+    """Return the shapes of the indices and of the values."""
     return [args.shapes[0], args.shapes[1]]
 
 
@@ -47,7 +47,7 @@ flop_rule("SparseReorder")(free)
 
 @kernel("SparseReshape")
 def sparse_reshape(node: Node, indices: Array, dims: Array, wanted: Array) -> tuple[Array, Array]:
-    """The indices of the same elements in another shape, of which one dimension may be -1."""
+    """Return the indices of the elements in another shape; one dimension may be -1."""
     shape = sparse_shape(indices, dims)
     target = _completed(integers(wanted), math.prod(shape))
     place = flat_places(indices, shape)
@@ -63,7 +63,7 @@ def sparse_reshape(node: Node, indices: Array, dims: Array, wanted: Array) -> tu
 
 @shape_fn("SparseReshape")
 def sparse_reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The same elements under indices of another length."""
+    """Return as many indices, with the new rank."""
     count = with_rank(args.shapes[0], 2)[0]
     rank = with_rank(args.shapes[2], 1)[0]
     return [(count, rank), (rank,)]
@@ -87,11 +87,11 @@ def _completed(target: tuple[int, ...], size: int) -> tuple[int, ...]:
 def sparse_fill_empty_rows(
     node: Node, indices: Array, values: Array, dims: Array, default: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """A matrix with a default at the beginning of each row that has nothing.
+    """Add a default at the beginning of each empty row of a matrix.
 
     Returns:
-        The indices and the values in the order of rows, which rows [rows] were empty, and where
-        each of the given elements went.
+        The indices and the values in the order of rows, which rows [rows] were empty, and the new
+        position of each input element.
     """
     same_type(node, values, default)
     shape = sparse_shape(indices, dims, values)
@@ -111,7 +111,7 @@ def sparse_fill_empty_rows(
 
 @shape_fn("SparseFillEmptyRows")
 def sparse_fill_empty_rows_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """More indices and values, a flag for each row, and where each element went."""
+    """Return the shapes of indices, values, a flag for each row, and element positions."""
     count, rank = with_rank(args.shapes[0], 2)
     rows = args.as_shape(2)
     return [(UNKNOWN, rank), (UNKNOWN,), (rows[0] if rows else UNKNOWN,), (count,)]
@@ -124,7 +124,7 @@ flop_rule("SparseFillEmptyRows")(free)
 def sparse_slice(
     node: Node, indices: Array, values: Array, dims: Array, start: Array, size: Array
 ) -> tuple[Array, Array, Array]:
-    """The part of a sparse tensor in a box, which may reach over its end."""
+    """Slice a sparse tensor with a box, which may extend beyond its end."""
     shape = sparse_shape(indices, dims, values)
     begin, extent = np.array(integers(start), np.int64), np.array(integers(size), np.int64)
     if len(begin) != len(shape) or len(extent) != len(shape) or min(*begin, *extent, 0) < 0:
@@ -137,7 +137,7 @@ def sparse_slice(
 
 @shape_fn("SparseSlice")
 def sparse_slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Some of the elements, in as many axes."""
+    """Return an unknown number of elements, of the same rank."""
     axes = with_rank(args.shapes[2], 1)[0]
     return [(UNKNOWN, axes), (UNKNOWN,), (axes,)]
 
@@ -147,7 +147,7 @@ flop_rule("SparseSlice")(free)
 
 @kernel("SparseConcat")
 def sparse_concat(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
-    """Sparse tensors joined along an axis, elements in row-major order."""
+    """Concatenate sparse tensors along an axis, elements in row-major order."""
     count = node.attr_int("N")
     indices, values, dims = inputs[:count], inputs[count : 2 * count], inputs[2 * count :]
     same_type(node, *values)
@@ -168,7 +168,7 @@ def sparse_concat(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
 
 @shape_fn("SparseConcat")
 def sparse_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The elements of all parts."""
+    """Return the elements of all parts."""
     count = args.node.attr_int("N")
     elements, axes, rank = 0, UNKNOWN, UNKNOWN
     for indices, values, dims in zip(
@@ -192,13 +192,13 @@ _LARGEST = np.iinfo(np.int64).max
 
 @kernel("SparseCross")
 def sparse_cross(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
-    """The hashed crosses of features, those of the last one fastest, as a sparse matrix.
+    """Compute hashed crosses of features as a sparse matrix; the last feature varies fastest.
 
     Args:
         node: with ``num_buckets`` (0 for all numbers), ``hash_key``, and ``hashed_output``, which
             must be set.
         inputs: the indices of N sparse matrices [batch, any], their values and shapes, and then
-            dense matrices [batch, any]; texts or integers.
+            dense matrices [batch, any]; strings or integers.
     """
     if not node.attr_bool("hashed_output"):
         message = f"node {node.name!r} ({node.op}) joins strings instead of hashing them"
@@ -229,7 +229,7 @@ def sparse_cross(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
 
 @shape_fn("SparseCross")
 def sparse_cross_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A sparse matrix."""
+    """Return the shapes of a sparse matrix."""
     return [(UNKNOWN, 2), (UNKNOWN,), (2,)]
 
 
@@ -237,7 +237,7 @@ flop_rule("SparseCross")(free)
 
 
 def _columns(node: Node, inputs: tuple[Array, ...]) -> tuple[list[tuple[Array, Array]], int]:
-    """The numbers of each feature with the splits of its rows, and the number of rows."""
+    """Return the numbers of each feature with their row splits, and the number of rows."""
     count = node.attr_int("N")
     indices, values, dims = inputs[:count], inputs[count : 2 * count], inputs[2 * count : 3 * count]
     dense = inputs[3 * count :]

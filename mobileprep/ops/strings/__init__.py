@@ -1,1 +1,1 @@
-"""Ops on texts, as in `tf.strings`."""
+"""Ops on strings, as in `tf.strings`."""

@@ -43,7 +43,7 @@ _WIDEST = 1 << 12
 
 @kernel("AsString")
 def as_string(node: Node, x: Array) -> Array:
-    """Numbers as C's printf writes them, truth values as "true" and "false"."""
+    """Format numbers like C's printf, and booleans as "true" and "false"."""
     if x.dtype == object:
         return x
     layout = _layout(node, x)
@@ -53,7 +53,7 @@ def as_string(node: Node, x: Array) -> Array:
         )
     if x.dtype.kind == "b":
         return as_texts(((b"false", b"true")[v] for v in x.ravel().tolist()), x.shape)
-    # C fills with zeros before digits only.
+    # C pads only digits with zeros.
     endless = layout.replace("%0", "%", 1)
     wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
     written = ((layout if np.isfinite(v) else endless) % v for v in wide.ravel().tolist())
@@ -67,7 +67,7 @@ flop_rule("AsString")(free)
 
 
 def _layout(node: Node, x: Array) -> str:
-    """The conversion that the node's attributes ask for, in the notation of printf."""
+    """Return the printf conversion for the node's attributes."""
     width, precision = node.attr_int("width", -1), node.attr_int("precision", -1)
     fill = node.attr_str("fill", "")
     scientific, shortest = node.attr_bool("scientific", False), node.attr_bool("shortest", False)
@@ -89,7 +89,7 @@ def _layout(node: Node, x: Array) -> str:
 
 @kernel("StringToNumber")
 def string_to_number(node: Node, x: Array) -> Array:
-    """Numbers written in decimal digits."""
+    """Parse decimal numbers."""
     kind = node.attr_dtype("out_type", DType.FLOAT).numpy or np.dtype(np.float32)
     numbers = [number_in(text, kind) for text in texts(x)]
     return np.array(numbers, dtype=kind).reshape(x.shape)
@@ -102,7 +102,7 @@ flop_rule("StringToNumber")(free)
 
 
 def number_in(text: bytes, kind: np.dtype[Any]) -> int | float:
-    """The number that a text spells, of a type."""
+    """Parse a number of a type from a string."""
     whole = kind.kind in "iu"
     if (_INTEGER if whole else _REAL).fullmatch(text) is None:
         message = f"{text!r} is not a number of dtype {kind}"
@@ -120,7 +120,7 @@ def _in_range(value: int, kind: np.dtype[Any]) -> int:
 
 @kernel("DecodeRaw")
 def decode_raw(node: Node, x: Array) -> Array:
-    """The bytes of texts, which must have one length, as numbers along a new last axis."""
+    """Reinterpret the bytes of strings of equal length as numbers along a new last axis."""
     kind = node.attr_dtype("out_type").numpy
     elements = texts(x)
     length = len(elements[0]) if elements else 0
@@ -135,7 +135,7 @@ def decode_raw(node: Node, x: Array) -> Array:
 
 @shape_fn("DecodeRaw")
 def decode_raw_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The texts' shape with one more dimension."""
+    """Return the strings' shape with an additional dimension."""
     return [None if args.shapes[0] is None else (*args.shapes[0], UNKNOWN)]
 
 
@@ -144,7 +144,7 @@ flop_rule("DecodeRaw")(free)
 
 @kernel("DecodeBase64")
 def decode_base64(node: Node, x: Array) -> Array:
-    """Texts out of base64 with the letters for web addresses, padded or not."""
+    """Decode web-safe base64, padded or not."""
     return each_text(_from_base64, x)
 
 
@@ -158,7 +158,7 @@ _WITHOUT_PLAIN: Final = bytes.maketrans(b"+/", b"!!")
 
 
 def _from_base64(text: bytes) -> bytes:
-    # Python takes the letters of plain base64 as well, and TensorFlow does not.
+    # Python also accepts the letters of standard base64, unlike TensorFlow.
     bare = text.rstrip(b"=").translate(_WITHOUT_PLAIN)
     try:
         return base64.b64decode(bare + b"=" * (-len(bare) % 4), altchars=b"-_", validate=True)
@@ -169,7 +169,7 @@ def _from_base64(text: bytes) -> bytes:
 
 @kernel("EncodeBase64")
 def encode_base64(node: Node, x: Array) -> Array:
-    """Texts in base64 with the letters for web addresses, padded on demand."""
+    """Encode strings in web-safe base64, optionally padded."""
     pad = node.attr_bool("pad", False)
 
     def change(text: bytes) -> bytes:
@@ -190,7 +190,7 @@ _KEY_NUMBERS = 2
 
 @kernel("StringToHashBucket")
 def string_to_hash_bucket(node: Node, x: Array) -> Array:
-    """The bucket of each text by TensorFlow's own hash."""
+    """Return the bucket of each string by TensorFlow's own hash."""
     return _bucket(node, np.array(hash64_many(texts(x)), np.uint64), x)
 
 
@@ -201,7 +201,7 @@ flop_rule("StringToHashBucket")(free)
 
 
 def _bucket(node: Node, hashes: Array, x: Array) -> Array:
-    """int64 numbers in [0, num_buckets), in the shape of x."""
+    """Return the buckets as int64 in [0, num_buckets), in the shape of x."""
     count = node.attr_int("num_buckets")
     if count < 1:
         message = f"there cannot be {count} buckets"
@@ -212,7 +212,7 @@ def _bucket(node: Node, hashes: Array, x: Array) -> Array:
 
 @kernel("StringToHashBucketFast")
 def string_to_hash_bucket_fast(node: Node, x: Array) -> Array:
-    """The bucket of each text by its fingerprint."""
+    """Return the bucket of each string by its fingerprint."""
     return _bucket(node, fingerprint64(texts(x)), x)
 
 
@@ -224,7 +224,7 @@ flop_rule("StringToHashBucketFast")(free)
 
 @kernel("StringToHashBucketStrong")
 def string_to_hash_bucket_strong(node: Node, x: Array) -> Array:
-    """The bucket of each text by a hash with a key."""
+    """Return the bucket of each string by a keyed hash."""
     key = node.attr_ints("key")
     if len(key) != _KEY_NUMBERS:
         message = f"a key of two numbers is needed, not of {len(key)}"
@@ -241,14 +241,14 @@ flop_rule("StringToHashBucketStrong")(free)
 
 @shape_fn("Fingerprint")
 def fingerprint_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Bytes for each row."""
+    """Return the bytes of a fingerprint for each row."""
     rows = at_least_rank(args.shapes[0], 1)
     return [(add_dims(0, UNKNOWN if rows is None else rows[0]), UNKNOWN)]
 
 
 @kernel("RegexReplace")
 def regex_replace(node: Node, x: Array, pattern: Array, rewrite: Array) -> Array:
-    """Rewrite every match of the strings, or the first."""
+    """Rewrite every match in the strings, or only the first."""
     return _rewritten(node, x, one_text(pattern), one_text(rewrite))
 
 
@@ -266,7 +266,7 @@ def _rewritten(node: Node, x: Array, pattern: bytes, rewrite: bytes) -> Array:
 
 @kernel("StaticRegexReplace")
 def static_regex_replace(node: Node, x: Array) -> Array:
-    """As ``RegexReplace``, with the attributes ``pattern`` and ``rewrite``."""
+    """Rewrite matches of the attribute ``pattern`` with the attribute ``rewrite``."""
     return _rewritten(node, x, _attribute(node, "pattern"), _attribute(node, "rewrite"))
 
 
@@ -283,7 +283,7 @@ def _attribute(node: Node, name: str) -> bytes:
 
 @kernel("RegexFullMatch")
 def regex_full_match(node: Node, x: Array, pattern: Array) -> Array:
-    """Whether the whole of each text matches."""
+    """Return whether the whole of each string matches."""
     return _matched(x, one_text(pattern))
 
 
@@ -301,7 +301,7 @@ def _matched(x: Array, pattern: bytes) -> Array:
 
 @kernel("StaticRegexFullMatch")
 def static_regex_full_match(node: Node, x: Array) -> Array:
-    """As ``RegexFullMatch``, with the attribute ``pattern``."""
+    """Return whether the whole of each string matches the attribute ``pattern``."""
     return _matched(x, _attribute(node, "pattern"))
 
 

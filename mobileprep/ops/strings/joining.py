@@ -44,7 +44,7 @@ _REFERENCE = np.dtype(object)
 
 @kernel("StringJoin")
 def string_join(node: Node, *parts: Array) -> Array:
-    """Texts joined element by element; scalars go with every element."""
+    """Join strings element by element; scalars are broadcast."""
     separator = node.attr_str("separator", "").encode()
     shape = next((p.shape for p in parts if p.ndim), ())
     if any(p.ndim and p.shape != shape for p in parts):
@@ -56,7 +56,7 @@ def string_join(node: Node, *parts: Array) -> Array:
 
 
 def _text_bytes(part: Array) -> int:
-    """The bytes of the longest text of a tensor."""
+    """Return the length in bytes of the longest string of a tensor."""
     return max(map(len, texts(part)), default=0)
 
 
@@ -74,7 +74,7 @@ flop_rule("StringJoin")(free)
 
 @kernel("ReduceJoin")
 def reduce_join(node: Node, x: Array, indices: Array) -> Array:
-    """Texts joined along axes, of which the first one named runs fastest."""
+    """Join strings along axes; the first listed axis varies fastest."""
     separator = node.attr_str("separator", "").encode()
     axes = [axis_of(a, x.ndim) for a in integers(indices)]
     if len(set(axes)) != len(axes):
@@ -96,7 +96,7 @@ flop_rule("ReduceJoin")(free)
 
 @kernel("StringSplit")
 def string_split(node: Node, x: Array, delimiter: Array) -> tuple[Array, Array, Array]:
-    """Texts cut at any of the delimiter's characters, as a sparse matrix."""
+    """Split strings at any of the delimiter's characters, into a sparse matrix."""
     marks = one_text(delimiter)
     skip = node.attr_bool("skip_empty", True)
     cut = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
@@ -112,7 +112,7 @@ def string_split(node: Node, x: Array, delimiter: Array) -> tuple[Array, Array, 
 
 @shape_fn("StringSplit")
 def string_split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A sparse matrix of texts."""
+    """Return the shapes of a sparse matrix."""
     return [(UNKNOWN, 2), (UNKNOWN,), (2,)]
 
 
@@ -120,7 +120,7 @@ flop_rule("StringSplit")(free)
 
 
 def _sparse(x: Array, cut: Callable[[bytes], Sequence[bytes]]) -> tuple[Array, Array, Array]:
-    """Indices, values and shape of a matrix whose rows are the parts of each text."""
+    """Return indices, values, and shape of a matrix with the parts of one string in each row."""
     if x.ndim != 1:
         message = f"a vector of strings is needed, not the shape {list(x.shape)}"
         raise ValueError(message)
@@ -136,14 +136,14 @@ def _sparse(x: Array, cut: Callable[[bytes], Sequence[bytes]]) -> tuple[Array, A
 
 @kernel("StringSplitV2")
 def string_split_v2(node: Node, x: Array, separator: Array) -> tuple[Array, Array, Array]:
-    """Texts cut at a separator or, where that is empty, at white space, as a sparse matrix."""
+    """Split strings at a separator, or at whitespace if it is empty, into a sparse matrix."""
     mark, most = one_text(separator), node.attr_int("maxsplit", -1)
 
     def parts(text: bytes) -> list[bytes]:
         if mark or most == 0:
             return text.split(mark or None, most) if most else [text]
         found = text.split(None, most)
-        # What is left after the last cut counts even where nothing is.
+        # The rest after the last split counts even if it is empty.
         return [*found, b""] if len(found) == most else found
 
     return _sparse(x, parts)
@@ -157,7 +157,7 @@ flop_rule("StringSplitV2")(free)
 
 @kernel("Substr")
 def substr(node: Node, x: Array, positions: Array, lengths: Array) -> Array:
-    """Parts of texts, counted in bytes or characters; negative positions count from the end."""
+    """Return substrings, counted in bytes or characters; negative positions count from the end."""
     characters = node.attr_str("unit", "BYTE") == "UTF8_CHAR"
     shape = np.broadcast_shapes(x.shape, positions.shape)
     check_allocation(shape, _REFERENCE)
@@ -175,7 +175,7 @@ def substr(node: Node, x: Array, positions: Array, lengths: Array) -> Array:
 
 @shape_fn("Substr")
 def substr_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Texts, positions and lengths broadcast to each other."""
+    """Return the broadcast shape of the strings, positions, and lengths."""
     return [broadcast(args.shapes[0], args.shapes[1])]
 
 
@@ -192,7 +192,7 @@ def _span(length: int, start: int, count: int) -> slice:
 
 @kernel("StringLength")
 def string_length(node: Node, x: Array) -> Array:
-    """How many bytes, or characters, each text has."""
+    """Return the number of bytes, or characters, of each string."""
     characters = node.attr_str("unit", "BYTE") == "UTF8_CHAR"
     lengths = [len(decoded(t)) if characters else len(t) for t in texts(x)]
     return np.array(lengths, dtype=np.int32).reshape(x.shape)
@@ -206,7 +206,7 @@ flop_rule("StringLength")(free)
 
 @kernel("StringStrip")
 def string_strip(node: Node, x: Array) -> Array:
-    """Texts without white space around them."""
+    """Remove leading and trailing whitespace from strings."""
     return each_text(lambda t: t.strip(_SPACE), x)
 
 
@@ -218,7 +218,7 @@ flop_rule("StringStrip")(free)
 
 @kernel("StringLower", "StringUpper")
 def string_case(node: Node, x: Array) -> Array:
-    """Texts in small or capital letters, of ASCII unless the attribute ``encoding`` is utf-8."""
+    """Convert strings to lower or upper case; ASCII only unless ``encoding`` is set."""
     lower, everywhere = node.op == "StringLower", node.attr_str("encoding", "") != ""
 
     def change(text: bytes) -> bytes:
@@ -241,16 +241,16 @@ _PADDING_REFERENCE = np.dtype(object)
 
 @kernel("StringNGrams")
 def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array]:
-    """All runs of so many words of each row, joined.
+    """Return all n-grams of each row of words, each joined to one string.
 
     Args:
         node: with ``ngram_widths``, ``separator``, ``left_pad`` and ``right_pad``, ``pad_width``
-            (-1 for one less than each width) and ``preserve_short_sequences`` (a row too short for
-            any run counts as one).
-        splits: [rows + 1], where they begin and end.
+            (-1 for one less than each width), and ``preserve_short_sequences`` (a row that is too
+            short for any n-gram counts as one).
+        splits: [rows + 1], the row splits of ``words``.
 
     Returns:
-        The runs of all rows, those of one width after those of the one before; and their splits.
+        The n-grams of all rows, grouped by width in each row; and their row splits.
     """
     widths, most = node.attr_ints("ngram_widths"), node.attr_int("pad_width")
     if min(widths, default=0) < 1:
@@ -260,7 +260,7 @@ def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array
     left, right = (node.attr_str(name).encode() for name in ("left_pad", "right_pad"))
     whole = node.attr_bool("preserve_short_sequences")
     bounds = checked_splits(splits, len(words)).tolist() if splits.size else [0]
-    # Each run takes memory for its words, and each width makes padding of its own.
+    # Each n-gram takes memory for its words, and each width creates its own padding.
     check_allocation((len(words) + len(bounds) * sum(widths), sum(widths)), _PADDING_REFERENCE)
     every, counts = texts(words), []
     found: list[bytes] = []
@@ -283,7 +283,7 @@ def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array
 
 @shape_fn("StringNGrams")
 def string_ngrams_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The runs, and splits for as many rows as before."""
+    """Return the shapes of the n-grams and of their row splits."""
     with_rank(args.shapes[0], 1)
     return [(UNKNOWN,), with_rank(args.shapes[1], 1)]
 
@@ -297,7 +297,7 @@ _CODECS: Final = {"UTF-8": "utf-8", "UTF-16-BE": "utf-16-be", "UTF-32-BE": "utf-
 _LAST_CHARACTER: Final = 0x10FFFF
 
 
-# Half of a pair, which no decoder of a well-formed text gives.
+# A lone surrogate, which decoding valid text never produces.
 _MARK: Final = "\udc80"
 
 
@@ -318,14 +318,14 @@ codecs.register_error(_MARKING, _mark)
 
 
 class _Reader(Struct, frozen=True):
-    """Decodes texts in the manner that a node's attributes ask for.
+    """Decodes strings as the attributes of a node specify.
 
     Args:
         codec: Python's name of the encoding.
-        errors: strict, replace or ignore.
+        errors: strict, replace, or ignore.
         replacement: character for undecodable bytes.
         controls: whether control characters are replaced, too.
-        strict_controls: whether they do where errors is strict; elsewhere they are replaced then.
+        strict_controls: whether control characters are errors if ``errors`` is strict.
     """
 
     codec: str
@@ -336,7 +336,7 @@ class _Reader(Struct, frozen=True):
 
     @staticmethod
     def of(node: Node) -> _Reader:
-        """The reader of a node."""
+        """Create the reader of a node."""
         code = node.attr_int("replacement_char", 0xFFFD)
         errors = node.attr_str("errors", "replace")
         if not 0 <= code <= _LAST_CHARACTER or errors not in ("strict", "replace", "ignore"):
@@ -347,7 +347,7 @@ class _Reader(Struct, frozen=True):
         return _Reader(codec, errors, chr(code), controls, node.op == "UnicodeTranscode")
 
     def read(self, text: bytes) -> str:
-        """The characters of a text."""
+        """Decode a string."""
         found = text.decode(self.codec, _MARKING)
         marked = _CONTROLS.sub(_MARK, found) if self.controls else found
         if self.errors == "strict" and _MARK in (marked if self.strict_controls else found):
@@ -367,10 +367,10 @@ def _codec(node: Node, attribute: str) -> str:
 
 @kernel("UnicodeDecode")
 def unicode_decode(node: Node, x: Array) -> tuple[Array, Array]:
-    """The characters of texts as numbers.
+    """Decode strings to code points.
 
     Returns:
-        The row splits, a row for each text, and the numbers of all characters, int32.
+        The row splits, with a row for each string, and all code points, int32.
     """
     reader = _Reader.of(node)
     strings = [reader.read(text) for text in texts(x)]
@@ -387,7 +387,7 @@ flop_rule("UnicodeDecode")(free)
 
 @kernel("UnicodeTranscode")
 def unicode_transcode(node: Node, x: Array) -> Array:
-    """Texts in another encoding."""
+    """Convert strings to another encoding."""
     reader, target = _Reader.of(node), _codec(node, "output_encoding")
     return each_text(lambda text: reader.read(text).encode(target, "replace"), x)
 

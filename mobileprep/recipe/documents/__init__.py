@@ -1,1 +1,1 @@
-"""What is made from the declarations of recipes: schemas for editors, and pages."""
+"""Documents generated from the declarations of recipes: editor schemas and reference pages."""

@@ -1,10 +1,10 @@
-"""Makes the schema that editors check by, ``recipe.schema.json``.
+"""Generate ``recipe.schema.json``, the JSON Schema for editors.
 
-What builds go by lies in several files, is read after variables are replaced, and knows transforms
-from outside the package. An editor has one file and sees recipes as they are written. So this one
-has the transforms with their parameters in it, refers to nothing outside, takes ``${NAME}``
-wherever a value stands, and takes unknown transforms where a recipe may bring its own. It keeps to
-keywords that the YAML language server knows.
+The schemas that builds use are in several files, apply after variables are replaced, and include
+transforms from outside the package. An editor has a single file and sees recipes as written. So
+this schema includes all transforms and their parameters, has no external references, accepts
+``${NAME}`` for any value, and accepts unknown transforms if a recipe can define its own. It uses
+only keywords that the YAML language server supports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHAINS: Final = ("transforms", "then")
 
 
 def editor_schema(schemas: TransformSchemas) -> Schema:
-    """The schema of a recipe as it is written."""
+    """Return the schema of a recipe before variables are replaced."""
     base = recipe_schema()
     found: Schema = _as_written(base, base)
     found = {"$schema": found.pop("$schema"), "$id": SCHEMA_ID, **found}
@@ -50,7 +50,7 @@ def editor_schema(schemas: TransformSchemas) -> Schema:
 
 
 def rendered(schema: Schema) -> str:
-    """A schema as the text of a file."""
+    """Return the file content of a schema."""
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -72,7 +72,7 @@ def _below(key: str, value: Any, base: Schema) -> Any:  # noqa: ANN401 - JSON
         return _as_written(value, base)
     if key in ("anyOf", "oneOf", "allOf"):
         return [_as_written(child, base) for child in value]
-    if key == "propertyNames" and "$ref" in value:  # keys hold no variables
+    if key == "propertyNames" and "$ref" in value:  # Keys cannot contain variables.
         return base["$defs"][value["$ref"].rpartition("/")[2]]
     return value
 
@@ -113,7 +113,7 @@ def _needing(schemas: TransformSchemas, name: str) -> Schema:
 
 
 def _parameters(schemas: TransformSchemas, name: str) -> Schema:
-    """A transform's parameters: a mapping, or a list of mappings of values in parallel."""
+    """Return the schema of a transform's parameters: a mapping, or a list of mappings."""
     schema = schemas.get(name) or {}
     closed = schema.get("additionalProperties", True)
     described = {
@@ -131,13 +131,13 @@ def _parameter(schema: Schema, base: Schema) -> Schema:
     written: Schema = _as_written(schema, base)
     if schema.get("type") != "array":
         return written
-    # A list of one may be written without its brackets.
+    # A list with one item may be written without brackets.
     aside: Schema = {key: written.pop(key) for key in _ANNOTATIONS if key in written}
     return {**aside, "anyOf": [written, _as_written(schema.get("items", {}), base)]}
 
 
 def _names_checked() -> Schema:
-    """Unknown transforms are reported only if no recipe has custom ones."""
+    """Reject unknown transforms in recipes without plugins and ``extends``."""
     chain = {"$ref": "#/$defs/known_chain"}
     target = {"properties": dict.fromkeys(_CHAINS, chain)}
     targets = {"additionalProperties": target}

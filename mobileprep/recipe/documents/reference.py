@@ -188,7 +188,7 @@ _PLURALS = {"string": "strings", "integer": "integers", "object": "mappings"}
 
 
 def render(schema: Schema) -> str:
-    """The whole page, in Markdown."""
+    """Return the page as Markdown."""
     lines = [_INTRODUCTION, "## Top level", "", *_table(schema, schema)]
     for name, heading in _SECTIONS:
         lines += ["", f"## {heading}", "", *_section(schema, schema["$defs"][name])]
@@ -229,7 +229,7 @@ def _properties(section: Schema) -> Schema:
 
 
 def _resolved(root: Schema, described: Schema) -> Schema:
-    """A schema with its reference followed; keywords beside the reference come first."""
+    """Return a schema with its reference resolved; its own keywords take precedence."""
     reference = described.get("$ref")
     if reference is None:
         return described

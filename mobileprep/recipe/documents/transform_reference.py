@@ -68,7 +68,7 @@ nodes are new, and yellow nodes changed.
 
 
 def render(schemas: TransformSchemas, pictures: Container[str] = ()) -> str:
-    """The whole page, in Markdown."""
+    """Return the page as Markdown."""
     lines = [_INTRODUCTION]
     read = {name: schemas.get(name) or {} for name in schemas.names}
     for heading, original in (

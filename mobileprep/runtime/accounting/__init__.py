@@ -1,1 +1,1 @@
-"""What a run costs: operations, bytes, memory, time."""
+"""Costs of a run: operations, bytes, memory, and time."""

@@ -28,7 +28,7 @@ from mobileprep.runtime.interpreter import in_line, runs_functions
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.selection import needed_nodes
 
-# Their outputs are their first input, under another name or shape.
+# Ops whose output is their first input, with another name or shape.
 VIEWS: Final = frozenset(
     {
         "Bitcast",
@@ -57,26 +57,26 @@ VIEWS: Final = frozenset(
 
 
 class TensorLayout(Struct, frozen=True):
-    """A tensor's shape, and the bytes of one of its elements (0 for texts and handles)."""
+    """A tensor's shape, and the size of one element in bytes (0 for strings and handles)."""
 
     shape: TensorShape
     itemsize: int
 
     @classmethod
     def of(cls, array: Array) -> TensorLayout:
-        """The shape and the bytes of an array."""
+        """Create the layout of an array."""
         return cls(array.shape, 0 if array.dtype == object else array.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements, 0 where they are not known."""
+        """Bytes of all elements, 0 if unknown."""
         if self.shape is None or min(self.shape, default=0) < 0:
             return 0
         return math.prod(self.shape) * self.itemsize
 
 
 class Executed(Struct, frozen=True):
-    """One execution of a node, and what it made."""
+    """One execution of a node, and the layouts of its outputs."""
 
     node: Node
     outputs: tuple[TensorLayout, ...]
@@ -84,7 +84,7 @@ class Executed(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Recorder:
-    """An observer of the interpreter that notes every execution of a single node."""
+    """An interpreter observer that records every execution of a single node."""
 
     ran: list[Executed] = field(default_factory=list)
 
@@ -98,7 +98,7 @@ class Recorder:
 
 @dataclass(slots=True)
 class _Buffer:
-    """Memory of one tensor and its views: bytes, and the steps that it is needed from and to."""
+    """The memory of one tensor and its views: bytes, and the first and last step that use it."""
 
     nbytes: int
     first: int
@@ -108,10 +108,10 @@ class _Buffer:
 def peak_bytes(
     ran: Sequence[Executed], given: Mapping[Edge, TensorLayout], wanted: Sequence[Edge]
 ) -> int:
-    """The most bytes that fed and computed tensors take at once; constants do not count.
+    """Return the peak memory of fed and computed tensors in bytes; constants do not count.
 
-    A tensor is there from the step that makes it to the one that reads it last, a fed one from
-    the start, a wanted one to the end. Views take no memory of their own.
+    A tensor is live from the step that computes it to the last step that reads it. Fed tensors are
+    live from the start, and fetched ones until the end. Views do not take memory.
     """
     buffers = [_Buffer(s.nbytes, 0, 0) for s in given.values()]
     current = dict(zip(given, buffers, strict=True))
@@ -136,7 +136,7 @@ def peak_bytes(
 
 
 def _most(buffers: Sequence[_Buffer], steps: int) -> int:
-    """The highest sum of buffers that are needed in the same step."""
+    """Return the highest sum of buffers that are live in the same step."""
     change = [0] * (steps + 1)
     for buffer in buffers:
         change[buffer.first] += buffer.nbytes
@@ -150,20 +150,20 @@ def _most(buffers: Sequence[_Buffer], steps: int) -> int:
 
 _UNKNOWN = TensorLayout(None, 0)
 
-# Of their first input they look at no element, or only at those that they give.
+# Ops that read no element of their first input, or only the elements that they return.
 _PARTIAL: Final = frozenset(
     {"Gather", "GatherNd", "GatherV2", "Rank", "Shape", "ShapeN", "Size", "Slice", "StridedSlice"}
 )
 
 
 class NodeCost(Struct, frozen=True):
-    """What a node costs, over all its executions.
+    """The cost of a node over all its executions.
 
     Args:
         name, op: of the node.
-        flops: operations; None where op or shapes do not tell.
-        read, written: bytes of its inputs, constants among them, and of its outputs.
-        calls: how often it was executed.
+        flops: operations; None if the op or its shapes do not determine them.
+        read, written: bytes of its inputs, including constants, and of its outputs.
+        calls: number of executions.
     """
 
     name: str
@@ -179,7 +179,7 @@ class NodeCost(Struct, frozen=True):
         return self.read + self.written
 
     def and_again(self, other: NodeCost) -> NodeCost:
-        """The costs of another execution added."""
+        """Add the costs of another execution."""
         known = self.flops is not None and other.flops is not None
         return replace(
             self,
@@ -191,15 +191,15 @@ class NodeCost(Struct, frozen=True):
 
 
 class GraphCosts(Struct, frozen=True):
-    """What the computation of some tensors costs.
+    """The cost of computing some tensors.
 
     Args:
-        nodes: each node that runs, constants left out, in order of their first execution.
-        parameters: elements of the constants that are read.
-        parameter_bytes: their bytes.
-        peak_bytes: most bytes of tensors, constants left out, that are there at once, each freed
-            after its last use and none written over in place.
-        unknown: nodes whose outputs have no known size, which the other numbers leave out.
+        nodes: each executed node except constants, in order of first execution.
+        parameters: number of elements in the constants that are read.
+        parameter_bytes: their size in bytes.
+        peak_bytes: peak memory of live tensors except constants, if each is freed after its last
+            use and none is overwritten in place.
+        unknown: nodes whose outputs have unknown sizes, which the other numbers omit.
     """
 
     nodes: tuple[NodeCost, ...]
@@ -210,7 +210,7 @@ class GraphCosts(Struct, frozen=True):
 
     @property
     def flops(self) -> int:
-        """Operations of all nodes whose operations are known."""
+        """Operations of all nodes with a known operation count."""
         return sum(n.flops or 0 for n in self.nodes)
 
     @property
@@ -220,12 +220,12 @@ class GraphCosts(Struct, frozen=True):
 
     @property
     def uncounted(self) -> tuple[str, ...]:
-        """The ops of nodes whose operations are not known, sorted."""
+        """The ops of nodes with an unknown operation count, sorted."""
         return tuple(sorted({n.op for n in self.nodes if n.flops is None}))
 
     @property
     def flops_by_op(self) -> dict[str, int]:
-        """Operations of each op that has some, most first."""
+        """Operations of each op with a nonzero count, highest first."""
         totals: dict[str, int] = {}
         for node in self.nodes:
             if node.flops:
@@ -240,11 +240,11 @@ def inferred_costs(
     where: str = "graph",
     assumed: Mapping[str, TensorShape] | None = None,
 ) -> GraphCosts:
-    """The costs as far as inferred shapes tell, each node executed once.
+    """Compute the costs from inferred shapes, with each node executed once.
 
     Args:
-        feeds: shapes of the tensors that are fed, by name.
-        assumed: shapes of other tensors, where inference does not find them.
+        feeds: shapes of the fed tensors, by name.
+        assumed: shapes of other tensors, used if inference does not find them.
     """
     wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = [edge(known_ref(graph, name, "feed", where)) for name in feeds]
@@ -275,7 +275,7 @@ def executed_costs(
     given: Mapping[Edge, TensorLayout],
     wanted: Sequence[Edge],
 ) -> GraphCosts:
-    """Return the costs of the executed nodes."""
+    """Compute the costs of the executed nodes."""
     known = _Known(graph, dict(given))
     costs: dict[str, NodeCost] = {}
     for executed in ran:
@@ -297,7 +297,7 @@ def _is_known(executed: Executed) -> bool:
 
 
 class _Known:
-    """What is known of tensors while executions go by."""
+    """The known tensor layouts during a replay of executions."""
 
     def __init__(self, graph: Graph, specs: dict[Edge, TensorLayout]) -> None:
         self._graph = graph
@@ -305,7 +305,7 @@ class _Known:
         self.constants: set[str] = set()
 
     def cost(self, executed: Executed) -> NodeCost:
-        """What one execution costs; what it made is known from now on."""
+        """Return the cost of one execution and record its outputs."""
         node = executed.node
         inputs = [self._spec(r) for r in node.data_inputs]
         self._specs.update(((node.name, i), s) for i, s in enumerate(executed.outputs))
@@ -314,7 +314,7 @@ class _Known:
         return NodeCost(node.name, node.op, count_flops(sizes), read, written)
 
     def _spec(self, ref: Ref) -> TensorLayout:
-        """A tensor as it was made last; through control flow that is not executed as such."""
+        """Return the last layout of a tensor; follow views that were not executed as such."""
         for _ in range(len(self._graph)):
             found = self._specs.get(edge(ref))
             node = self._graph.get(ref.node)
@@ -333,7 +333,7 @@ class _Known:
 def _moved(
     node: Node, inputs: Sequence[TensorLayout], outputs: Sequence[TensorLayout]
 ) -> tuple[int, int]:
-    """Bytes read and written by one execution."""
+    """Return the bytes read and written by one execution."""
     if node.op in VIEWS:
         return 0, 0
     written = sum(s.nbytes for s in outputs)
@@ -344,14 +344,14 @@ def _moved(
 
 
 _MOST_ELEMENTS: Final = 1 << 28
-"""Of an input that is only fed to learn shapes."""
+"""The limit for an input that is fed only to determine shapes."""
 
 
 def sample_costs(graph: Graph, inputs: Sequence[FedTensor], fetches: Sequence[str]) -> GraphCosts:
-    """What one run costs with one sample; with as many as the graph insists on.
+    """Return the cost of one run with one sample, or with the fixed batch size of the graph.
 
-    A graph with loops or functions is run, on zeros; where that fails and all sizes are known,
-    loops count once, and functions are among ``uncounted``.
+    A graph with loops or functions is run on zeros. If that fails and all sizes are known, loops
+    count once, and functions are listed in ``uncounted``.
     """
     shapes = {fed.name: _one_sample(fed) for fed in inputs}
     costs = inferred_costs(graph, fetches, shapes)
@@ -381,12 +381,12 @@ def run_costs(
     *,
     seed: int | None = None,
 ) -> GraphCosts:
-    """The costs by the shapes that a run of the interpreter shows."""
+    """Compute the costs from the shapes of an interpreter run."""
     recorder = Recorder()
     NumpyEngine(graph, where, combine=False, observer=recorder, seed=seed).run(fetches, feeds)
     given = {parse_ref(n): TensorLayout.of(a) for n, a in feeds.items()}
     wanted = [parse_ref(n) for n in fetches]
-    # What ran was in line, and so are the constants that it took.
+    # The run used the inlined graph, and so did its constants.
     ran_graph = in_line(graph, wanted, list(given), where)
     layouts = {edge(r): layout for r, layout in given.items()}
     return executed_costs(ran_graph, recorder.ran, layouts, [edge(r) for r in wanted])
@@ -399,7 +399,7 @@ def _runs_others(graph: Graph, costs: GraphCosts) -> bool:
 
 
 def _one_sample(fed: FedTensor) -> tuple[int, ...]:
-    """The shape of an input that holds one sample."""
+    """Return the shape of an input with one sample."""
     shape = fed.shape
     if shape is not None and shape[:1] == (-1,):
         shape = (1, *shape[1:])

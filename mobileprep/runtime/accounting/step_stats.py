@@ -1,4 +1,4 @@
-"""Times and memory of nodes over several runs, as the original ``StatsCalculator`` keeps them."""
+"""Times and memory of nodes over several runs, as in TensorFlow's ``StatsCalculator``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MICRO = 1_000_000
 
 @dataclass(slots=True)
 class Stat:
-    """A sequence of integers, summed up as it goes by."""
+    """Running statistics of a sequence of integers."""
 
     count: int = 0
     first: int = 0
@@ -29,7 +29,7 @@ class Stat:
     _squares: int = 0
 
     def add(self, value: int) -> None:
-        """Take note of one more."""
+        """Add a value."""
         if not self.count:
             self.first = self.least = self.most = value
         self.newest = value
@@ -40,18 +40,18 @@ class Stat:
 
     @property
     def mean(self) -> float:
-        """The mean, 0 of nothing."""
+        """The mean, 0 for an empty sequence."""
         return self.total / self.count if self.count else 0.0
 
     @property
     def deviation(self) -> float:
-        """The standard deviation, of all that went by."""
+        """The standard deviation of all values."""
         if self.least == self.most:
             return 0.0
         return math.sqrt(max(self._squares / self.count - self.mean**2, 0.0))
 
     def __str__(self) -> str:
-        """In the words of the original."""
+        """Format like TensorFlow."""
         if not self.count:
             return "count=0"
         if self.least == self.most:
@@ -63,7 +63,7 @@ class Stat:
         )
 
     def as_data(self) -> dict[str, Any]:
-        """As JSON takes it."""
+        """Return the statistics for JSON."""
         return {
             "count": self.count,
             "first": self.first,
@@ -76,16 +76,16 @@ class Stat:
 
 @dataclass(slots=True)
 class NodeStats:
-    """What is kept of one step.
+    """Statistics of one step.
 
     Args:
-        name: of the node, the first where several are computed together.
-        kind: its op, or those of all, joined by plus signs.
-        order: the place of its first execution.
-        start, elapsed: microseconds, from the begin of the run and for the step.
-        memory: bytes of the outputs; none of those that are views.
-        calls: how often it was executed.
-        outputs: the shapes and types that it made last.
+        name: of the node, the first one if several are computed together.
+        kind: its op, or the ops of all, joined by plus signs.
+        order: the position of its first execution.
+        start, elapsed: microseconds, from the beginning of the run and for the step.
+        memory: bytes of the outputs; 0 for views.
+        calls: number of executions.
+        outputs: the types and shapes of its last outputs.
     """
 
     name: str
@@ -100,12 +100,12 @@ class NodeStats:
 
 @dataclass(slots=True)
 class StepStats:
-    """An observer of the interpreter that keeps the times of every step over several runs.
+    """An interpreter observer that records the times of every step over several runs.
 
     Args:
         nodes: by name.
-        run_times: microseconds of all steps together, of each run.
-        run_memory: bytes that all steps made, of each run.
+        run_times: microseconds of all steps of each run.
+        run_memory: bytes of the outputs of all steps of each run.
     """
 
     nodes: dict[str, NodeStats] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class StepStats:
 
     @property
     def runs(self) -> int:
-        """How many runs have ended."""
+        """Number of finished runs."""
         return self.run_times.count
 
     def __call__(
@@ -137,7 +137,7 @@ class StepStats:
         self._memory += memory
 
     def end_run(self) -> None:
-        """A run has ended; the next begins with the next step."""
+        """Finish a run; the next one starts with the next step."""
         self.run_times.add(self._elapsed)
         self.run_memory.add(self._memory)
         self._began, self._elapsed, self._memory = None, 0, 0
@@ -162,11 +162,11 @@ def _kind(array: Array) -> str:
 
 
 class KindStats(Struct, frozen=True):
-    """All nodes of one kind together, in one run on average.
+    """Totals of all nodes of one kind, averaged over runs.
 
     Args:
         kind: the op.
-        count: of nodes.
+        count: number of nodes.
         micros: microseconds, rounded down for each node.
         memory: bytes.
         calls: executions.
@@ -180,7 +180,7 @@ class KindStats(Struct, frozen=True):
 
 
 def by_kind(stats: StepStats) -> list[KindStats]:
-    """The kinds of nodes, the one that took longest first."""
+    """Return the kinds of nodes, slowest first."""
     groups: dict[str, list[NodeStats]] = {}
     for node in stats.nodes.values():
         groups.setdefault(node.kind, []).append(node)

@@ -1,1 +1,1 @@
-"""Engines: what runs a graph, the interpreter or another library, behind one interface."""
+"""Engines that run a graph, the interpreter or another library, behind one interface."""

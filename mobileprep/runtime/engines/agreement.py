@@ -1,4 +1,4 @@
-"""The interface of engines, and whether their outputs agree."""
+"""The interface of engines, and the comparison of their outputs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Engine(Protocol):
         """Its name: numpy, openvino, litert, or tensorflow."""
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-        """The values of the tensors named by ``fetches``.
+        """Compute the tensors named by ``fetches``.
 
         Args:
             fetches: tensor names such as "probabilities" or "split:1".
             feeds: values for tensors by name; any tensor may be fed.
 
         Returns:
-            An array for each fetch, not to be written to; strings as object arrays of bytes.
+            An array for each fetch, which must not be modified; strings as object arrays of bytes.
 
         Raises:
             UsageError: a name is not in the graph, a feed does not fit its placeholder, or a
-                placeholder that is needed is not fed.
-            UnsupportedError: the engine cannot run an op that has to run.
+                required placeholder is not fed.
+            UnsupportedError: the engine does not support a required op.
             InvalidGraphError: the graph is malformed, or a node's inputs do not fit its op.
         """
 
@@ -48,14 +48,14 @@ TOLERANCE = 1e-4
 
 
 class Agreement(Struct, frozen=True):
-    """How far two engines are apart.
+    """The difference between two engines.
 
     Args:
         engine, reference: their names.
         largest: the largest difference of an element, relative to the largest magnitude in its
-            tensor; infinite where shapes, integers, texts or places of NaN differ.
-        fetch: the tensor that it was found in.
-        tolerance: what ``largest`` may be.
+            tensor; infinite if shapes, integers, strings, or positions of NaN differ.
+        fetch: the tensor with that difference.
+        tolerance: the limit for ``largest``.
     """
 
     engine: str
@@ -80,7 +80,7 @@ class Agreement(Struct, frozen=True):
 def check_agreement(
     engine: Engine, reference: Engine, fetches: Sequence[str], feeds: Mapping[str, Array]
 ) -> Agreement:
-    """Run both engines on the same feeds and compare what they give."""
+    """Run both engines on the same feeds and compare their outputs."""
     found = engine.run(fetches, feeds)
     expected = reference.run(fetches, feeds)
     return agreement_of(engine.name, found, reference.name, expected, fetches)
@@ -93,7 +93,7 @@ def agreement_of(
     expected: Sequence[Array],
     fetches: Sequence[str],
 ) -> Agreement:
-    """Compare what two engines gave for the same fetches and feeds."""
+    """Compare the outputs of two engines for the same fetches and feeds."""
     apart = [relative_difference(a, b) for a, b in zip(found, expected, strict=True)]
     worst = max(range(len(apart)), key=lambda i: apart[i], default=0)
     largest, fetch = (apart[worst], fetches[worst]) if apart else (0.0, "no tensor")
@@ -101,7 +101,7 @@ def agreement_of(
 
 
 def relative_difference(found: Array, expected: Array) -> float:
-    """The largest difference of an element, relative to the largest finite magnitude expected."""
+    """Return the largest difference, relative to the largest finite magnitude in ``expected``."""
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return float("inf")
     if found.dtype.kind not in "fc" and found.dtype.kind != "V":

@@ -1,6 +1,6 @@
-"""Choosing an engine by name, or the fastest that can run a graph.
+"""Choice of an engine by name, or of the fastest one that can run a graph.
 
-The module of an engine is imported where it is chosen: most builds run graphs by one alone.
+The module of an engine is imported when it is chosen: most builds use only one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VERIFIED_RUNS: Final = 2
 Open = Callable[[Graph, str, int], Engine]
 
 LITERT: Final = "litert"
-"""The engine that runs .tflite files, and graphs that it converts to one."""
+"""The engine that runs .tflite files, and graphs that are converted to one."""
 
 
 def _openvino(graph: Graph, where: str, threads: int) -> Engine:
@@ -87,17 +87,21 @@ def open_engine(
     convert: Convert | None = None,
     verify: bool = False,
 ) -> Engine:
-    """An engine for a graph.
+    """Open an engine for a graph.
 
     Args:
         name: "auto" for the fastest installed one that can run the graph, else the engine's name.
-        path: where the graph was read from: for messages, and to find the files beside it that
-            the graph reads.
+        path: the source of the graph: for messages, and to find files next to it that the graph
+            reads.
+        where: name of the graph in messages; the path by default.
         threads: number of threads; 0 or less for the engine's default.
-        printer: given what the graph prints, which numpy takes; TensorFlow prints by itself.
-        convert: converts graphs for litert, which refuses them without it.
-        verify: with "auto", compare the first two runs of an engine with numpy, and take the next
-            engine where it does not agree.
+        seed: of random numbers, for numpy.
+        among: the engines that "auto" may choose, in addition to numpy.
+        tell: receives a message for each engine that "auto" skips.
+        printer: receives the graph's printed output, for numpy; TensorFlow prints by itself.
+        convert: converts graphs for litert, which cannot run them without it.
+        verify: with "auto", compare the first two runs of an engine with numpy, and use the next
+            engine if they do not agree.
     """
     where = where or str(path or "graph")
     if name not in ENGINE_NAMES:
@@ -123,7 +127,7 @@ def _is_tflite(graph: Graph) -> bool:
 
 
 def _of_tflite(name: str, graph: Graph, path: Path, threads: int) -> Engine:
-    """Open LiteRT, the only engine for its files; numpy is the default of verbs."""
+    """Open LiteRT, the only engine for .tflite files; numpy, the default, is accepted."""
     if name not in (AUTO, _ALWAYS, LITERT):
         message = f"{name} runs no .tflite files"
         raise UnsupportedError(message, "leave the engine to mobileprep", str(path))
@@ -141,18 +145,18 @@ def _opener(name: str, seed: int | None, printer: Printer | None, convert: Conve
 
 
 def installed_engines() -> list[str]:
-    """The engines that can be opened on this machine, fastest first."""
+    """Return the engines that can be opened on this machine, fastest first."""
     return [n for n in _ENGINES if n == _ALWAYS or _is_installed(n)]
 
 
 def _is_installed(name: str) -> bool:
     found = importlib.util.find_spec(_MODULES.get(name, name))
-    # A folder of that name that happens to be in the path has no origin.
+    # A directory of that name on the path has no origin.
     return found is not None and found.origin is not None
 
 
 class _Fastest:
-    """The first engine that runs what is asked for; whether one can is known once it has."""
+    """The first engine that can run a request, which is known only after a run."""
 
     def __init__(
         self,
@@ -180,7 +184,7 @@ class _Fastest:
         return AUTO if self._engine is None else self._engine.name
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-        """See ``Engine.run``. An engine that cannot is not asked again."""
+        """See ``Engine.run``. An engine that fails is not tried again."""
         while True:
             try:
                 if self._engine is None:

@@ -1,4 +1,4 @@
-"""Engines that run graphs: the interpreter, OpenVINO, and TensorFlow."""
+"""Engines for graphs: the interpreter, OpenVINO, and TensorFlow."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class NumpyEngine:
     Args:
         graph: the graph.
         where: name of the graph in messages.
-        threads: how many to use at most, in this process from now on; 0 or less for all.
-        combine, observer, seed, printer: as the interpreter's; filling tables is not observed.
+        threads: maximum number of threads, in this process from now on; 0 or less for all.
+        combine, observer, seed, printer: as for the interpreter; filling tables is not observed.
     """
 
     name = "numpy"
@@ -52,7 +52,7 @@ class NumpyEngine:
         printer: Printer | None = None,
     ) -> None:
         if threads > 0:
-            # The interpreter's threads are as many as BLAS has when it is first used.
+            # The interpreter has as many threads as BLAS has at its first use.
             importlib.import_module("threadpoolctl").threadpool_limits(threads, "blas")
         self._switch = None if observer is None else _Switch(observer)
         self._interpreter = Interpreter(
@@ -82,7 +82,7 @@ class NumpyEngine:
 
 
 class _Switch:
-    """Passes on what is observed while it is on."""
+    """Forwards observations while it is on."""
 
     def __init__(self, observer: Observer) -> None:
         self.on = True
@@ -104,10 +104,10 @@ _ADVICE = "To facilitate"
 
 
 _CONFIG = {
-    # Without it, processors with bfloat16 would compute in it.
+    # Without it, processors with bfloat16 would compute in bfloat16.
     "INFERENCE_PRECISION_HINT": "f32",
     "PERFORMANCE_HINT": "LATENCY",
-    # Stages run side by side, and threads tied to processors would all be tied to the same.
+    # Stages run in parallel, and pinned threads would share the same processors.
     "ENABLE_CPU_PINNING": "NO",
 }
 
@@ -151,7 +151,7 @@ class OpenVinoEngine:
             model.infer(dict(zip(model.model_inputs, inputs, strict=True)))
         except RuntimeError as error:
             raise self._refusal(error) from error
-        # The next run writes over the tensors that this one leaves.
+        # The next run overwrites the tensors of this one.
         return [model.get_tensor(output).data.copy() for output in model.model_outputs]
 
     def _check_types(self, feeds: Mapping[str, Array]) -> None:
@@ -161,7 +161,7 @@ class OpenVinoEngine:
             raise UnsupportedError(message, "run the graph with another engine", self._where)
 
     def _model(self, fetches: tuple[str, ...], feeds: Mapping[str, Array]) -> Any:  # noqa: ANN401
-        """A request of a compiled model, whose inputs and outputs are in our order."""
+        """Return a request of a compiled model, with inputs and outputs in our order."""
         key = (fetches, tuple((n, a.dtype.str, a.shape) for n, a in feeds.items()))
         model = self._models.get(key)
         if model is None:
@@ -216,7 +216,7 @@ class TensorFlowEngine:
         threads: number of threads; 0 or less for TensorFlow's default.
 
     Raises:
-        UnsupportedError: TensorFlow is not installed, or does not take the graph.
+        UnsupportedError: TensorFlow is not installed, or does not accept the graph.
     """
 
     name = "tensorflow"
@@ -276,14 +276,14 @@ class TensorFlowEngine:
 
 
 def _reason(error: Exception) -> str:
-    """The line of TensorFlow's message that says what is wrong, without the places around it."""
+    """Return the line of TensorFlow's message that describes the problem, without locations."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(_PLACES)]
     return said[0].strip() if said else type(error).__name__
 
 
 def _as_quantized(array: Array, kind: Any) -> Array:  # noqa: ANN401 - a numpy type
-    """Integers as TensorFlow's quantized types, which are structures of one field to numpy."""
+    """Convert integers to TensorFlow's quantized types, in numpy structures of one field."""
     dtype = np.dtype(kind)
     return array.view(dtype) if dtype.names else array
 
@@ -294,6 +294,6 @@ def _as_plain(array: Array) -> Array:
 
 
 def _tensorflow() -> Any:  # noqa: ANN401 - an optional library
-    # It tells about the processor and about plug-ins on every import.
+    # TensorFlow logs messages about the processor and plug-ins on every import.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     return import_library("tensorflow.compat.v1", "TensorFlow", "pip install tensorflow-cpu")

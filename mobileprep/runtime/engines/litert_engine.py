@@ -1,4 +1,4 @@
-"""The engines that run .tflite files and graphs with the LiteRT interpreter."""
+"""Engines that run .tflite files and graphs with the LiteRT interpreter."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ from mobileprep.runtime.engines.subgraph import (
     nodes_to_run,
 )
 
-# Operators that TensorFlow's kernels run, in apps that link them.
+# Operators that run TensorFlow's kernels, in apps that link them.
 _FLEX: Final = f"{PREFIX}Flex"
 _INSTALL: Final = "pip install 'mobileprep[litert]'"
 _CANNOT_RUN: Final = "LiteRT cannot run the file: "
 
 
 class LiteRtEngine:
-    """Runs a .tflite file, of which any tensor may be fetched and the inputs be fed.
+    """Runs a .tflite file; any tensor can be fetched, and inputs can be fed.
 
     Args:
-        graph: the file as `graph.tflite` reads it, which has looked at every offset in it.
+        graph: the file as read by ``graph.tflite``, which has checked every offset in it.
         path: the file.
         threads: number of threads; 0 or less for LiteRT's default.
-        content: the bytes to run in place of those of the file, which is then only named.
+        content: the bytes to run instead of the file, whose path is then only used in messages.
 
     Raises:
-        UnsupportedError: ai-edge-litert is not installed, or does not take the file.
+        UnsupportedError: ai-edge-litert is not installed, or does not accept the file.
     """
 
     name = "litert"
@@ -92,7 +92,7 @@ class LiteRtEngine:
         return "update ai-edge-litert"
 
     def _number(self, ref: Ref) -> int:
-        """Which of the file's tensors a reference means."""
+        """Return the file's tensor index of a reference."""
         node = self._graph[ref.node]
         numbers = node.attr_ints(TENSOR)
         if ref.index >= len(numbers):
@@ -117,13 +117,13 @@ class LiteRtEngine:
         if changed:
             interpreter.allocate_tensors()
         for name, array in feeds.items():
-            # ascontiguousarray would make an array of a scalar.
+            # ascontiguousarray would add an axis to a scalar.
             interpreter.set_tensor(inputs[name], np.asarray(array, order="C"))
         interpreter.invoke()
         return [np.asarray(interpreter.get_tensor(number)) for number in numbers]
 
     def _check_memory(self, interpreter: Any) -> None:  # noqa: ANN401 - of a library without types
-        """Refuse a file whose tensors exceed the memory limit; LiteRT would allocate them."""
+        """Raise an error if the tensors exceed the memory limit; LiteRT would allocate them."""
         details = interpreter.get_tensor_details()
         declared = sum(
             math.prod(map(int, d["shape"])) * np.dtype(d["dtype"]).itemsize for d in details
@@ -135,7 +135,7 @@ class LiteRtEngine:
             raise MemoryLimitError(str(error), hint, str(self._path)) from error
 
     def steps(self, name: str) -> tuple[float, int]:
-        """Scale and zero point of an input or output in integers; the scale is 0 of others."""
+        """Return the scale and zero point of a quantized input or output; scale 0 for others."""
         interpreter, _ = self._opened(all_kept=False)
         number = self._number(known_ref(self._graph, name, "fetch", str(self._path)))
         ends = (*interpreter.get_input_details(), *interpreter.get_output_details())
@@ -146,7 +146,7 @@ class LiteRtEngine:
         if all_kept not in self._interpreters:
             options: dict[str, Any] = {}
             if all_kept:
-                # Delegates keep what lies between their operators to themselves.
+                # Delegates do not expose tensors between their operators.
                 plain = self._library.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
                 options["experimental_op_resolver_type"] = plain
                 options["experimental_preserve_all_tensors"] = True
@@ -164,9 +164,9 @@ class LiteRtEngine:
 
 
 class LiteRtModel:
-    """A .tflite file in place of the graph that it was made of, by that graph's names.
+    """A .tflite file with the tensor names of its source graph.
 
-    What the file takes and gives in integers is given and got as the floats that these stand for.
+    Feeds and fetches of quantized tensors are converted from and to floats.
 
     Args:
         path: the file, whose signature has the names.
@@ -187,7 +187,7 @@ class LiteRtModel:
         self._engine = LiteRtEngine(lite.graph, path, threads, content)
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-        """See ``Engine.run``; inputs and outputs alone have names."""
+        """See ``Engine.run``; only inputs and outputs have names."""
         named = ((self._tensor(name), array) for name, array in feeds.items())
         given = {name: self._taken(name, array) for name, array in named}
         wanted = [self._tensor(name) for name in fetches]
@@ -224,7 +224,7 @@ class LiteRtGraphEngine:
     """Runs a graph with LiteRT, converted to a float .tflite file in memory.
 
     A model is converted for each set of fetches and shapes of feeds. Fetches are outputs of the
-    model, so that no fusion removes them, and fetching intermediate tensors needs no other mode.
+    model, so that no fusion removes them, and fetching intermediate tensors needs no special mode.
 
     Args:
         graph: the graph.
@@ -284,11 +284,12 @@ _DELEGATE: Final = "DELEGATE"
 
 
 class FastPath(Struct, frozen=True):
-    """What XNNPACK, which LiteRT takes by itself on CPUs, runs of the main subgraph.
+    """Delegation of the main subgraph to XNNPACK, LiteRT's default delegate on CPUs.
 
     Args:
-        operators: how many there are.
-        left: how many of each kind LiteRT's own kernels run, the most frequent first.
+        operators: number of all operators.
+        left: number of operators of each kind that run on LiteRT's own kernels, most frequent
+            first.
     """
 
     operators: int
@@ -296,7 +297,11 @@ class FastPath(Struct, frozen=True):
 
 
 def fast_path(path: Path) -> FastPath:
-    """Ask the interpreter."""
+    """Inspect which operators LiteRT delegates to XNNPACK.
+
+    Raises:
+        UnsupportedError: ai-edge-litert is not installed, or cannot run the file.
+    """
     library = _interpreters()
     try:
         interpreter = library.Interpreter(model_path=str(path))
@@ -312,7 +317,7 @@ def fast_path(path: Path) -> FastPath:
 
 
 def _taken(plain: Sequence[Any], delegates: Iterable[Any]) -> frozenset[int]:
-    """The operators between what delegates take and what they give."""
+    """Return the operators between the inputs and outputs of delegates."""
     makers = {int(tensor): node for node in plain for tensor in node["outputs"]}
     found: set[int] = set()
     for delegate in delegates:

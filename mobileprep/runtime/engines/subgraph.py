@@ -1,4 +1,4 @@
-"""What engines share: cut graphs, libraries, and lookup tables."""
+"""Parts that engines share: extracted graphs, libraries, and lookup tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mobileprep.runtime.selection import needed_nodes
 
 
 class Subgraph(Struct, frozen=True):
-    """A graph whose placeholders have the fed shapes, and whose ends are the fetches.
+    """A graph whose placeholders have the fed shapes, and whose last nodes are the fetches.
 
     Args:
         graph: the graph.
@@ -43,7 +43,7 @@ class Subgraph(Struct, frozen=True):
 
 
 def known_ref(graph: Graph, name: str, what: str, where: str) -> Ref:
-    """The reference to a tensor of the graph."""
+    """Parse the name of a tensor and check that it is in the graph."""
     ref = parse_ref(name)
     if ref.node not in graph or ref.is_control:
         message = f"the {what} {name!r} is not in the graph"
@@ -52,7 +52,7 @@ def known_ref(graph: Graph, name: str, what: str, where: str) -> Ref:
 
 
 def checked_feeds(graph: Graph, feeds: Mapping[str, Array], where: str) -> dict[str, Array]:
-    """The fed arrays, their names, types and shapes checked."""
+    """Check the names, types, and shapes of feeds."""
     return {
         name: checked_feed(graph, known_ref(graph, name, "feed", where), array, where)
         for name, array in feeds.items()
@@ -62,10 +62,10 @@ def checked_feeds(graph: Graph, feeds: Mapping[str, Array], where: str) -> dict[
 def cut_out(
     graph: Graph, fetches: Sequence[str], feeds: Mapping[str, Array], where: str
 ) -> Subgraph:
-    """What has to run for ``fetches`` when ``feeds`` are given.
+    """Extract the part of a graph that computes ``fetches`` from ``feeds``.
 
     Args:
-        feeds: arrays for tensors, checked, of which only types and shapes are looked at.
+        feeds: checked arrays, of which only types and shapes are used.
     """
     wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = [known_ref(graph, name, "feed", where) for name in feeds]
@@ -81,7 +81,7 @@ def cut_out(
         return ref if name is None else Ref(name, 0)
 
     def inputs_of(node: Node) -> tuple[Ref, ...]:
-        # What waits for a node that is fed has nothing to wait for.
+        # Control dependencies on fed nodes are dropped.
         return tuple(moved(r) for r in node.inputs if not r.is_control or r.node in there)
 
     placeholders = [
@@ -100,7 +100,7 @@ def cut_out(
 def nodes_to_run(
     graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str
 ) -> list[Node]:
-    """The nodes that ``fetches`` need besides ``feeds``, which include every placeholder."""
+    """Return the nodes that compute ``fetches`` from ``feeds``; all placeholders must be fed."""
     nodes = needed_nodes(graph, fetches, {edge(r) for r in feeds}, where)
     unfed = [n.name for n in nodes if n.op in PLACEHOLDERS]
     if unfed:
@@ -126,8 +126,8 @@ def _type(graph: Graph, ref: Ref, where: str) -> DType:
 
 
 def import_library(module: str, title: str, install: str) -> Any:  # noqa: ANN401 - anything
-    """A module of an optional library."""
-    # Their logging keeps the standard error that it finds, which a stage has for a time only.
+    """Import an optional library."""
+    # Their logging keeps the stderr of the import, which a stage redirects only temporarily.
     lasting = sys.__stderr__ or sys.stderr
     try:
         with contextlib.redirect_stderr(lasting):
@@ -141,9 +141,9 @@ def import_library(module: str, title: str, install: str) -> Any:  # noqa: ANN40
 
 
 class TableFiller:
-    """Tells which nodes have to run once before a computation; none in a graph without tables.
+    """Finds the nodes that must run once before a computation to fill lookup tables.
 
-    What a graph enters while it runs, such as the words that it is fed, does not count.
+    Insertions while the graph runs, such as the words of its inputs, do not count.
 
     Args:
         graph: the graph.
@@ -156,7 +156,7 @@ class TableFiller:
         self._left = {n.name: n for n in graph if n.op in FILLERS and n.data_inputs}
 
     def due(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> Collection[str]:
-        """The nodes that fill tables which are needed now and were not needed before."""
+        """Return the nodes that fill tables that are needed for the first time."""
         if not self._left:
             return ()
         wanted = [known_ref(self._graph, name, "fetch", self._where) for name in fetches]
@@ -168,7 +168,7 @@ class TableFiller:
         return [n.name for n in due if self._is_ready(n)]
 
     def _is_ready(self, node: Node) -> bool:
-        """Whether nothing has to be fed for it."""
+        """Return whether a node does not depend on placeholders."""
         needed = needed_nodes(self._graph, [Ref(node.name, 0)], set(), self._where)
         return not any(n.op in PLACEHOLDERS for n in needed)
 
@@ -180,19 +180,19 @@ _PASSING = frozenset({"Identity", "StopGradient", "Snapshot"})
 
 
 def folders_near(path: Path) -> tuple[Path, ...]:
-    """Where the files of a graph may lie: beside it, or in ``assets``."""
+    """Return the directories where a graph's files may be: its own, and ``assets`` in it."""
     return path.parent, path.parent / _FOLDER
 
 
 def with_found_assets(graph: Graph, folders: Sequence[Path]) -> Graph:
-    """Name each file that a graph reads by the path where it was found.
+    """Replace each file name that a graph reads by the path of the file.
 
-    A file of a relative path is looked for in the directories. One of a path that does not exist,
-    such as an absolute path of the machine that trained the model, is looked for by its name alone.
+    Relative paths are searched in the directories. Paths that do not exist, such as absolute paths
+    of the machine that trained the model, are searched by file name alone.
 
     Args:
-        folders: where to look, in this order. What is in none of them is left for the engine to
-            look for, which starts at the working directory.
+        folders: directories to search, in this order. Files that are not found keep their names,
+            which the engine resolves from the working directory.
     """
     found = {
         node.name: path
@@ -205,7 +205,7 @@ def with_found_assets(graph: Graph, folders: Sequence[Path]) -> Graph:
 
 
 def _named_files(graph: Graph) -> list[Node]:
-    """The constants that name files to read."""
+    """Return the constants that name files to read."""
     named = [
         _origin(graph, node.data_inputs[1])
         for node in graph
@@ -215,7 +215,7 @@ def _named_files(graph: Graph) -> list[Node]:
 
 
 def _origin(graph: Graph, ref: Ref) -> Node | None:
-    """The node that a tensor comes from, passed on or not."""
+    """Return the node that a tensor comes from, behind identities."""
     seen: set[str] = set()
     node = graph.get(ref.node)
     while node is not None and node.op in _PASSING and node.data_inputs:
@@ -240,7 +240,7 @@ def _found(node: Node, folders: Sequence[Path]) -> Path | None:
         # An absolute name replaces the directory.
         paths = (folder / part for part in (name, base) for folder in folders)
         return next((path for path in paths if path.is_file()), None)
-    except OSError:  # no name of a file at all, such as a very long one
+    except OSError:  # not a valid file name, such as a very long one
         return None
 
 

@@ -1,1 +1,1 @@
-"""From files, numbers and texts to the arrays that a graph is fed, and to their ranges."""
+"""Conversion of files, numbers, and strings to the arrays and ranges of a graph's inputs."""

@@ -1,4 +1,4 @@
-"""From ``name=what`` on the command line to the array that a tensor is fed."""
+"""Conversion of ``name=what`` on the command line to the array that a tensor is fed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WRITTEN_IN = "@"
 
 
 def split_feed(text: str) -> tuple[str, str]:
-    """``name=what`` in two."""
+    """Split ``name=what``."""
     name, equals, what = text.partition("=")
     if not (name and equals and what):
         message = f"--feed takes name=file, name=number or name=random, and got {text!r}"
@@ -51,7 +51,7 @@ def split_feed(text: str) -> tuple[str, str]:
 
 
 def files_of(what: str) -> list[str] | None:
-    """The files that a feed names where it names several; None for one file or any other value."""
+    """Return the files of a feed that names several; None for one file or any other value."""
     is_list = what.startswith("[") and what.endswith("]")
     if is_list or what == _RANDOM or what.startswith((f"{_RANDOM}:", _TEXT, _WRITTEN_IN)):
         return None
@@ -59,14 +59,17 @@ def files_of(what: str) -> list[str] | None:
 
 
 def read_feed(graph: Graph, name: str, what: str, options: FeedOptions) -> Array:
-    """The array that a tensor is fed.
+    """Create the array that a tensor is fed.
 
     Args:
-        what: "random", "random:1,224,224,3", a number or several, "true", "false", a list as JSON
-            has it, "text:" and a text, "@" and a file that any of these is written in, or a file:
-            ``.npy``, ``.npz`` (the array of the tensor's name, or the only one), ``x.npz:name``,
-            a picture, ``.wav``. A tensor of text is fed the bytes of the file. Several files, with
-            commas between them, as a pattern or a folder, become one batch.
+        what: "random", "random:1,224,224,3", one or several numbers, "true", "false", a JSON list,
+            "text:" and a string, "@" and a file that contains any of these, or a file: ``.npy``,
+            ``.npz`` (the array of the tensor's name, or the only one), ``x.npz:name``, an image, or
+            ``.wav``. A string tensor is fed the bytes of the file. Several files, separated by
+            commas, as a pattern, or as a directory, become one batch.
+
+    Raises:
+        UsageError: the value does not fit the tensor.
     """
     tensor = tensor_info(graph, name)
     if what == _RANDOM or what.startswith(f"{_RANDOM}:"):
@@ -85,7 +88,7 @@ def read_feed(graph: Graph, name: str, what: str, options: FeedOptions) -> Array
 
 
 def check_fed(graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str], where: str) -> None:
-    """Make sure that every placeholder that is needed is fed."""
+    """Raise an error unless every required placeholder is fed."""
     wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = {edge(known_ref(graph, name, "feed", where)) for name in feeds}
     needed = needed_nodes(graph, wanted, fed, where)
@@ -100,7 +103,7 @@ def check_fed(graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str], 
 def with_fed_shapes(
     error: InvalidGraphError, graph: Graph, feeds: Mapping[str, Array]
 ) -> InvalidGraphError:
-    """The error of a run, which may come from a feed whose shape the graph does not tell."""
+    """Extend a run's error by the shapes of feeds for which the graph does not record one."""
     shapes = [
         f"{name!r} is fed {'a scalar' if not array.ndim else f'the shape {list(array.shape)}'}"
         for name, array in feeds.items()
@@ -128,9 +131,9 @@ _TRUTHS = {"true": True, "false": False}
 
 
 def written(tensor: TensorInfo, what: str) -> Array | None:
-    """The numbers of a text such as ``1``, ``0.5,2``, ``true`` or ``[[1, 2], [3, 4]]``.
+    """Parse numbers such as ``1``, ``0.5,2``, ``true``, or ``[[1, 2], [3, 4]]``.
 
-    Lists may contain strings, too. None if it is not such a string.
+    Lists may contain strings, too. Return None if it is not such a string.
     """
     if what.lstrip().startswith("["):
         values = _parsed(what)
@@ -142,12 +145,12 @@ def written(tensor: TensorInfo, what: str) -> Array | None:
 
 
 def text_value(tensor: TensorInfo, text: str) -> Array:
-    """A text, which fills the whole shape of the tensor where that is known."""
+    """Create a string tensor that fills the whole shape of the tensor, if known."""
     return _filled(tensor, _typed(tensor, [text]))
 
 
 def value_in(tensor: TensorInfo, file: str) -> Array:
-    """The value that is written in a file: as on the command line, or a text."""
+    """Read a value from a file: as on the command line, or a string."""
     data = read_bytes(Path(file), limit=_MOST_WRITTEN)
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     found = written(tensor, text.strip())
@@ -160,10 +163,10 @@ def value_in(tensor: TensorInfo, file: str) -> Array:
 
 
 def random_values(tensor: TensorInfo, dims: str, seed: int) -> Array:
-    """Seeded random numbers: from 0 to 1, integers from 0 to 9, or truth values.
+    """Draw seeded random numbers: from 0 to 1, integers from 0 to 9, or booleans.
 
     Args:
-        dims: the sizes, with commas; empty for the tensor's own, unknown ones as 1.
+        dims: comma-separated sizes; empty for the tensor's own, with 1 for unknown ones.
     """
     shape = _parsed_shape(dims) if dims else tuple(max(d, 1) for d in tensor.shape or ())
     if not dims and tensor.shape is None:
@@ -192,7 +195,7 @@ def _numbers(text: str) -> list[float] | None:
 
 
 def _number(text: str) -> float:
-    """A number; whole ones with all their digits, which a float has not."""
+    """Parse a number; integers keep all their digits, unlike floats."""
     try:
         return int(text)
     except ValueError:
@@ -200,7 +203,7 @@ def _number(text: str) -> float:
 
 
 def _parsed(text: str) -> list[Any] | None:
-    """A list as JSON has it; None for a text that only begins like one."""
+    """Parse a JSON list; None for a string that only begins like one."""
     try:
         values = json.loads(text)
     except ValueError:
@@ -219,7 +222,7 @@ def _listed(tensor: TensorInfo, values: list[Any]) -> Array:
 
 
 def _shape_of(tensor: TensorInfo, values: list[Any]) -> tuple[int, ...]:
-    """The sizes of nested lists, all of which are alike."""
+    """Return the sizes of nested lists, which must be regular."""
     shape: list[int] = []
     level: list[Any] = [values]
     while any(isinstance(value, list) for value in level):
@@ -240,7 +243,7 @@ def _too_deep() -> UsageError:
 
 
 def _typed(tensor: TensorInfo, values: Sequence[Any]) -> Array:
-    """Values in the type of the tensor, in a row."""
+    """Convert values to the type of the tensor, as a vector."""
     if tensor.dtype is DType.STRING:
         if all(isinstance(value, str) for value in values):
             return as_texts([v.encode("utf-8", "surrogateescape") for v in values], (len(values),))
@@ -268,7 +271,7 @@ def _unfit(tensor: TensorInfo, values: Sequence[Any]) -> UsageError:
 
 
 def _filled(tensor: TensorInfo, values: Array) -> Array:
-    """Values in the tensor's shape; a single one stands for all."""
+    """Reshape values to the tensor's shape; a single one is repeated."""
     shape = tuple(max(d, 1) for d in tensor.shape or ())
     if values.size == 1:
         _check_size(shape)
@@ -280,7 +283,7 @@ def _check_size(shape: tuple[int, ...]) -> None:
     if len(shape) > MAX_AXES:
         message = f"a tensor of {len(shape)} axes, and numpy's arrays have at most {MAX_AXES}"
         raise UsageError(message, "give fewer sizes")
-    # They are drawn and written as 64 bits each.
+    # They are drawn and parsed as 64 bits each.
     if math.prod(shape) * 8 > min(_MOST_BYTES, memory_limit()):
         message = f"numbers of shape {list(shape)} are too many"
         raise UsageError(message, "give a smaller shape, or allow more memory")
@@ -302,8 +305,8 @@ class Round(Struct, frozen=True):
     """One run of a graph.
 
     Args:
-        feeds: what each tensor is fed, as ``read_feed`` takes it.
-        title: the files that only this run has, or an empty text where there is one run.
+        feeds: the feed of each tensor, in the form of ``read_feed``.
+        title: the files of this run alone, or an empty string if there is one run.
     """
 
     feeds: Mapping[str, str]
@@ -311,7 +314,7 @@ class Round(Struct, frozen=True):
 
 
 def named_feeds(texts: Sequence[str]) -> dict[str, str]:
-    """``name=what`` by name."""
+    """Parse ``name=what`` arguments into a dictionary."""
     feeds: dict[str, str] = {}
     for text in texts:
         name, what = split_feed(text)
@@ -323,7 +326,11 @@ def named_feeds(texts: Sequence[str]) -> dict[str, str]:
 
 
 def rounds(feeds: Mapping[str, str], apart: Sequence[str]) -> list[Round]:
-    """The runs for some feeds."""
+    """Return the runs for some feeds.
+
+    Args:
+        apart: names of feeds whose files are run one by one.
+    """
     lists = {name: files for name in apart if (files := files_of(feeds[name])) is not None}
     if not lists:
         return [Round(feeds)]

@@ -1,4 +1,4 @@
-"""Files that are fed to tensors: arrays, pictures, sounds, and many of them as one batch."""
+"""Files as inputs of tensors: arrays, images, audio, and several of them as one batch."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ _ONE_BY_ONE = "give --each to run the graph once for each file"
 
 
 class FeedOptions(Struct, frozen=True):
-    """How files become arrays.
+    """Options for the conversion of files to arrays.
 
     Args:
         width, height: of images in pixels; None for the sizes of the placeholder, or else 299.
-        mean, std: what pictures are normalized with.
+        mean, std: normalization of images.
         seed: of random arrays.
     """
 
@@ -74,7 +74,7 @@ class FeedOptions(Struct, frozen=True):
 
 
 def several_files(what: str) -> list[str] | None:
-    """The files that a pattern, a folder or a list with commas names; None for a single file."""
+    """Return the files of a pattern, a directory, or a comma-separated list; None for one file."""
     path = Path(what)
     if path.is_dir():
         found = [str(p) for p in sorted(path.iterdir()) if p.suffix.lower() in _KNOWN]
@@ -92,7 +92,7 @@ def several_files(what: str) -> list[str] | None:
 
 
 def from_file(tensor: TensorInfo, what: str, options: FeedOptions) -> Array:
-    """What one file holds for a tensor."""
+    """Read the array for a tensor from one file."""
     archive, colon, member = what.rpartition(_MEMBER)
     if colon and member:
         return converted(_from_arrays(Path(archive + _NPZ), member), tensor.dtype)
@@ -117,10 +117,10 @@ def from_file(tensor: TensorInfo, what: str, options: FeedOptions) -> Array:
 
 
 def batch_of(tensor: TensorInfo, files: Sequence[str], options: FeedOptions) -> Array:
-    """What several files hold, as one batch.
+    """Read several files as one batch.
 
-    Arrays with all axes of the tensor are put one behind the other along the first; those that
-    lack an axis, and scalars, are stacked.
+    Arrays with all axes of the tensor are concatenated along the first axis. Scalars and arrays
+    that lack an axis are stacked.
     """
     arrays: list[Array] = []
     size = 0
@@ -157,7 +157,7 @@ def _some(found: list[str], message: str) -> list[str]:
 
 
 def _contents(tensor: TensorInfo, path: Path) -> Array:
-    """The bytes of a file, in as many axes as the tensor has."""
+    """Return the bytes of a file, with the tensor's rank."""
     try:
         data = read_bytes(path, limit=_MOST_BYTES)
     except CorruptFileError as error:
@@ -181,14 +181,14 @@ def _from_arrays(path: Path, name: str) -> Array:
 
 
 def _picture(tensor: TensorInfo, data: bytes, options: FeedOptions) -> Array:
-    """A picture as [1, height, width, 3], or without the first where the placeholder has three."""
+    """Load an image as [1, height, width, 3], or without the first axis for a rank of 3."""
     sizes = tensor.shape or ()
     one = len(sizes) == 3
     known = (1, *sizes) if one else sizes if len(sizes) == 4 else (-1,) * 4
     height = options.height or (known[1] if known[1] > 0 else _SIDE)
     width = options.width or (known[2] if known[2] > 0 else _SIDE)
     if tensor.dtype is DType.UINT8:
-        # A network that takes bytes normalizes them itself.
+        # A network with byte inputs normalizes them itself.
         plain = picture(data, Normalization(height, width, 0.0, 1.0))
         found = np.clip(np.rint(plain), 0, 255).astype(np.uint8)
     else:
@@ -197,7 +197,7 @@ def _picture(tensor: TensorInfo, data: bytes, options: FeedOptions) -> Array:
 
 
 def _samples(tensor: TensorInfo, data: bytes) -> Array:
-    """Samples from -1 to 1: [samples, channels], or as many as the placeholder's shape holds."""
+    """Load audio from -1 to 1: [samples, channels], or padded to the placeholder's shape."""
     samples, _ = decode_wav(data)
     shape = tensor.shape
     if shape is None or min(shape, default=0) < 0 or samples.shape[1] != 1:
@@ -209,10 +209,10 @@ def _samples(tensor: TensorInfo, data: bytes) -> Array:
 
 
 class TensorInfo(Struct, frozen=True):
-    """A tensor's name, type, and shape as far as its placeholder tells.
+    """A tensor's name, type, and shape, as far as the graph declares them.
 
     Args:
-        name: as the user gave it.
+        name: as the user wrote it.
         dtype: None if the op is unknown.
         shape: None for an unknown rank, -1 for an unknown size.
     """
@@ -222,7 +222,7 @@ class TensorInfo(Struct, frozen=True):
     shape: TensorShape
 
     def __str__(self) -> str:
-        """Type and shape: ``float32[?, 784]``."""
+        """Format the type and shape: ``float32[?, 784]``."""
         kind = self.dtype.short if self.dtype is not None else "unknown type"
         if self.shape is None:
             return f"{kind} of unknown shape"
@@ -230,13 +230,13 @@ class TensorInfo(Struct, frozen=True):
 
 
 def tensor_info(graph: Graph, name: str) -> TensorInfo:
-    """What is known of a tensor."""
+    """Look up a tensor."""
     ref = parse_ref(name)
     node = graph.get(ref.node)
     if node is None or ref.is_control:
         message = f"the graph has no tensor {name!r}"
         usual = f"its placeholders are {', '.join(placeholders(graph)[:5]) or 'none'}"
         raise UsageError(message, nearest_hint(ref.node, graph.by_name) or usual)
-    # Old graphs leave the shape of a placeholder empty where it is unknown.
+    # Old graphs use an empty shape for an unknown one.
     shape = (node.attr_shape("shape") or None) if node.op in PLACEHOLDERS else None
     return TensorInfo(name, tensor_dtype(graph, ref), shape)

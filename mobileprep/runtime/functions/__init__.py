@@ -1,1 +1,1 @@
-"""Functions of a graph's library: their bodies, calls of them, and control flow made of them."""
+"""Functions of a graph's library: bodies, calls, and control flow."""

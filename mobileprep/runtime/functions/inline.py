@@ -21,9 +21,6 @@ from mobileprep.graph.reachability import closure, colocated, without_dangling
 from mobileprep.graph.refs import Ref, control, unique_name
 from mobileprep.graph.tensor import Tensor
 
-"""Far more than any model has whose calls have been replaced."""
-
-
 _SWITCHING: Final = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter", "_SwitchN"})
 _DEEPEST: Final = 64
 
@@ -36,14 +33,15 @@ def inline_calls(
     ops: Collection[str] | None = None,
     lower_control_flow: bool = False,
 ) -> Graph:
-    """The graph with every call replaced by the nodes of its function, calls in those too.
+    """Replace every call by the nodes of its function, including nested calls.
 
-    A node of a function gets the name "caller/node". A caller among the roots stays, under its
-    name, as an Identity or IdentityN of its results, so that they can be fetched as before.
+    A node of a function gets the name "caller/node". A caller among the roots keeps its name, as an
+    Identity or IdentityN of its results, so that they can still be fetched.
 
     Args:
-        ops: the only ops that count as calls; without it those of ``kinds.CALLS``, and every op
-            that is a function's name.
+        ops: the only ops that count as calls; by default ``CALLS``, and every op that is the name
+            of a function.
+        lower_control_flow: whether to convert functional loops and conditionals, too.
     """
     calls = {*CALLS, *graph.library.functions} if ops is None else ops
     lowered: Collection[str] = FUNCTIONAL if lower_control_flow else ()
@@ -51,7 +49,7 @@ def inline_calls(
     if not any(work.takes_apart(n) for n in graph):
         return graph
     check_growth(graph, work.functions_of, where)
-    # In a graph with loops or branches, what a call does must happen only where the call stands.
+    # In a graph with loops or branches, a call may only run where the call node is.
     is_switching = any(n.op in _SWITCHING for n in graph)
     for node in graph:
         beside = node.data_inputs[:1] if is_switching else ()
@@ -60,7 +58,7 @@ def inline_calls(
 
 
 class _Site(Struct, frozen=True):
-    """Where a node stands: in which functions, and what a node waits for that has no inputs."""
+    """The position of a node: its functions, and the control inputs for nodes without inputs."""
 
     callers: tuple[str, ...]
     anchor: tuple[Ref, ...]
@@ -89,11 +87,11 @@ class _Inliner:
         self._ends: dict[str, tuple[str, ...]] = {}
 
     def takes_apart(self, node: Node) -> bool:
-        """Whether a node calls a function that is to be put in its place."""
+        """Return whether a node is replaced by the nodes of its functions."""
         return node.op in self._lowered or bool(self._called(node)[0])
 
     def functions_of(self, node: Node) -> list[str]:
-        """The functions that take a node's place."""
+        """Return the functions that replace a node."""
         if node.op not in self._lowered:
             name = self._called(node)[0]
             return [name] if name else []
@@ -105,7 +103,7 @@ class _Inliner:
         return named
 
     def add(self, node: Node, site: _Site) -> None:
-        """Take over a node, or what the function does that it calls."""
+        """Add a node, or the nodes of the function that it calls."""
         if node.op in self._lowered:
             self._lower(node, site)
             return
@@ -127,7 +125,7 @@ class _Inliner:
         self._keep_results(node, done.rets, done.ends)
 
     def finished(self) -> list[Node]:
-        """All nodes, with every reference to a call led to where its result comes from."""
+        """Return all nodes, with references to calls replaced by their results."""
         nodes = [self._led(n) for n in self._nodes]
         return without_dangling(nodes, {n.name for n in nodes})
 
@@ -148,7 +146,7 @@ class _Inliner:
         return site.inside(function, anchor)
 
     def _called(self, node: Node) -> tuple[str, Mapping[str, AttrValue]]:
-        """The function that a call names and the attributes it binds; no name for no call."""
+        """Return the function of a call and its attributes; an empty name for other nodes."""
         if node.op not in self._calls:
             return "", {}
         if node.op in self._library.functions:
@@ -161,7 +159,7 @@ class _Inliner:
         self._check_size()
 
     def _check_size(self) -> None:
-        # Calls count too: a few functions that call each other twice make millions of them.
+        # Count calls, too: a few functions that call each other twice create millions of them.
         if len(self._nodes) + len(self._results) > 2 * MOST_NODES:
             message = f"calls of functions grow the graph beyond {2 * MOST_NODES} nodes"
             raise InvalidGraphError(message, "export the model again", self._where)
@@ -175,7 +173,7 @@ class _Inliner:
         self._check_size()
 
     def _stand_in(self, node: Node, rets: tuple[Ref, ...], ends: tuple[str, ...]) -> Node:
-        """A node that gives a call's results under the call's name."""
+        """Create a node that returns a call's results under the call's name."""
         waits = (*map(control, ends), *node.control_inputs)
         if not rets:
             return Node(node.name, "NoOp", waits, node.device)
@@ -213,7 +211,7 @@ class _Inliner:
         return ref
 
     def _last(self, name: str) -> list[str]:
-        """The nodes to wait for instead of a call, calls among those followed too."""
+        """Return the nodes to wait for instead of a call, with nested calls resolved."""
         found = closure([name], lambda here: self._ends.get(here, ()))
         return sorted(here for here in found if here not in self._ends)
 
@@ -236,7 +234,7 @@ Anchor = tuple[Ref, ...]
 
 
 class Outcome(Struct, frozen=True):
-    """Where results come from, and which nodes have run when the work is done."""
+    """The results of lowered nodes, and the nodes that run last."""
 
     rets: tuple[Ref, ...]
     ends: tuple[str, ...] = ()
@@ -246,10 +244,10 @@ class Lowered(Struct, frozen=True):
     """A loop or a conditional in lowered form.
 
     Args:
-        own: Switch, Merge and their kin.
-        bodies: nodes of functions, each with the control inputs for whatever it stands for that
-            would else wait for nothing.
-        outcome: of the whole.
+        own: Switch, Merge, and related nodes.
+        bodies: nodes of functions, each with the control inputs for nodes that would otherwise wait
+            for nothing.
+        outcome: the results of the whole.
     """
 
     own: tuple[Node, ...]
@@ -258,7 +256,7 @@ class Lowered(Struct, frozen=True):
 
 
 def lower(node: Node, library: Library, taken: Container[str]) -> Lowered:
-    """A loop or a conditional without functions."""
+    """Lower a loop or a conditional."""
     work = _Lowering(node, library, taken)
     if node.op in LOOPS:
         outcome = work.loop()
@@ -283,7 +281,7 @@ class _Lowering:
         cond, body = self._body(node.attr_func("cond")), self._body(node.attr_func("body"))
         if not types or not len(types) == len(node.data_inputs) == len(body.rets):
             raise self._unfit()
-        # What each turn hands on as it is enters once, and needs no way round.
+        # Loop invariants enter once and do not need a cycle.
         turning = [i for i, r in enumerate(body.rets) if _origin(body, r) != body.args[i]]
         turning = turning or [*range(len(types))]
         entered = [
@@ -338,7 +336,7 @@ class _Lowering:
     def _among(
         self, bodies: Sequence[Body], first: int, inputs: Sequence[Ref], anchor: Anchor
     ) -> Outcome:
-        """Run the branch whose number the first input is; the last one for all other numbers."""
+        """Run the branch whose index the first input holds; the last one for other values."""
         if first == len(bodies) - 1:
             return self._put(f"branch{first}", bodies[first], inputs[1:], anchor)
         number = constant(self._name("number"), Tensor.of(np.int32(first)), "", anchor)
@@ -423,7 +421,7 @@ class _Lowering:
         return Ref(name)
 
     def _name(self, what: str) -> str:
-        """A free name; the second of a kind ends in "_1", as TensorFlow numbers them."""
+        """Return a free name; the second of a kind ends in "_1", like in TensorFlow."""
         return unique_name(f"{self._node.name}/{what}", self.own, self._taken)
 
     def _body(self, func: FuncRef) -> Body:
@@ -442,7 +440,7 @@ class _Lowering:
 
 
 def _origin(body: Body, ref: Ref) -> Ref:
-    """Where a tensor of a body comes from, identities passed over."""
+    """Return the source of a tensor of a body, behind identities."""
     nodes = {n.name: n for n in body.nodes}
     for _ in nodes:
         node = nodes.get(ref.node)
@@ -453,12 +451,14 @@ def _origin(body: Body, ref: Ref) -> Ref:
 
 
 MOST_NODES: Final = 1_000_000
+"""Far more nodes than any model has after inlining."""
 
 
 def check_growth(graph: Graph, called: Callable[[Node], Iterable[str]], where: str) -> None:
-    """Refuse calls that grow a graph beyond ``MOST_NODES``, before any of them is replaced.
+    """Raise an error for calls that grow a graph beyond ``MOST_NODES``, before inlining any.
 
-    A function that calls another twice, which calls a third twice and so on, doubles it at each.
+    A function that calls another twice, which calls a third twice, and so on, doubles it at each
+    level.
     """
     sizes = _Sizes(graph.library, called)
     whole, largest, name = 0, 0, ""
@@ -474,7 +474,7 @@ def check_growth(graph: Graph, called: Callable[[Node], Iterable[str]], where: s
 
 
 class _Sizes:
-    """How many nodes take a function's place, those of the functions that it calls included."""
+    """Numbers of nodes that replace calls of functions, including nested calls."""
 
     def __init__(self, library: Library, called: Callable[[Node], Iterable[str]]) -> None:
         self._library = library
@@ -482,7 +482,7 @@ class _Sizes:
         self._known: dict[str, int] = {}
 
     def of(self, name: str) -> int:
-        """A function's size; a call of a function within itself counts nothing."""
+        """Return a function's size; a recursive call counts as zero."""
         stack = [name]
         while stack:
             here = stack[-1]
@@ -506,12 +506,12 @@ CALLS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 class Functional(Struct, frozen=True):
-    """How an op that runs functions hands its inputs to them.
+    """How an op that runs functions passes its inputs to them.
 
     Args:
         functions: its attributes that name functions.
         types: its attribute with the dtypes of the arguments.
-        first: the index of the first input that it hands over.
+        first: the index of the first input that it passes.
     """
 
     functions: tuple[str, ...]
@@ -542,11 +542,11 @@ FUNCTIONAL: Final[Mapping[str, Functional]] = {
 
 
 class Spliced(Struct, frozen=True):
-    """A body under names of its own.
+    """The nodes of a body under unique names.
 
     Args:
         nodes: its nodes.
-        rets: where the caller's results now come from.
+        rets: the sources of the caller's results.
         ends: nodes that have run when the call has ended.
     """
 
@@ -558,10 +558,10 @@ class Spliced(Struct, frozen=True):
 def splice(
     prefix: str, device: str, body: Body, inputs: tuple[Ref, ...], anchor: tuple[Ref, ...] = ()
 ) -> Spliced:
-    """A body's nodes under names that begin with a prefix, fed with a caller's inputs.
+    """Copy a body's nodes with a prefix before their names and a caller's inputs.
 
-    Nodes that are colocated with others of the body stay so. What else a function's body names
-    there is no node of the caller's graph.
+    Nodes keep colocations with other nodes of the body. Other colocations are dropped, because they
+    do not refer to nodes of the caller's graph.
     """
     if len(inputs) != len(body.args):
         message = f"{prefix!r} gives {len(inputs)} of {len(body.args)} arguments to its function"
@@ -600,7 +600,7 @@ def free_prefix(wanted: str, body: Body, taken: Container[str]) -> str:
 
 
 def in_order(inputs: Iterable[Ref]) -> tuple[Ref, ...]:
-    """Inputs with each control dependency once, after the tensors."""
+    """Move control dependencies behind the tensors, without duplicates."""
     listed = list(inputs)
     controls = dict.fromkeys(r for r in listed if r.is_control)
     return (*(r for r in listed if not r.is_control), *controls)

@@ -1,1 +1,1 @@
-"""Samples for a graph: random, from its knowledge of the inputs, or from arrays."""
+"""Samples for a graph: random ones, based on known facts about its inputs, or from arrays."""

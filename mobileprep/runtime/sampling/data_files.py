@@ -1,4 +1,4 @@
-"""Samples from data files, and recorded ones."""
+"""Samples from data files, and recorded samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def array_of(arrays: Mapping[str, T], name: str, data: str) -> T:
-    """The array for a tensor, under the tensor's name or its node's."""
+    """Return the array for a tensor, under the tensor's name or its node's."""
     plain = parse_ref(name).node
     for key in (name, plain):
         if key in arrays:
@@ -50,7 +50,7 @@ def is_nearly(name: str, arrays: Iterable[str], inputs: Iterable[str]) -> bool:
 
 
 def misfit(fed: FedTensor, header: Header) -> str:
-    """Why an array holds no samples of an input; empty where it does."""
+    """Return why an array does not hold samples of an input; empty if it does."""
     wanted = fed.dtype.numpy
     is_text = header.dtype.kind in _TEXT
     if fed.dtype is DType.STRING or is_text:
@@ -77,13 +77,16 @@ def recorded_feeds(
     count: int,
     data: str,
 ) -> tuple[dict[str, Array], ...]:
-    """What to feed, run by run.
+    """Return the feeds for each run.
 
-    An array has the shape of its input, whose first axis counts the samples, or one axis more
-    in front of it. Inputs that are the same for all samples have a single one.
+    An array has the shape of its input, with the samples as first axis, or an additional axis
+    before it. Inputs that are the same for all samples have a single one.
 
     Args:
-        count: how many runs at most; of more samples, some spread evenly.
+        count: maximum number of runs; if there are more samples, an evenly spread selection.
+
+    Raises:
+        AccuracyError: an array is missing, or does not fit its input or the other arrays.
     """
     pieces: dict[str, list[Array]] = {}
     for fed, found in zip(inputs, ops, strict=True):
@@ -119,7 +122,7 @@ def _check_numbers(parts: Sequence[Array], name: str, data: str) -> None:
 
 
 def _fits(wanted: Sequence[int], found: Sequence[int]) -> bool:
-    """Whether an array has an input's shape with any number of samples, or an axis more."""
+    """Return whether an array has an input's shape with any number of samples, or an axis more."""
     if len(found) == len(wanted) + 1:
         return all(w in (-1, f) for w, f in zip(wanted, found[1:], strict=True))
     if len(found) != len(wanted):
@@ -128,17 +131,17 @@ def _fits(wanted: Sequence[int], found: Sequence[int]) -> bool:
 
 
 def _pieces(array: Array, wanted: TensorShape, ops: FirstOps) -> list[Array]:
-    """An array cut into what the input takes at once."""
+    """Split an array into the inputs of single runs."""
     if array.ndim == 0:
         return [array]
     if wanted is not None and array.ndim == len(wanted) + 1:
         return [np.asarray(part) for part in array]
     if wanted is None and array.ndim == 1:
-        return [array]  # a batch of values, or one row of them: the model takes it as it is
+        return [array]  # a batch of values, or one row of them: fed unchanged
     if wanted is None:
         return [array[at : at + 1] for at in range(len(array))]
     if wanted[0] < 0:
-        # One sound, or one picture, of any length.
+        # One audio clip or image of any size.
         whole = is_single_picture(wanted, ops) or (len(wanted) == 1 and ops.is_sound)
         return [array] if whole else [array[at : at + 1] for at in range(len(array))]
     size = max(wanted[0], 1)
@@ -147,18 +150,18 @@ def _pieces(array: Array, wanted: TensorShape, ops: FirstOps) -> list[Array]:
 
 
 def sample_faults(path: Path, name: str, inputs: Sequence[FedTensor]) -> list[Fault]:
-    """What is wrong with a file of samples."""
+    """Return the problems of a file of samples."""
     return _found(read_headers(path), name, inputs)[1]
 
 
 def has_labels(path: Path, labels: str, inputs: Sequence[FedTensor]) -> bool:
-    """Whether a file has an array of labels, or one of nearly that name."""
+    """Return whether a file has an array of labels, or one with a similar name."""
     headers = read_headers(path)
     return labels in headers or is_nearly(labels, headers, [fed.name for fed in inputs])
 
 
 def label_faults(path: Path, name: str, labels: str) -> list[Fault]:
-    """What is wrong with a file that needs labels of any kind: that there are none."""
+    """Return the problem of a file without the labels that it needs."""
     try:
         array_of(read_headers(path), labels, name)
     except AccuracyError as error:
@@ -169,10 +172,10 @@ def label_faults(path: Path, name: str, labels: str) -> list[Fault]:
 def class_faults(
     path: Path, name: str, inputs: Sequence[FedTensor], labels: str, scores: TensorShape
 ) -> list[Fault]:
-    """What is wrong with a file of samples whose labels are the numbers of classes.
+    """Return the problems of a file of samples whose labels are class indices.
 
     Args:
-        scores: the shape of the output; None where it is not known.
+        scores: the shape of the output; None if unknown.
     """
     headers = read_headers(path)
     found, faults = _found(headers, name, inputs)
@@ -193,14 +196,14 @@ def _class_fault(given: Array, labels: str, scores: TensorShape) -> Fault | None
     classes = class_count(scores)
     if classes is None:
         return no_scores(f"of shape {list(scores)}")
-    # An open number of classes is known when the model runs.
+    # An unknown number of classes is checked when the model runs.
     return range_fault(given, labels, classes) if classes > 0 else None
 
 
 def _found(
     headers: Mapping[str, Header], name: str, inputs: Sequence[FedTensor]
 ) -> tuple[dict[str, Header], list[Fault]]:
-    """The headers of the inputs' arrays, and what is wrong with them."""
+    """Return the headers of the inputs' arrays, and their problems."""
     found: dict[str, Header] = {}
     faults: list[Fault] = []
     for fed in inputs:
@@ -218,11 +221,11 @@ def _found(
 def feeds_from_file(
     graph: Graph, inputs: Sequence[str], path: Path, count: int
 ) -> tuple[Mapping[str, Array], ...]:
-    """What to feed, run by run.
+    """Return the feeds for each run.
 
     Args:
         path: an ``.npz`` file with an array for each input, or an ``.npy`` file for a single one.
-        count: how many runs at most; of more samples, some spread evenly.
+        count: maximum number of runs; if there are more samples, an evenly spread selection.
     """
     arrays = read_arrays(path)
     if list(arrays) == [""] and len(inputs) == 1:

@@ -1,4 +1,4 @@
-"""Drawing samples: values, signals, and batches."""
+"""Random samples: values, signals, and batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MOST_BYTES: Final = 1 << 28
 # Fewer values than this are not a flattened image.
 _PICTURE_FROM: Final = 256
 _WAV_RATE: Final = 16000
-# Of a batch so many samples are drawn, and come again: one takes a third of a millisecond.
+# Draw this many samples of a batch and repeat them: one takes a third of a millisecond.
 _MOST_DRAWN: Final = 256
 _LENGTHS: Final = re.compile(r"(len(gth)?s?|num_frames|n_frames|seq_?lens?)\Z", re.IGNORECASE)
 _DRAWN_FILE: Final = "DecodeWav"
@@ -62,7 +62,11 @@ def sample(
     generator: np.random.Generator,
     longest: int,
 ) -> Array:
-    """Values for one input."""
+    """Draw values for one input.
+
+    Raises:
+        UsageError: no sample can be drawn, or it would be too large.
+    """
     fault = undrawable(fed, ops)
     if fault is not None:
         raise UsageError(*fault)
@@ -77,7 +81,7 @@ def sample(
     if kind is None:
         return _sound_files(tuple(shape), ops, generator)
     if fed.dtype is DType.BOOL:
-        # A lone one is a switch, such as between training and inference.
+        # A scalar is a switch, such as between training and inference.
         return generator.random(tuple(shape)) < 0.5 if shape else np.asarray(np.False_)
     if len(shape) <= 1:
         told = setting(fed, ops)
@@ -93,12 +97,12 @@ def sample(
 
 
 def data_hint(name: str) -> str:
-    """How samples of one's own are named."""
+    """Return the hint on how to provide own samples."""
     return f"name samples: 'check: {{data: FILE.npz}}' with an array {name!r}"
 
 
 def _shares(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
-    """Values from 0 to 1, each of the first samples of a batch with its own structure."""
+    """Draw values from 0 to 1, each of the first samples of a batch with its own structure."""
     if is_single_picture(shape, ops) or len(shape) <= 1:
         return _structured(shape, ops, generator)
     count = min(shape[0], _MOST_DRAWN)
@@ -121,7 +125,7 @@ def _structured(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Gene
             return np.moveaxis(picture(generator, rows, columns, channels), -1, 0)
         return picture(generator, *shape)
     if len(shape) >= 2 and len(long) >= 2:
-        # Rows of features that follow each other, such as a spectrogram, or a film.
+        # Consecutive rows of features, such as a spectrogram, or a video.
         *frames, rows, columns = long
         scene = picture(generator, rows, columns, math.prod(frames))
         return np.moveaxis(scene, -1, 0).reshape(shape)
@@ -129,7 +133,7 @@ def _structured(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Gene
 
 
 def _row(count: int, generator: np.random.Generator) -> Array:
-    """A row of features; of a length that pictures have when they are written as rows, one."""
+    """Draw a row of features, or a flattened image if the length is that of a square one."""
     for channels in (1, 3):
         side = math.isqrt(count // channels)
         if side * side * channels == count and count >= _PICTURE_FROM:
@@ -179,7 +183,7 @@ def _wav(tones: Array) -> bytes:
 
 _SEED: Final = 20160823
 _MOST_CHOICES: Final = 60
-# After so many choices with which loops run once, no longer sequence is expected to fit.
+# Number of size choices with single-iteration loops after which longer ones are not tried.
 _MOST_SHORT: Final = 24
 # The input that holds an array's length.
 _DRAW_LENGTHS: Final = {"TensorArrayV3": 0, "TensorArrayV2": 0, "TensorListReserve": 1}
@@ -189,13 +193,13 @@ Run = Callable[[Feeds], list[Array]]
 
 
 class Samples(Struct, frozen=True):
-    """Feeds, one after another, and the outputs of the source for each.
+    """Feeds for several runs, and the source's outputs for each.
 
     Args:
         feeds: arrays by input, for each run.
         outputs: the fetched tensors of each run.
-        inputs: what is fed, in words, by input.
-        has_short_loop: whether the model's loops ran over one element alone, though an input could
+        inputs: descriptions of the feeds, by input.
+        has_short_loop: whether the model's loops ran for a single element, although an input could
             be longer.
     """
 
@@ -206,7 +210,7 @@ class Samples(Struct, frozen=True):
 
 
 def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run) -> Samples:
-    """Seeded samples that a graph can run; the same for the same graph.
+    """Draw seeded samples that a graph can run; the same for the same graph.
 
     Unknown dimensions get the first sizes with which the graph runs. If the graph does not
     determine the range of an input, use the first common range that affects the outputs.
@@ -228,7 +232,7 @@ def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run
 
 
 def _runnable_sizes(graph: Graph, drawing: _Drawing, run: Run) -> tuple[Sizes, bool]:
-    """The first sizes with which the graph runs, and whether its loops then run only once.
+    """Return the first sizes with which the graph runs, and whether its loops then run only once.
 
     A loop that runs once tests little, so try longer sequences first.
     """
@@ -242,7 +246,7 @@ def _runnable_sizes(graph: Graph, drawing: _Drawing, run: Run) -> tuple[Sizes, b
         try:
             run(feeds)
         except LoopLimitError:
-            raise  # after a time that no other choice should take again
+            raise  # other choices would take as long
         except (InvalidGraphError, UsageError) as error:
             first = first or error
             tried.append(sizes)
@@ -259,19 +263,19 @@ def _runnable_sizes(graph: Graph, drawing: _Drawing, run: Run) -> tuple[Sizes, b
 
 
 def loop_lengths(graph: Graph) -> list[str]:
-    """The tensors that hold the lengths of the arrays over which the graph's loops run."""
+    """Return the tensors that hold the lengths of the arrays over which loops run."""
     slots = ((_DRAW_LENGTHS[n.op], n) for n in graph if n.op in _DRAW_LENGTHS)
     return [str(n.data_inputs[slot]) for slot, n in slots if slot < len(n.data_inputs)]
 
 
 def _longest_loop(graph: Graph, lengths: Sequence[str], feeds: Feeds) -> int | None:
-    """The length of the longest array that a loop runs over; None where that is not known."""
+    """Return the length of the longest array that a loop runs over; None if unknown."""
     if not lengths:
         return None
     try:
         found = Interpreter(graph).run(lengths, feeds)
     except (InvalidGraphError, UnsupportedError, UsageError):
-        return None  # such as of a loop within a loop
+        return None  # such as in a nested loop
     return max(int(np.max(array, initial=0)) for array in found)
 
 
@@ -296,7 +300,7 @@ def _shown(fed: FedTensor) -> str:
 
 
 class _Drawing:
-    """What is known of a graph's inputs, and the samples made of it."""
+    """The known facts about a graph's inputs, and the samples drawn from them."""
 
     def __init__(self, graph: Graph, inputs: Sequence[FedTensor]) -> None:
         self.inputs = inputs
@@ -306,7 +310,7 @@ class _Drawing:
         self._defaults = [_default(graph, fed) for fed in inputs]
 
     def samples(self, sizes: Sizes, trial: int, count: int, run: Run) -> Samples:
-        """The samples of one choice of ranges, and what the graph gives for them."""
+        """Draw the samples of one choice of ranges, and compute the outputs."""
         feeds = tuple(self.feeds(sizes, trial, number) for number in range(count))
         told = {
             fed.name: f"{fed.dtype.short} {list(feeds[0][fed.name].shape)}{self._told(at, trial)}"
@@ -315,7 +319,7 @@ class _Drawing:
         return Samples(feeds, tuple(run(given) for given in feeds), told)
 
     def feeds(self, sizes: Sizes, trial: int, number: int) -> Feeds:
-        """One sample: an array for each input."""
+        """Draw one sample: an array for each input."""
         longest = self._longest(sizes)
         made = {}
         for at, (fed, ops) in enumerate(zip(self.inputs, self.ops, strict=True)):
@@ -371,14 +375,14 @@ _WAVES: Final = 7
 _OBJECTS: Final = 5
 _GRAIN: Final = 0.02
 _TONES: Final = 4
-# Pictures and sounds are given in the steps that files have. It also hides what processors
-# differ in when they compute a cosine.
+# Images and audio are quantized to the steps of files. This also hides differences between
+# processors in computing a cosine.
 _LEVELS: Final = 255
 _SOUND_LEVELS: Final = 32767
 
 
 def picture(generator: np.random.Generator, rows: int, columns: int, channels: int) -> Array:
-    """A smooth scene with some objects that have edges, and a little grain.
+    """Draw a smooth scene with some objects that have edges, and a little grain.
 
     Returns:
         ``[rows, columns, channels]`` from 0 to 1 in steps of 1/255.
@@ -405,16 +409,16 @@ def picture(generator: np.random.Generator, rows: int, columns: int, channels: i
 
 
 def sound(generator: np.random.Generator, length: int) -> Array:
-    """A few tones with overtones that swell and fade, over a little hiss.
+    """Draw a few tones with overtones that swell and fade, over a little hiss.
 
     Returns:
-        ``[length]`` within -1 and 1, in the steps of 16-bit files.
+        ``[length]`` from -1 to 1, in the steps of 16-bit files.
     """
     time = np.arange(length)
     share = time / max(length, 1)
     wave = np.zeros(length)
     for _ in range(_TONES):
-        # In cycles a value: from 50 to 1,600 Hz at 16 kHz.
+        # In cycles per value: from 50 to 1,600 Hz at 16 kHz.
         pitch = 2.0 ** generator.uniform(-8.3, -3.3)
         glide = generator.uniform(-0.3, 0.3)
         turns = 2 * np.pi * pitch * time * (1 + glide * share / 2)
@@ -431,12 +435,12 @@ def sound(generator: np.random.Generator, length: int) -> Array:
 
 
 def features(generator: np.random.Generator, count: int) -> Array:
-    """Numbers without an order: ``[count]`` from 0 to 1."""
+    """Draw unordered numbers: ``[count]`` from 0 to 1."""
     return generator.random(count)
 
 
 def _stretched(scene: Array, generator: np.random.Generator) -> Array:
-    """Values from nearly 0 to nearly 1, each scene with its own brightness and contrast."""
+    """Scale values to nearly 0 to nearly 1, with a random brightness and contrast."""
     low, high = float(scene.min(initial=0)), float(scene.max(initial=1))
     dark, bright = generator.uniform(0, 0.15), generator.uniform(0.85, 1)
     share = (scene - low) / max(high - low, 1e-6)

@@ -1,4 +1,4 @@
-"""What a layer behind an input tells of the input, noted as it is met."""
+"""Findings about an input from the layers that read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.constant_evaluation import StaticValues
 
-# How many nodes behind an input are looked at.
+# Number of nodes behind an input to inspect.
 MOST_NODES: Final = 200
 _FILES: Final = frozenset(
     {"DecodeWav", "DecodePng", "DecodeBmp", "DecodeJpeg", "DecodeImage", "DecodeGif"}
@@ -24,27 +24,27 @@ _FILES: Final = frozenset(
 )
 _SOUND: Final = frozenset({"AudioSpectrogram", "RFFT", "FFT"})
 _CONVOLUTIONS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "Conv3D"})
-# How far from the mean of training, in standard deviations, most inputs lie.
+# Distance from the training mean, in standard deviations, that covers most inputs.
 _SPREAD: Final = 2.0
 
 
 @dataclass
 class FirstOps:
-    """What was found behind one input; what was not found is empty or None.
+    """Findings about one input; unknown ones are empty or None.
 
     Args:
-        layers: scale and offset by which the input reaches a layer: ``scale * x + offset``.
-        limits: a range that the graph itself states for the input.
-        rows: how many rows a table has that the input chooses from.
-        file: the op that reads the input as a file's content, and its node.
+        layers: scale and offset with which the input reaches a layer: ``scale * x + offset``.
+        limits: the range that the graph itself states for the input.
+        rows: number of rows of a table that the input indexes.
+        file: the node that decodes the input as a file's content.
         is_sound: whether a Fourier transform reads the input.
         is_picture: whether the input is convolved in two dimensions, or resized.
-        channels_first: whether the channels of a picture come before its rows.
-        sizes: sizes that first layers ask for, by axis counted from the last one, from -1 on.
-        rank: how many axes the first layer asks for.
-        elements: how many elements a sample has where the input is reshaped first.
-        probability: the value that keeps a dropout from changing anything, where the input is the
-            probability of a dropout.
+        channels_first: whether the channels of an image come before its rows.
+        sizes: sizes that the first layers require, by axis counted from the last one, from -1 on.
+        rank: the rank that the first layer requires.
+        elements: number of elements of a sample, if the input is reshaped first.
+        probability: the value that disables a dropout, if the input is the probability of a
+            dropout.
         divides: whether a tensor is divided by the input.
     """
 
@@ -63,7 +63,7 @@ class FirstOps:
 
 
 class Reached(NamedTuple):
-    """A tensor that is ``scale * x + offset`` of the input, in its shape or another."""
+    """A tensor that equals ``scale * x + offset`` of the input, in its shape or another."""
 
     ref: Ref
     scale: float
@@ -72,7 +72,7 @@ class Reached(NamedTuple):
 
 
 class ReachedInput(NamedTuple):
-    """An op, and the slot at which what was reached goes in."""
+    """A node that reads a reached tensor, and the input slot."""
 
     graph: Graph
     values: StaticValues
@@ -81,7 +81,7 @@ class ReachedInput(NamedTuple):
     reached: Reached
 
     def constant(self, slot: int) -> Array | None:
-        """The value of another input, where the graph tells it."""
+        """Return the value of another input, if the graph determines it."""
         inputs = self.node.data_inputs
         if slot >= len(inputs):
             return None
@@ -102,7 +102,7 @@ class ReachedInput(NamedTuple):
             return None
 
     def sizes_of(self, slot: int) -> tuple[int, ...]:
-        """The shape of a constant input without a look at its elements; empty where unknown."""
+        """Return the shape of a constant input without reading its elements; empty if unknown."""
         inputs = self.node.data_inputs
         node = self.graph.get(inputs[slot].node) if slot < len(inputs) else None
         while node is not None and node.op in ("Identity", "Enter") and node.data_inputs:
@@ -113,7 +113,7 @@ class ReachedInput(NamedTuple):
 
 
 def note(place: ReachedInput, found: FirstOps) -> None:
-    """What an op tells beyond which the input is not followed."""
+    """Record the findings of an op behind which the input is not followed."""
     node, reached = place.node, place.reached
     if node.op in _FILES:
         found.file = found.file or node
@@ -140,7 +140,7 @@ def note(place: ReachedInput, found: FirstOps) -> None:
 
 
 def note_layer(reached: Reached, found: FirstOps) -> None:
-    """That the input ends here, scaled as it is by now."""
+    """Record that the input reaches a layer with its current scale and offset."""
     found.layers.append((reached.scale, reached.offset))
 
 
@@ -169,7 +169,7 @@ def _note_norm(place: ReachedInput, found: FirstOps) -> None:
 
 
 def note_limits(place: ReachedInput, found: FirstOps) -> None:
-    """The range that an op of quantization-aware training was given."""
+    """Record the range of a fake quantization op."""
     node = place.node
     if node.op == "FakeQuantWithMinMaxArgs":
         low, high = node.attr_float("min", -6.0), node.attr_float("max", 6.0)
@@ -188,7 +188,7 @@ def _note_range(reached: Reached, low: float, high: float, found: FirstOps) -> N
 
 
 def note_reshaped(place: ReachedInput, found: FirstOps) -> None:
-    """What an op that moves elements tells of the shape that it is given."""
+    """Record the shape that a reshaping or resizing op requires."""
     node = place.node
     if node.op.startswith("Resize") or node.op == "CropAndResize":
         found.is_picture = True
@@ -206,7 +206,7 @@ def note_reshaped(place: ReachedInput, found: FirstOps) -> None:
 
 
 def note_broadcast(shape: tuple[int, ...], reached: Reached, found: FirstOps) -> None:
-    """Sizes that a constant asks for that is added or multiplied, element by element."""
+    """Record the sizes that a constant in elementwise arithmetic requires."""
     if reached.same_shape:
         for axis in range(-len(shape), 0):
             if shape[axis] > 1:
@@ -217,7 +217,7 @@ _TABLES: Final = {"Gather": 1, "GatherV2": 1, "GatherNd": 1, "OneHot": 0}
 
 
 def _note_table(place: ReachedInput, found: FirstOps) -> None:
-    """How many rows the input chooses from, where it is the indices."""
+    """Record the number of table rows, if the input is the indices."""
     node = place.node
     if place.slot != _TABLES[node.op]:
         return

@@ -1,4 +1,4 @@
-"""What the first ops of a graph tell of its inputs: ranges, norms, and moved axes."""
+"""Findings from the first ops of a graph about its inputs: ranges, norms, and moved axes."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _OTHER_SHAPE: Final = frozenset(
     | {"SpaceToBatchND", "SpaceToDepth"}
 )
 _SPLIT_TENSOR: Final = 1
-# Elements of constants that scale an input: one, or one a channel or pixel.
+# Elements of constants that scale an input: one in total, or one for each channel or pixel.
 _FEW: Final = 1 << 16
 
 
 def first_ops(graph: Graph, ref: Ref) -> FirstOps:
-    """Follow an input through ops that move, cast and scale it, to the first layers."""
+    """Follow an input through ops that move, cast, and scale it, to the first layers."""
     found = FirstOps(probability=neutral_probability(graph, ref.node))
     values = StaticValues(graph.by_name, lambda _ref: None)
     waiting = deque([Reached(ref, 1.0, 0.0, same_shape=True)])
@@ -73,7 +73,7 @@ def first_ops(graph: Graph, ref: Ref) -> FirstOps:
 
 
 def _after(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
-    """What an op makes of the tensor; a layer makes nothing, and its findings are noted."""
+    """Yield the outputs of an op that contain the tensor; layers only record findings."""
     node, reached = place.node, place.reached
     if node.op in _SAME_SHAPE or (node.op in _OTHER_SHAPE and place.slot == 0):
         yield from _moved(place, found)
@@ -94,7 +94,7 @@ def _after(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
 
 
 def _moved(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
-    """Where an op puts the tensor that leaves its values as they are."""
+    """Yield the outputs of an op that keeps the values of the tensor."""
     node, reached = place.node, place.reached
     if node.op in _OTHER_SHAPE:
         note_reshaped(place, found)
@@ -105,7 +105,7 @@ def _moved(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
 
 
 def _computed(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
-    """What arithmetic with a constant makes of the tensor."""
+    """Yield the result of arithmetic with a constant."""
     node, reached = place.node, place.reached
     found.divides = found.divides or (node.op in DIVISIONS and place.slot == 1)
     other = place.constant(1 - place.slot)
@@ -119,7 +119,7 @@ def _computed(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
 
 
 def _scaled(reached: Reached, ref: Ref, scale: float, offset: float) -> Reached:
-    """The same with another scale and offset."""
+    """Replace the tensor, scale, and offset."""
     return reached._replace(ref=ref, scale=scale, offset=offset)
 
 
@@ -156,19 +156,19 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Reached, float, int], tuple[float, flo
 
 
 MOVES: Final = 0.01
-"""What an output moves at least, as a share of its largest magnitude, where it answers."""
+"""Smallest share of its peak by which an output that responds to the input changes."""
 _DATA: Final = "samples of the app are better: 'check: {data: FILE.npz}' in a recipe"
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def movements(runs: Sequence[Sequence[Array]]) -> list[float | None]:
-    """For each output how far it moves from sample to sample, as a share of its peak.
+    """Measure how much each output changes between samples, as a share of its peak.
 
     Returns:
-        shares from 0; of values that are counted, the share of elements that change. Outputs of
-        changing shape move by 1, outputs without elements or numbers by 0. None where there is
-        a single sample, and nothing to compare.
+        Shares from 0; for counted values, the share of elements that change. Outputs with changing
+        shapes have 1, outputs without elements or numbers 0. None for a single sample, which cannot
+        be compared.
     """
     return [_movement(column) for column in zip(*runs, strict=True)]
 
@@ -176,7 +176,7 @@ def movements(runs: Sequence[Sequence[Array]]) -> list[float | None]:
 def standing_still(
     names: Sequence[str], runs: Sequence[Sequence[Array]], fed: Mapping[str, str] = _NOTHING
 ) -> list[str]:
-    """What makes a comparison of outputs worth less than it seems, a sentence each."""
+    """Return warnings about outputs that make a comparison less meaningful, a sentence each."""
     columns = list(zip(*runs, strict=True))
     empty = [n for n, column in zip(names, columns, strict=True) if not sum(a.size for a in column)]
     lost = [
@@ -211,7 +211,7 @@ def standing_still(
 
 
 def largest_movement(runs: Sequence[Sequence[Array]]) -> float:
-    """How far the output moves that moves the most; 1 where there is nothing to compare."""
+    """Return the largest movement of any output; 1 if there is nothing to compare."""
     found = movements(runs)
     return max((1.0 if moved is None else moved for moved in found), default=1.0)
 
@@ -238,22 +238,22 @@ def _movement(column: Sequence[Array]) -> float | None:
 
 
 def _has_values(column: Sequence[Array]) -> bool:
-    """Whether any element is text, or a finite number."""
+    """Return whether any element is a string or a finite number."""
     return any(a.dtype.kind in "OSU" or bool(np.isfinite(a).any()) for a in column if a.size)
 
 
-# How many nodes behind the inputs are looked at, and how small a variance is that says nothing.
+# Number of nodes behind the inputs to inspect, and the variance below which a channel is ignored.
 _MOST: Final = 500
 _FLAT: Final = 1e-8
 
 
 class NormSpread(Struct, frozen=True):
-    """How far the values of a batch normalization's input lie apart.
+    """The spread of the values at a batch normalization's input.
 
     Args:
         node: the normalization.
         trained: the median of the channels' standard deviations in training.
-        found: the same on samples.
+        found: the median on samples.
     """
 
     node: str
@@ -262,7 +262,7 @@ class NormSpread(Struct, frozen=True):
 
 
 def first_norm_spread(graph: Graph, runs: Sequence[Mapping[str, Array]]) -> NormSpread | None:
-    """The spread before the first fused batch normalization that keeps its variance, or None."""
+    """Return the spread before the first fused batch norm with stored variance, or None."""
     norm = _first_norm(graph, [parse_ref(name).node for run in runs[:1] for name in run])
     variance = None if norm is None else _constant(graph, norm.data_inputs[4])
     if norm is None or variance is None or not variance.size:
@@ -300,26 +300,27 @@ def _constant(graph: Graph, ref: Ref) -> Array | None:
     return node.attr_tensor("value").array() if node is not None and node.op == "Const" else None
 
 
-# What inputs are fed as: shares, signed shares, bytes.
+# Usual input ranges: unit interval, signed unit interval, bytes.
 _USUAL: Final = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 _USUAL_SOUND: Final = ((-1.0, 1.0), (-32768.0, 32767.0))
-# The width of the range that layers are given: from -1 to 1.
+# The expected width of the range at layers: from -1 to 1.
 _WIDTH: Final = 2.0
-# How many powers of ten in width outweigh being off the middle by half the width.
+# Weight of a power of ten in width, relative to an offset of half the width.
 _WIDTH_COUNTS: Final = 0.3
-# From here on none of the usual ranges fits.
+# Above this, none of the usual ranges fits.
 _UNFIT: Final = 1.0
 _STATE: Final = re.compile(r"(.*[/_])?(hidden|cell|rnn|lstm|gru)?_?states?(_\w+)?\Z", re.IGNORECASE)
 
 
 class ValueRange(Struct, frozen=True):
-    """The least and the greatest value to draw, and what tells so.
+    """The range of values to draw, and its reason.
 
     Args:
-        low: the least.
-        high: the greatest.
-        reason: in words, for the report; empty where nothing tells.
-        is_of_graph: whether constants of the graph show the range, and not a name or a type.
+        low: the lowest value.
+        high: the highest value.
+        reason: in words, for the report; empty if unknown.
+        is_of_graph: whether constants of the graph determine the range, rather than a name or a
+            type.
     """
 
     low: float
@@ -329,7 +330,7 @@ class ValueRange(Struct, frozen=True):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least and the greatest value."""
+        """The lowest and the highest value."""
         return self.low, self.high
 
     def __str__(self) -> str:
@@ -339,7 +340,7 @@ class ValueRange(Struct, frozen=True):
 
 
 def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
-    """The ranges to try, likeliest first; one alone where something tells."""
+    """Return the ranges to try, likeliest first; a single one if the range is known."""
     limits = type_limits(fed.dtype)
     if limits is not None:
         return (ValueRange(*limits, f"it is {fed.dtype.short}"),)
@@ -360,18 +361,18 @@ def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
     if scaled and len(scaled) == len(ops.layers):
         reason = "the first operations scale it so"
         if not scaled[0][1] and not ops.is_sound:
-            # What is only multiplied was not meant to lie around zero.
+            # An input that is only multiplied is not centered around zero.
             usual = [ends for ends in usual if ends[0] >= 0] or usual
         low, high = min(usual, key=lambda ends: _unfitness(ends, *scaled[0]))
         if not ops.is_picture and _unfitness((low, high), *scaled[0]) > _UNFIT:
-            # Measurements of their own kind, less their mean and over their deviation.
+            # Custom measurements, normalized by their mean and deviation.
             low, high = _undone(*scaled[0])
         return (ValueRange(low, high, reason, is_of_graph=True),)
     return tuple(ValueRange(low, high) for low, high in usual)
 
 
 def type_limits(dtype: DType) -> tuple[int, int] | None:
-    """The range of a type of 8 bits, which inputs use whole; None for other types."""
+    """Return the range of an 8-bit type, which inputs use in full; None for other types."""
     kind = dtype.numpy
     if kind is None or kind.itemsize != 1 or kind.kind not in "iu":
         return None
@@ -388,13 +389,13 @@ def _whole_numbers(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
 
 
 def _undone(scale: float, offset: float) -> tuple[float, float]:
-    """What is scaled to the range from -2 to 2."""
+    """Return the range that the scale and offset map to -2 to 2."""
     ends = sorted((end - offset) / scale for end in (-_WIDTH, _WIDTH))
     return ends[0], ends[1]
 
 
 def _unfitness(ends: tuple[float, float], scale: float, offset: float) -> float:
-    """How far a range, once scaled, is from lying around zero with a width of two."""
+    """Measure how far a scaled range is from being centered around zero with a width of two."""
     low, high = sorted(scale * end + offset for end in ends)
     width = high - low
     off_middle = abs(low + high) / 2 / width

@@ -1,4 +1,4 @@
-"""Fed tensors: their shapes, and the sizes of unknown dimensions."""
+"""Fed tensors: their shapes, and sizes for unknown dimensions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FedTensor(Struct, frozen=True):
     Args:
         name: as it is fed.
         dtype: its type.
-        shape: its sizes, -1 where one is open; None where the rank is.
+        shape: its sizes, -1 for an unknown one; None for an unknown rank.
     """
 
     name: str
@@ -37,7 +37,7 @@ class FedTensor(Struct, frozen=True):
 
     @property
     def ref(self) -> Ref:
-        """The tensor."""
+        """The parsed name of the tensor."""
         return parse_ref(self.name)
 
     @property
@@ -49,10 +49,13 @@ class FedTensor(Struct, frozen=True):
 def fed_tensors(
     graph: Graph, names: Iterable[str], declared: Mapping[str, TensorShape] | None = None
 ) -> list[FedTensor]:
-    """The tensors of these names.
+    """Look up tensors by name.
 
     Args:
-        declared: shapes that a recipe gives, by name; they say more than the graph, or the same.
+        declared: shapes from a recipe, by name; they may refine the shapes of the graph.
+
+    Raises:
+        InvalidGraphError: a tensor is not in the graph, or a declared shape does not match.
     """
     names = list(names)
     for name in names:
@@ -68,10 +71,10 @@ def fed_tensors(
 
 
 def known_shapes(graph: Graph, refs: Sequence[Ref]) -> list[TensorShape]:
-    """The shapes of tensors; those of placeholders without a look at the rest of the graph."""
+    """Return the shapes of tensors; shapes of placeholders need no inference."""
     if all(graph[ref.node].op in FEEDABLE for ref in refs):
         found = [graph[ref.node].attr_shape("shape") for ref in refs]
-        # As TensorFlow reads them: old graphs leave the shape empty where it is unknown.
+        # Like TensorFlow: old graphs use an empty shape for an unknown one.
         is_old = graph.versions.producer <= LAST_AMBIGUOUS_PRODUCER
         return [None if shape == () and is_old else shape for shape in found]
     shapes = infer_shapes(graph, recorded=True)
@@ -79,7 +82,7 @@ def known_shapes(graph: Graph, refs: Sequence[Ref]) -> list[TensorShape]:
 
 
 def fixed_batch(graph: Graph, names: Iterable[str]) -> int:
-    """The number of samples that a graph's inputs insist on, or 0 for any."""
+    """Return the fixed batch size of a graph's inputs, or 0 if any size is possible."""
     refs = [parse_ref(name) for name in names]
     for shape in known_shapes(graph, [ref for ref in refs if ref.node in graph]):
         if shape and shape[0] > 0:
@@ -113,17 +116,17 @@ Sizes = Mapping[str, tuple[int, ...]]
 _PICTURES: Final = (224, 128, 96, 64, 256, 32, 299, 28, 321, 160, 192, 16, 513, 8)
 _SEQUENCES: Final = (16, 28, 32, 64, 128, 1, 8, 100, 10, 50, 20, 256, 4, 2, 400, 512)
 _SOUNDS: Final = (16000, 4000, 8000, 16384, 1024, 44100)
-# More than one sample at once, for graphs that insist on it.
+# Batch sizes other than one, for graphs that require them.
 _BATCHES: Final = (2, 4, 8, 16, 32)
 _CHANNELS: Final = 3
-# Elements that settings have at most.
+# Maximum number of elements of settings.
 _FEW: Final = 16
 # Fewer values than this are not audio.
 _SOUND_FROM: Final = 4000
-# Axes that an input of unknown rank is tried with, from none on.
+# Maximum rank to try for an input of unknown rank, starting with 0.
 _MOST_AXES: Final = 5
 _FEW_CHANNELS: Final = (1, 3, 4)
-# Scalars that steer a model, by their names. Values between 0 and 1 would do harm to most.
+# Scalars that control a model, by name. Most would break with values between 0 and 1.
 _SETTINGS: Final = (
     (re.compile(r"keep_?(prob|rate)|keep\Z", re.IGNORECASE), 1.0),
     (re.compile(r"drop|(^|[/_])rate\Z", re.IGNORECASE), 0.0),
@@ -135,10 +138,10 @@ _SETTINGS: Final = (
 
 
 def size_choices(inputs: Sequence[FedTensor], ops: Sequence[FirstOps]) -> Iterator[Sizes]:
-    """Whole shapes for inputs, by name, one choice after another.
+    """Yield complete shapes for inputs, by name.
 
-    Open dimensions have one size in all inputs, and first dimensions, which count samples,
-    another. Sizes that the first layers require are used unchanged.
+    Unknown dimensions have the same size in all inputs, except first dimensions, which count
+    samples. Sizes that the first layers require are used unchanged.
     """
     names = [fed.name for fed in inputs]
     seen = set()
@@ -151,10 +154,10 @@ def size_choices(inputs: Sequence[FedTensor], ops: Sequence[FirstOps]) -> Iterat
 
 
 def known_sizes(fed: FedTensor, ops: FirstOps, rank: int = 0) -> list[int]:
-    """A shape with the sizes that the first layers ask for; -1 where one is still open.
+    """Return a shape with the sizes that the first layers require; -1 for sizes still unknown.
 
     Args:
-        rank: how many axes it gets where nothing tells.
+        rank: the rank to use if it is unknown.
     """
     shape = list(_ranked(fed, ops, rank))
     for axis, size in ops.sizes.items():
@@ -173,9 +176,9 @@ def known_sizes(fed: FedTensor, ops: FirstOps, rank: int = 0) -> list[int]:
 
 
 def setting(fed: FedTensor, ops: FirstOps) -> float | None:
-    """The value of an input that only steers the model, such as the probability of a dropout.
+    """Return the value of an input that only controls the model, such as a dropout probability.
 
-    The graph decides where it shows what the input does, and the name elsewhere.
+    The graph takes precedence over the name if it shows how the input is used.
     """
     if not fed.dtype.is_floating or (fed.shape is not None and math.prod(fed.shape) > _FEW):
         return None
@@ -186,20 +189,20 @@ def setting(fed: FedTensor, ops: FirstOps) -> float | None:
 
 
 def is_long(shape: Sequence[int]) -> bool:
-    """Whether a shape is that of one row of so many values that it must be a sound."""
+    """Return whether a shape is a single row with so many values that it must be audio."""
     long = [size for size in shape if size > 1]
     return len(long) == 1 and long[0] >= _SOUND_FROM and -1 not in shape[1:]
 
 
 def is_picture(shape: Sequence[int], ops: FirstOps) -> bool:
-    """Whether a shape is that of pictures, the first axis the samples or not."""
+    """Return whether a shape is that of images, with or without an axis of samples."""
     if len(shape) == 4:
         return ops.is_picture or shape[-1] in _FEW_CHANNELS
     return len(shape) == 3 and is_single_picture(shape, ops)
 
 
 def is_single_picture(shape: Sequence[int], ops: FirstOps) -> bool:
-    """Whether a shape is that of one picture without an axis of samples."""
+    """Return whether a shape is that of one image without an axis of samples."""
     return (
         len(shape) == 3
         and shape[2] in _FEW_CHANNELS
@@ -212,7 +215,7 @@ def is_single_picture(shape: Sequence[int], ops: FirstOps) -> bool:
 def _wholes(
     shapes: Sequence[list[int]], ops: Sequence[FirstOps]
 ) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """The shapes with their open sizes filled, one choice after another."""
+    """Yield the shapes with their unknown sizes filled in."""
     sizes = _candidates(shapes, ops)
     for batch in (1, *_BATCHES):
         for size in sizes if batch == 1 else sizes[:2]:
@@ -221,7 +224,7 @@ def _wholes(
     if [-1] not in shapes:
         return
     for size in (*sizes, *_SOUNDS):
-        # A lone axis may also count what follows each other in one sample.
+        # A single axis may also be the time axis of one sample.
         pairs = zip(shapes, ops, strict=True)
         yield tuple(
             (size,) if s == [-1] else _filled(s, 1, min(size, sizes[0]), found)
