@@ -147,7 +147,7 @@ def build(
             builds the same target and ``wait`` is not set.
     """
     workers = workers_of(jobs)
-    tell = warn or as_warning
+    report_warning = warn or as_warning
     work = Build(
         recipes,
         out,
@@ -155,13 +155,13 @@ def build(
         force=force,
         checksum=checksum,
         locked=locked,
-        warn=tell,
+        warn=report_warning,
     )
     work.plan()
-    with work.hold(wait=wait, tell=tell):
+    with work.hold(wait=wait, tell=report_warning):
         run = work.run(jobs=workers)
     for text in run.warnings:
-        tell(text)
+        report_warning(text)
     return BuildResult(run.targets, tuple(stage.task for stage in run.ran))
 
 
@@ -271,7 +271,7 @@ class Build:
             self.out,
             jobs=workers_of(jobs),
             listen=listen,
-            warn=warn or _telling(self._warn),
+            warn=warn or _with_stage_name(self._warn),
             advance=advance,
             keep_going=self._keep_going,
             memory=[recipe.memory for recipe in self.recipes],
@@ -357,8 +357,8 @@ def run_build(
 
     def work() -> tuple[list[MobileprepError], list[str]]:
         follow_ups = [*publishing, *pages.follow_ups()]
-        found = run_stages(executor, jobs=jobs, keep_going=keep_going, follow_ups=follow_ups)
-        return found, pages.write()
+        errors = run_stages(executor, jobs=jobs, keep_going=keep_going, follow_ups=follow_ups)
+        return errors, pages.write()
 
     sharing = state.store.sharing
     try:
@@ -368,8 +368,8 @@ def run_build(
             _ended(sharing, warn),
             shared_memory(min(jobs, len(stale_stages(state))), memory),
         ):
-            found, told = executor.attempt(work)
-            failures = tuple(with_worst_layers(error, executor) for error in found)
+            stage_errors, page_warnings = executor.attempt(work)
+            failures = tuple(with_worst_layers(error, executor) for error in stage_errors)
             if sharing is not None:
                 sharing.finish()
     except MissedLimitError as error:
@@ -379,7 +379,7 @@ def run_build(
         state.store.finish(bound)
     targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
     warnings = () if sharing is None else sharing.warnings
-    return BuildRun(targets, tuple(executor.ran), failures, (*told, *warnings))
+    return BuildRun(targets, tuple(executor.ran), failures, (*page_warnings, *warnings))
 
 
 def _check_writable(state: State, out: Path) -> None:
@@ -456,9 +456,9 @@ def workers_of(jobs: int | None) -> int:
     return jobs or cores()
 
 
-def _telling(tell: Warn) -> StageWarn:
+def _with_stage_name(warn: Warn) -> StageWarn:
     """Convert a handler of warnings, so that each warning starts with its stage."""
-    return lambda task, text: tell(f"{task}: {text}" if task else text)
+    return lambda task, text: warn(f"{task}: {text}" if task else text)
 
 
 def check_target(target: TargetPlan, names: Iterable[str], state: State, out: Path) -> None:
@@ -478,16 +478,16 @@ def check_target(target: TargetPlan, names: Iterable[str], state: State, out: Pa
 
 def _may_stay(target: TargetPlan, state: State, folder: Path) -> bool:
     """Return whether a directory is complete and has the same inputs and settings."""
-    found = manifest(folder)
-    wanted = made_of(target, {file.name: state.digest(file) for file in target.sources})
-    if not _told(wanted).items() <= _told(found).items():
+    content = manifest(folder)
+    expected = made_of(target, {file.name: state.digest(file) for file in target.sources})
+    if not _settings_text(expected).items() <= _settings_text(content).items():
         return False
     with contextlib.suppress(ArtifactError, OSError, ValueError):
         return all(file_inside(folder, name).is_file() for name in listed(folder))
     return False
 
 
-def _told(data: dict[str, object]) -> dict[str, str]:
+def _settings_text(data: dict[str, object]) -> dict[str, str]:
     """Serialize values of a manifest, so that lists and tuples compare as equal."""
     return {key: json.dumps(value, sort_keys=True) for key, value in data.items()}
 
@@ -511,16 +511,16 @@ def with_worst_layers(error: MobileprepError, executor: Executor) -> MobileprepE
     from mobileprep.building.quantization_debugging import worst_layers  # imports numpy
 
     try:
-        found = worst_layers(target, executor, samples=_SAMPLES, seconds=_SECONDS)
+        worst = worst_layers(target, executor, samples=_SAMPLES, seconds=_SECONDS)
     except MobileprepError:
         return error  # the original error is more important
-    if not found.rule:
+    if not worst.rule:
         return error
-    of = "" if found.measured == found.layers else f" of the first {found.measured}"
+    of = "" if worst.measured == worst.layers else f" of the first {worst.measured}"
     hint = (
         f"{error.hint}; or leave the layers in float that lose most, one at a time on "
-        f"{found.samples} samples{of}: under 'quantize', write\n"
-        f"    rules: [{found.rule}]"
+        f"{worst.samples} samples{of}: under 'quantize', write\n"
+        f"    rules: [{worst.rule}]"
     )
     return error.at(error.where, hint=hint)
 
@@ -532,8 +532,8 @@ def _quantized(task: str, executor: Executor) -> TargetPlan | None:
         if task not in target.tasks:
             continue
         before = target.tasks[: target.tasks.index(task)]
-        asked = [plan.stage(one).stage for one in before]
-        return target if any(map(_quantizes, asked)) else None
+        stages = [plan.stage(one).stage for one in before]
+        return target if any(map(_quantizes, stages)) else None
     return None
 
 

@@ -197,16 +197,17 @@ def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
 def cache_verify() -> CacheVerified:
     """Hash every object, check every record, and remove damaged files."""
     store = _store()
-    found = inspect(store)
+    result = inspect(store)
     damaged, stuck = (
-        tuple(str(store.folder / name) for name in names) for names in (found.damaged, found.stuck)
+        tuple(str(store.folder / name) for name in names)
+        for names in (result.damaged, result.stuck)
     )
     return CacheVerified(
         str(store.root),
-        found.objects,
-        found.object_bytes,
-        found.records,
-        found.incomplete,
+        result.objects,
+        result.object_bytes,
+        result.records,
+        result.incomplete,
         damaged,
         stuck,
     )
@@ -282,7 +283,7 @@ def _number(name: str) -> int:
     return int(name[1:])
 
 
-def _removed(folder: Path, tell: Tell) -> int:
+def _removed(folder: Path, report_message: Tell) -> int:
     """Remove the directory of a format, or the symlink to it, and return the freed bytes."""
     is_link = folder.is_symlink()
     size = 0 if is_link else folder_bytes(folder)
@@ -297,7 +298,7 @@ def _removed(folder: Path, tell: Tell) -> int:
         message = f"cannot be removed: {error.strerror or error}"
         raise ArtifactError(message, "check its rights", str(folder)) from error
     if is_link:
-        tell(f"{folder} is a symlink: its target is kept")
+        report_message(f"{folder} is a symlink: its target is kept")
     return size
 
 
@@ -327,9 +328,9 @@ def inspect(store: Store) -> Inspected:
     objects = list(_entries(store.folder / "cas"))
     whole = _whole(objects)
     # A build may have repaired an object meanwhile, and another command may have removed one.
-    left = [path for path in objects if path not in whole and os.path.lexists(path)]
-    whole |= _whole(left)
-    damaged = [path for path in left if path not in whole]
+    suspects = [path for path in objects if path not in whole and os.path.lexists(path)]
+    whole |= _whole(suspects)
+    damaged = [path for path in suspects if path not in whole]
     stuck = _remove(damaged)
     records = list(_entries(store.folder / "ac"))
     good = [path for path in records if store.is_record(path)]
@@ -352,10 +353,10 @@ def _names(paths: list[Path], store: Store) -> tuple[str, ...]:
 def _whole(objects: list[Path]) -> dict[Path, int]:
     """Return the sizes of the objects whose content matches their digest."""
     sizes = [_size(path) for path in objects]
-    wanted = [(path, path.name, size) for path, size in zip(objects, sizes, strict=True)]
+    requests = [(path, path.name, size) for path, size in zip(objects, sizes, strict=True)]
     # Verification must not trust earlier hashes.
-    found = FileIndex(None).match_many(wanted)
-    return {path: size for path, size, good in zip(objects, sizes, found, strict=True) if good}
+    matches = FileIndex(None).match_many(requests)
+    return {path: size for path, size, good in zip(objects, sizes, matches, strict=True) if good}
 
 
 def _is_incomplete(store: Store, record: Path) -> bool:

@@ -52,13 +52,13 @@ class RangeGroup(Struct, frozen=True):
         return tuple(f"{recipe.name}/{target.folder}" for recipe, target in self.members)
 
 
-def range_groups(recipes: Sequence[Recipe], wanted: frozenset[str]) -> list[RangeGroup]:
+def range_groups(recipes: Sequence[Recipe], requested: frozenset[str]) -> list[RangeGroup]:
     """Group the targets that use observed ranges by range file.
 
     Args:
         recipes: the recipes.
-        wanted: names or directories of targets, or empty for all; targets that share a range file
-            with one of them are included.
+        requested: names or directories of targets, or empty for all; targets that share a range
+            file with one of them are included.
     """
     named: dict[str, list[tuple[Recipe, Target]]] = {}
     for recipe in recipes:
@@ -71,11 +71,11 @@ def range_groups(recipes: Sequence[Recipe], wanted: frozenset[str]) -> list[Rang
     chosen = [
         members
         for members in named.values()
-        if not wanted or any({t.name, t.folder} & wanted for _, t in members)
+        if not requested or any({t.name, t.folder} & requested for _, t in members)
     ]
     if not chosen:
         hint = "write 'quantize: {mode: nodes, ranges: observed}' and a calibration"
-        message = f"no target {' or '.join(sorted(wanted))} takes observed ranges".replace(
+        message = f"no target {' or '.join(sorted(requested))} takes observed ranges".replace(
             "  ", " "
         )
         raise UsageError(message, hint)
@@ -95,11 +95,11 @@ def _group(members: Sequence[tuple[Recipe, Target]]) -> RangeGroup:
     return RangeGroup(file.path, file.shown, tuple(members))
 
 
-def joined_ranges(group: RangeGroup, found: Mapping[str, RangeFile]) -> RangeFile:
+def joined_ranges(group: RangeGroup, files: Mapping[str, RangeFile]) -> RangeFile:
     """Merge the ranges of several targets into one file."""
-    joined = found[group.folders[0]]
+    joined = files[group.folders[0]]
     for folder, (_, target) in zip(group.folders[1:], group.members[1:], strict=True):
-        more = found[folder]
+        more = files[folder]
         same = (more.method, more.samples, more.data) == (
             *(joined.method, joined.samples),
             joined.data,
@@ -189,11 +189,11 @@ def calibrate(
     """
     listed = [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in listed]
-    tell = warn or as_warning
+    report_warning = warn or as_warning
     return run_calibrations(
         plan_calibrations(loaded, names_of(targets)),
         check=check,
-        warn=lambda task, text: tell(f"{task}: {text}"),
+        warn=lambda task, text: report_warning(f"{task}: {text}"),
     )
 
 
@@ -219,10 +219,10 @@ def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> Cali
     # Before filtering targets, because file names depend on all files that a recipe names.
     recipes = [portable_recipe(recipe) for recipe in recipes]
     groups = range_groups(recipes, frozenset(targets))
-    wanted = {id(target) for group in groups for _, target in group.members}
+    requested = {id(target) for group in groups for _, target in group.members}
     bare = []
     for recipe in recipes:
-        chosen = tuple(_without_file(t) for t in recipe.targets if id(t) in wanted)
+        chosen = tuple(_without_file(t) for t in recipe.targets if id(t) in requested)
         if chosen:
             bare.append(replace(recipe, targets=chosen))
     whole = plan_state(bare)
@@ -244,21 +244,21 @@ def run_calibrations(
     advance: Advance = ignore,
 ) -> tuple[CalibrationResult, ...]:
     """Run the planned measurements and write the range files."""
-    found = _measured(plan, Executor(plan.state, listen=listen, warn=warn, advance=advance))
-    return tuple(_kept(group, found, check=check) for group in plan.groups)
+    ranges = _measured(plan, Executor(plan.state, listen=listen, warn=warn, advance=advance))
+    return tuple(_save_ranges(group, ranges, check=check) for group in plan.groups)
 
 
 def _measured(plan: CalibrationPlan, executor: Executor) -> Mapping[str, RangeFile]:
     """Return the ranges of each target by its directory."""
     state = plan.state
     bound = store_bound(os.environ)
-    wanted = {folder: Upstream(task, CalibrateStage.RANGES) for folder, task in plan.ends.items()}
+    outputs = {folder: Upstream(task, CalibrateStage.RANGES) for folder, task in plan.ends.items()}
 
     def work() -> dict[str, bytes]:
         run_stages(executor)
-        return {folder: executor.read(up) for folder, up in wanted.items()}
+        return {folder: executor.read(up) for folder, up in outputs.items()}
 
-    state.check_outputs(wanted.values())
+    state.check_outputs(outputs.values())
     try:
         with shared_memory(1, plan.memory):
             pieces = executor.attempt(work)
@@ -276,16 +276,18 @@ def _without_file(target: Target) -> Target:
 def _until(plan: Plan, tasks: Iterable[str]) -> Plan:
     """Return the part of a plan that some tasks need, including the tasks."""
     needed = set(tasks)
-    kept: list[StageSpec] = []
+    stages: list[StageSpec] = []
     for spec in reversed(plan.stages):
         if spec.task in needed:
             needed.update(spec.needs)
-            kept.append(spec)
-    return Plan(tuple(reversed(kept)), ())
+            stages.append(spec)
+    return Plan(tuple(reversed(stages)), ())
 
 
-def _kept(group: RangeGroup, found: Mapping[str, RangeFile], *, check: bool) -> CalibrationResult:
-    ranges = joined_ranges(group, found)
+def _save_ranges(
+    group: RangeGroup, files: Mapping[str, RangeFile], *, check: bool
+) -> CalibrationResult:
+    ranges = joined_ranges(group, files)
     text = range_file_text(ranges)
     before, is_changed = RangeFile(), False
     if group.path is not None:
@@ -318,5 +320,5 @@ def _moved(before: RangeFile, after: RangeFile) -> Iterator[Moved]:
             yield Moved(tensor, _ends(old), _ends(new), further / width if width else None)
 
 
-def _ends(found: TensorRange | None) -> tuple[float, float] | None:
-    return None if found is None else (found.low, found.high)
+def _ends(ends: TensorRange | None) -> tuple[float, float] | None:
+    return None if ends is None else (ends.low, ends.high)

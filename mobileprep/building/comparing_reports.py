@@ -121,19 +121,19 @@ def compare_reports(
     old: Report, new: Report, place: Place, nodes: NodeChanges | None = None
 ) -> Comparison:
     """Compare the reports of two builds of a target."""
-    known = bool(old.settings and new.settings)
-    found = list(causes_of(old, new, place)) if known else []
+    has_settings = bool(old.settings and new.settings)
+    causes = list(causes_of(old, new, place)) if has_settings else []
     keys: dict[int, list[str]] = {}
-    for cause, step in found:
+    for cause, step in causes:
         if step is not None:
             keys.setdefault(step, []).append(cause.key)
     warned, warns = _warnings(old), _warnings(new)
-    made = Comparison(
+    comparison = Comparison(
         new.recipe,
         new.target,
         "same",
-        tuple(cause for cause, _ in found),
-        "" if known else NO_SETTINGS,
+        tuple(cause for cause, _ in causes),
+        "" if has_settings else NO_SETTINGS,
         tuple(step_changes(old, new, keys)),
         changed_figures(_sizes(old), _sizes(new)),
         changed_figures(old.ops, new.ops),
@@ -147,7 +147,7 @@ def compare_reports(
         tuple(w for w in warned if w not in warns),
         nodes,
     )
-    return _judged(made)
+    return _judged(comparison)
 
 
 def compare_builds(
@@ -163,29 +163,45 @@ def compare_builds(
     before = {(r.recipe, r.target): r for r in old}
     if len(old) == len(new) == 1:
         before = {(new[0].recipe, new[0].target): old[0]}
-    found = []
+    comparisons = []
     for report in new:
         earlier = before.pop((report.recipe, report.target), None)
         if earlier is None:
-            found.append(Comparison(report.recipe, report.target, "added"))
+            comparisons.append(Comparison(report.recipe, report.target, "added"))
         else:
             compared = nodes(earlier, report)
-            found.append(compare_reports(earlier, report, place(report), compared))
-    found += [Comparison(recipe, target, "removed") for recipe, target in before]
-    return found
+            comparisons.append(compare_reports(earlier, report, place(report), compared))
+    comparisons += [Comparison(recipe, target, "removed") for recipe, target in before]
+    return comparisons
 
 
-def _judged(made: Comparison) -> Comparison:
+def _judged(comparison: Comparison) -> Comparison:
     """Set the state to changed if there is any difference."""
-    told = (made.causes, made.steps, made.sizes, made.ops, made.accuracies, made.outputs)
-    more = (made.ranges, made.tensors, made.limits, made.kernels, made.warnings, made.solved)
-    nodes = made.nodes is not None and made.nodes.changes
-    return structs.replace(made, state="changed") if any((*told, *more, nodes)) else made
+    parts = (
+        comparison.causes,
+        comparison.steps,
+        comparison.sizes,
+        comparison.ops,
+        comparison.accuracies,
+        comparison.outputs,
+    )
+    more = (
+        comparison.ranges,
+        comparison.tensors,
+        comparison.limits,
+        comparison.kernels,
+        comparison.warnings,
+        comparison.solved,
+    )
+    nodes = comparison.nodes is not None and comparison.nodes.changes
+    return (
+        structs.replace(comparison, state="changed") if any((*parts, *more, nodes)) else comparison
+    )
 
 
 def _sizes(report: Report) -> dict[str, float | None]:
     source, model = report.source, report.model
-    found: dict[str, float | None] = {
+    figures: dict[str, float | None] = {
         "model bytes": model.bytes,
         "compressed bytes": report.compressed.bytes,
         "nodes": model.nodes,
@@ -196,15 +212,15 @@ def _sizes(report: Report) -> dict[str, float | None]:
     }
     # The model is listed separately, and its file name may differ.
     files = {name: size for name, size in report.files.items() if name != model.file}
-    return {**found, **{f"file {name}": size for name, size in files.items()}}
+    return {**figures, **{f"file {name}": size for name, size in files.items()}}
 
 
 def _accuracies(report: Report) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    figures: dict[str, float | None] = {}
     for metric in () if report.accuracy is None else report.accuracy.metrics:
-        found[f"{metric_title(metric)}{_basis(report)}"] = metric.after
-        found[f"{metric_title(metric)} of the source"] = metric.before
-    return found
+        figures[f"{metric_title(metric)}{_basis(report)}"] = metric.after
+        figures[f"{metric_title(metric)} of the source"] = metric.before
+    return figures
 
 
 def _outputs(report: Report) -> dict[str, float | None]:
@@ -244,10 +260,10 @@ def _ranges(old: Report, new: Report) -> tuple[RangeChange, ...]:
 
 
 def _warnings(report: Report) -> list[str]:
-    found = [*report.source.warnings, *(w for step in report.steps for w in step.warnings)]
-    found += [*report.warnings, *(() if report.check is None else report.check.warnings)]
-    found += [w for calibration in report.calibrations for w in calibration.warnings]
-    return list(dict.fromkeys([*found, *(report.accuracy.warnings if report.accuracy else ())]))
+    warnings = [*report.source.warnings, *(w for step in report.steps for w in step.warnings)]
+    warnings += [*report.warnings, *(() if report.check is None else report.check.warnings)]
+    warnings += [w for calibration in report.calibrations for w in calibration.warnings]
+    return list(dict.fromkeys([*warnings, *(report.accuracy.warnings if report.accuracy else ())]))
 
 
 def step_changes(
@@ -273,14 +289,14 @@ def step_changes(
 
 
 def _effects(report: Report) -> list[dict[str, float | None]]:
-    found = []
+    effects = []
     nodes, parameters, size = (
         report.source.nodes,
         report.source.parameters,
         report.source.bytes,
     )
     for step in report.steps:
-        found.append(
+        effects.append(
             {
                 "nodes": step.nodes - nodes,
                 "parameters": step.parameters - parameters,
@@ -294,7 +310,7 @@ def _effects(report: Report) -> list[dict[str, float | None]]:
             }
         )
         nodes, parameters, size = step.nodes, step.parameters, step.bytes
-    return found
+    return effects
 
 
 def changed_figures(
@@ -411,8 +427,8 @@ def aligned(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int | None
 def labels(names: Sequence[str]) -> list[str]:
     """Return unique labels of steps: ``fold_constants``, ``fold_constants#2`` for the second."""
     seen: dict[str, int] = {}
-    found = []
+    unique = []
     for name in names:
         seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return found
+        unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return unique

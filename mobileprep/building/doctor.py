@@ -153,9 +153,9 @@ def _required() -> Iterator[tuple[str, str]]:
     except importlib.metadata.PackageNotFoundError:
         return
     for text in sorted(listed):
-        found = _REQUIREMENT.match(text)
-        if found and "extra ==" not in text:
-            yield found[1], found[2] or ""
+        match = _REQUIREMENT.match(text)
+        if match and "extra ==" not in text:
+            yield match[1], match[2] or ""
 
 
 def _version(name: str) -> str | None:
@@ -167,11 +167,11 @@ def _version(name: str) -> str | None:
 
 def _lacking(required: tuple[Required, ...]) -> Iterator[str]:
     for package in required:
-        mend = f"pip install '{package.name}>={package.oldest}'"
+        hint = f"pip install '{package.name}>={package.oldest}'"
         if package.version is None:
-            yield f"{package.name} is missing: {mend}"
+            yield f"{package.name} is missing: {hint}"
         elif _numbers(package.version) < _numbers(package.oldest):
-            yield f"{package.name} {package.version} is too old: {mend}"
+            yield f"{package.name} {package.version} is too old: {hint}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -191,8 +191,8 @@ def _refusal(store: Path) -> str:
     if not folder.is_dir():
         return f"{folder} is not a directory: set MOBILEPREP_CACHE to another"
     try:
-        with tempfile.TemporaryDirectory(prefix=".mobileprep-", dir=folder) as made:
-            Path(made, "file").write_bytes(b"0")
+        with tempfile.TemporaryDirectory(prefix=".mobileprep-", dir=folder) as trial:
+            Path(trial, "file").write_bytes(b"0")
     except OSError as error:
         reason = error.strerror or error
         return f"{folder} cannot be written ({reason}): set MOBILEPREP_CACHE to another folder"
@@ -204,14 +204,14 @@ def _refused_variables() -> Iterator[str]:
     try:
         store_bound(os.environ)
     except MobileprepError as error:
-        yield _told(error)
+        yield _error_text(error)
     try:
         open_remote(remote_settings(None, os.environ))
     except MobileprepError as error:
-        yield _told(error)
+        yield _error_text(error)
 
 
-def _told(error: MobileprepError) -> str:
+def _error_text(error: MobileprepError) -> str:
     # The location may be a URL with a password.
     return f"{shown_remote(error.where)}: {error.message}: {error.hint}"
 
@@ -259,27 +259,27 @@ def library_facts(
         graph: path of the graph, if any.
     """
     path = Path(library)
-    found = read_library(path)
+    facts = read_library(path)
     ops: frozenset[str] = frozenset()
     if graph is not None:
         read = read_shipped_graph(Path(graph))
         bodies = (node for function in read.library.functions.values() for node in function.nodes)
         ops = frozenset(n.op for n in (*read, *bodies) if n.op not in read.library.functions)
-    known = texts_in(path, found, {*ops, *_OPS, *_KERNELS})
-    missing = tuple(sorted(ops - known))
-    alignment = min(found.alignments)
-    problems = (*_absence(known), *_problems(found, alignment, missing))
-    return LibraryFacts(str(path), found.machine, found.abi, alignment, missing, problems)
+    names = texts_in(path, facts, {*ops, *_OPS, *_KERNELS})
+    missing = tuple(sorted(ops - names))
+    alignment = min(facts.alignments)
+    problems = (*_absence(names), *_problems(facts, alignment, missing))
+    return LibraryFacts(str(path), facts.machine, facts.abi, alignment, missing, problems)
 
 
-def _absence(known: Collection[str]) -> Iterator[str]:
+def _absence(names: Collection[str]) -> Iterator[str]:
     """Yield a problem for a library in which TensorFlow registers no ops or kernels."""
-    if not _OPS & set(known):
+    if not _OPS & set(names):
         yield (
             "it holds no ops of TensorFlow: name the .so file that TensorFlow is linked into, and "
             "strip no strings from it"
         )
-    elif not _KERNELS & set(known):
+    elif not _KERNELS & set(names):
         yield (
             "it holds no kernels, only the names of ops: link TensorFlow's static libraries whole "
             "(-Wl,--whole-archive), and compile the kernels that ops_to_register.h lists"

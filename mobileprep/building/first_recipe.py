@@ -59,7 +59,7 @@ class Wishes(Struct, frozen=True):
 
 
 def first_recipe(
-    found: FoundModel, path: Path, wishes: Wishes, run: RunStages | None
+    model: FoundModel, path: Path, wishes: Wishes, run: RunStages | None
 ) -> tuple[str, str]:
     """Return the text of a recipe, and a summary of its build.
 
@@ -67,25 +67,25 @@ def first_recipe(
     there is none, loops and conditionals are lowered if that helps.
 
     Args:
-        found: the model.
+        model: the model.
         path: path of the recipe.
         wishes: choices of the user.
         run: runs the stages of a plan; None to skip the build and its checks.
     """
     try:
-        return _final(_draft(found, path, wishes), path, run)
+        return _final(_draft(model, path, wishes), path, run)
     except (UnsupportedError, InvalidGraphError) as error:
-        other = inference_graph(found)
+        other = inference_graph(model)
         if other is not None:
             return _final(_draft(other, path, wishes), path, run)
         if isinstance(error, UnsupportedError):
             with contextlib.suppress(MobileprepError):
-                return _final(_lowered(found, path, wishes, error), path, run)
+                return _final(_lowered(model, path, wishes, error), path, run)
         raise
 
 
-def _lowered(found: FoundModel, path: Path, wishes: Wishes, error: UnsupportedError) -> Draft:
-    return replace(_draft(found, path, wishes), lowered=first_line(error))
+def _lowered(model: FoundModel, path: Path, wishes: Wishes, error: UnsupportedError) -> Draft:
+    return replace(_draft(model, path, wishes), lowered=first_line(error))
 
 
 def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
@@ -93,40 +93,43 @@ def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
         return recipe_text(replace(untried(draft, path), unchecked=_UNTRIED)), "not built yet"
     done = tried(draft, path, run)
     fed = {} if done.report.check is None else done.report.check.inputs
-    inputs = tuple(_with_fed_shape(given, fed.get(given.name, "")) for given in done.draft.inputs)
-    return recipe_text(replace(done.draft, inputs=inputs)), told(done.report)
+    inputs = tuple(
+        _with_fed_shape(draft_input, fed.get(draft_input.name, ""))
+        for draft_input in done.draft.inputs
+    )
+    return recipe_text(replace(done.draft, inputs=inputs)), summary_of(done.report)
 
 
-def _with_fed_shape(given: DraftInput, fed: str) -> DraftInput:
+def _with_fed_shape(draft_input: DraftInput, fed: str) -> DraftInput:
     """Note the shape that the check feeds in the comment of an input with unknown shape.
 
     Args:
-        given: the input.
+        draft_input: the input.
         fed: value that the check feeds, such as ``float32 [1, 784], 0 to 1``; empty without a
             check.
     """
     shape = re.search(r"\[[0-9, ]*\]", fed)
-    if given.shape is not None or shape is None:
-        return given
+    if draft_input.shape is not None or shape is None:
+        return draft_input
     text = f"The graph does not record its shape, and the check feeds {shape[0]}: add 'shape:'"
-    return replace(given, remark=f"{text} with the shape that the app feeds.")
+    return replace(draft_input, remark=f"{text} with the shape that the app feeds.")
 
 
-def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
+def _draft(model: FoundModel, path: Path, wishes: Wishes) -> Draft:
     proposal = propose(
-        load_found(found, wishes.tags),
+        load_found(model, wishes.tags),
         signature=wishes.signature,
         inputs=wishes.inputs,
         outputs=wishes.outputs,
     )
     data = wishes.data
     return Draft(
-        wishes.name or recipe_name(found.path, path),
+        wishes.name or recipe_name(model.path, path),
         modeline(path),
-        tuple(_source(found, proposal, wishes.tags, path.parent)),
+        tuple(_source(model, proposal, wishes.tags, path.parent)),
         tuple(map(_input, proposal.inputs)),
         proposal.outputs,
-        (found.notes, proposal.about_inputs, proposal.about_outputs),
+        (model.notes, proposal.about_inputs, proposal.about_outputs),
         release=wishes.release,
         validation=None if data is None else (_relative(data, path.parent), _labels(data, wishes)),
     )
@@ -140,11 +143,11 @@ def _labels(data: Path, wishes: Wishes) -> str:
 
 
 def _source(
-    found: FoundModel, proposal: Proposal, tags: tuple[str, ...], folder: Path
+    model: FoundModel, proposal: Proposal, tags: tuple[str, ...], folder: Path
 ) -> list[tuple[str, str | tuple[str, ...]]]:
-    keys: list[tuple[str, str | tuple[str, ...]]] = [(found.kind, _relative(found.path, folder))]
-    if found.checkpoint is not None:
-        keys.append(("checkpoint", _relative(found.checkpoint, folder)))
+    keys: list[tuple[str, str | tuple[str, ...]]] = [(model.kind, _relative(model.path, folder))]
+    if model.checkpoint is not None:
+        keys.append(("checkpoint", _relative(model.checkpoint, folder)))
     if tags:
         keys.append(("tags", tags))
     if proposal.signature:
@@ -153,9 +156,9 @@ def _source(
 
 
 def _input(proposed: ProposedInput) -> DraftInput:
-    known = recipe_schema()["$defs"]["input"]["properties"]["dtype"]["enum"]
+    dtypes = recipe_schema()["$defs"]["input"]["properties"]["dtype"]["enum"]
     spec = proposed.spec
-    dtype = spec.dtype.short if spec.dtype.short in known else ""
+    dtype = spec.dtype.short if spec.dtype.short in dtypes else ""
     return DraftInput(spec.name, dtype, spec.shape, proposed.remark)
 
 
@@ -191,19 +194,19 @@ def recipe_name(model: Path, recipe: Path) -> str:
     path = Path(os.path.abspath(model))  # noqa: PTH100 - keep the names of symlinks
     stem = _clean(_SUFFIXES.sub("", path.name))
     names = [stem, *(_clean(p.name) for p in path.parents)]
-    told = next((n for n in names if n and not _GENERIC.match(n)), "") or stem or "model"
-    taken = set(_taken(recipe))
-    numbered = (f"{told}-{number}" for number in itertools.count(2))
-    longer = [f"{told}-{stem}"] if stem and stem != told else []
-    return next(n for n in itertools.chain([told], longer, numbered) if n not in taken)
+    base = next((n for n in names if n and not _GENERIC.match(n)), "") or stem or "model"
+    used_names = set(_used_names(recipe))
+    numbered = (f"{base}-{number}" for number in itertools.count(2))
+    longer = [f"{base}-{stem}"] if stem and stem != base else []
+    return next(n for n in itertools.chain([base], longer, numbered) if n not in used_names)
 
 
 def _clean(name: str) -> str:
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
-    return kept.strip("._-")[:_LONGEST].rstrip("._-")
+    cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
+    return cleaned.strip("._-")[:_LONGEST].rstrip("._-")
 
 
-def _taken(recipe: Path) -> Iterator[str]:
+def _used_names(recipe: Path) -> Iterator[str]:
     """Yield recipe names in the new recipe's and the working directory, and two levels below."""
     below = _folders(Path.cwd())
     near = [*below, *(inner for folder in below for inner in _folders(folder))]
@@ -221,7 +224,7 @@ def _taken(recipe: Path) -> Iterator[str]:
                 text = stream.read(_HEAD).decode("utf-8", "replace")
         except OSError:
             continue
-        yield from (found[1] for line in text.splitlines() if (found := _NAMED.match(line)))
+        yield from (match[1] for line in text.splitlines() if (match := _NAMED.match(line)))
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -310,12 +313,12 @@ def _registered(draft: Draft, attempt: Callable[[Draft], _T]) -> tuple[Draft, _T
         draft: the draft.
         attempt: raises UnsupportedError if the release does not load the model of a draft.
     """
-    wanted = draft.release
-    plain = replace(draft, release=wanted or DEFAULT_RELEASE)
+    requested = draft.release
+    plain = replace(draft, release=requested or DEFAULT_RELEASE)
     try:
         return plain, attempt(plain)
     except UnsupportedError as error:
-        for other in _loadable(plain, first_line(error), fixed=bool(wanted)):
+        for other in _loadable(plain, first_line(error), fixed=bool(requested)):
             with contextlib.suppress(UnsupportedError):
                 return other, attempt(other)
         raise
@@ -370,7 +373,7 @@ def _recipe(draft: Draft, path: Path) -> Recipe:
     return load_recipe(path, environ=os.environ, text=recipe_text(draft))
 
 
-def told(report: Report) -> str:
+def summary_of(report: Report) -> str:
     """Summarize a build in one line."""
     size, before = report.model.bytes, report.source.bytes
     line = f"{before:,} bytes frozen, {size:,} prepared"

@@ -117,20 +117,20 @@ def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
     of_targets: list[Problem] = []
     of_data: list[Problem] = []
     cautions: list[str] = []
-    known: dict[str, Fit] = {}
+    fits: dict[str, Fit] = {}
     for target in (target for recipe in recipes for target in recipe.targets):
-        key = repr([target.source.file.path, target.source.checkpoint, *_asked(target)])
-        if key not in known:
-            known[key] = _fit(target)
-        found = known[key]
-        of_models += [_problem(target, m.keys, m.message, m.hint) for m in found.misfits]
-        if found.frozen is not None and not found.misfits:
-            inputs = _inputs(target, found.frozen)
-            of_models += _draw_problems(target, found.frozen.graph, inputs)
-            of_data += _data_problems(target, found.frozen, inputs)
-            cautions += _unfolded_norms(target, found.frozen.graph)
-            cautions += _slips_in_ops(target, found.frozen.graph)
-            ahead = foreseen(target, found.frozen)
+        key = repr([target.source.file.path, target.source.checkpoint, *_fit_key(target)])
+        if key not in fits:
+            fits[key] = _fit(target)
+        outcome = fits[key]
+        of_models += [_problem(target, m.keys, m.message, m.hint) for m in outcome.misfits]
+        if outcome.frozen is not None and not outcome.misfits:
+            inputs = _inputs(target, outcome.frozen)
+            of_models += _draw_problems(target, outcome.frozen.graph, inputs)
+            of_data += _data_problems(target, outcome.frozen, inputs)
+            cautions += _unfolded_norms(target, outcome.frozen.graph)
+            cautions += _slips_in_ops(target, outcome.frozen.graph)
+            ahead = foreseen(target, outcome.frozen)
             of_targets += ahead.problems
             cautions += ahead.cautions
     if of_models:
@@ -150,7 +150,7 @@ def _unsupported(problems: Sequence[Problem]) -> UnsupportedError:
     return UnsupportedError(problem.message, problem.hint, str(problem.place))
 
 
-def _asked(target: Target) -> Iterator[object]:
+def _fit_key(target: Target) -> Iterator[object]:
     """Yield everything besides the model that determines whether it matches."""
     yield digestible(target.source)
     yield digestible(target.freeze)
@@ -189,8 +189,8 @@ def _draw_problems(target: Target, graph: Graph, inputs: Sequence[FedTensor]) ->
     check = target.check
     if check is None or check.data or target.validation:
         return
-    found = (undrawable(fed, first_ops(graph, fed.ref)) for fed in inputs)
-    yield from (_problem(target, ("check",), *fault) for fault in found if fault is not None)
+    faults = (undrawable(fed, first_ops(graph, fed.ref)) for fed in inputs)
+    yield from (_problem(target, ("check",), *fault) for fault in faults if fault is not None)
 
 
 def _data_problems(
@@ -257,9 +257,11 @@ def _metric_faults(
     named = choice.labels is not None or validation.data.names_labels
     may_lack = choice.metric == AUTO and not named
     if not _is_plain_npz(validation.data):
-        asked = not may_lack and _of_labels(choice, named=named)
+        is_needed = not may_lack and _of_labels(choice, named=named)
         samples = SampleChoice(validation.samples)
-        return list(_opening_faults(validation.data, inputs, samples, labels if asked else None))
+        return list(
+            _opening_faults(validation.data, inputs, samples, labels if is_needed else None)
+        )
     file = validation.data.file
     if isinstance(choice.metric, MetricFunction):
         return sample_faults(file.path, file.name, inputs)
@@ -289,10 +291,10 @@ def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:
     """Warn of batch norms that no step of the chain folds, unless a plugin could do it."""
     if any(step.plugin is not None for step in target.transforms):
         return
-    told = norms_foreseen(graph, [step.name for step in target.transforms])
-    if told:
+    warning = norms_foreseen(graph, [step.name for step in target.transforms])
+    if warning:
         assert target.tree is not None
-        yield f"{place_of(target.tree, ('transforms',))}: {told}"
+        yield f"{place_of(target.tree, ('transforms',))}: {warning}"
 
 
 def _slips_in_ops(target: Target, graph: Graph) -> Iterator[str]:
@@ -385,15 +387,15 @@ def check_target(
 
 
 def _header(
-    path: Path, release: str | None, tell: Callable[[str], None]
+    path: Path, release: str | None, report_message: Callable[[str], None]
 ) -> RegistrationHeader | None:
     """Return the header next to a model; with several, the one of the release."""
-    several = [path.parent / f"tensorflow-{known}" / HEADER for known in RELEASES]
+    several = [path.parent / f"tensorflow-{name}" / HEADER for name in RELEASES]
     there = [file for file in (path.parent / HEADER, *several) if file.is_file()]
     headers = [read_registration_header(file) for file in there]
     fitting = [h for h in headers if h.release in ("", release or h.release)]
     if headers and not fitting:
-        tell(f"{there[0]} is for TensorFlow {headers[0].release}, and is not used")
+        report_message(f"{there[0]} is for TensorFlow {headers[0].release}, and is not used")
     return fitting[0] if fitting else None
 
 

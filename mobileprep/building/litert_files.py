@@ -124,10 +124,10 @@ def to_tflite(
     if not fetched:
         message = "no tensors are named that the model is to compute"
         raise UsageError(message, "give --outputs=a,b", where)
-    known = {source.tensor(name): shape for name, shape in (shapes or {}).items()}
-    specs = [CutInput(name, known.get(name)) for name in fed]
+    known_shapes = {source.tensor(name): shape for name, shape in (shapes or {}).items()}
+    specs = [CutInput(name, known_shapes.get(name)) for name in fed]
     if detection_postprocess == "auto":
-        graph = _with_detections(graph, known, Context(fed, fetched))
+        graph = _with_detections(graph, known_shapes, Context(fed, fetched))
     integers = None
     if mode in INTEGERS:
         ranges = {}
@@ -192,14 +192,14 @@ def litert_ranges(
     if calibration.suffix.lower() not in _RANGE_FILES:
         return _measured(calibration, model(), warn)
     ranges = read_range_file(calibration)
-    if any(found.graph for found in ranges.tensors.values()):
+    if any(tensor.graph for tensor in ranges.tensors.values()):
         graph = model()
         fed = [edge(parse_ref(name)) for name in graph.inputs]
         digests = tensor_digests(graph.graph, graph.tensors, fed)
         check_tensors(ranges, {str(Ref(*t)): d for t, d in digests.items()}, str(calibration))
     else:
         warn(f"{calibration}: the ranges have no digests, so they may be of another model")
-    return {name: (found.low, found.high) for name, found in ranges.tensors.items()}
+    return {name: (tensor.low, tensor.high) for name, tensor in ranges.tensors.items()}
 
 
 def _measured(
@@ -212,5 +212,5 @@ def _measured(
     data = open_dataset(DataFiles(str(samples), samples), inputs, choice)
     fetches = tuple(dict.fromkeys(str(Ref(*tensor)) for tensor in model.tensors))
     subject = Subject(model.graph, fetches, model.tensors, method, tuple(inputs), usual.batch)
-    found, _ = ranges_of(observed(subject, data, warn=warn), method)
-    return {str(Ref(*tensor)): ends for tensor, ends in found.items()}
+    ranges, _ = ranges_of(observed(subject, data, warn=warn), method)
+    return {str(Ref(*tensor)): ends for tensor, ends in ranges.items()}

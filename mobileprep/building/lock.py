@@ -58,19 +58,19 @@ def write_locks(recipes: Sequence[Recipe]) -> list[LockResult]:
 
     Sections of other existing recipes in the same directory do not change.
     """
-    found = _found(recipes, plan_state(recipes))
+    pins = _actual_pins(recipes, plan_state(recipes))
     paths = {lock_path(Path(recipe.file)): None for recipe in recipes}
     done = []
     for path in paths:
         mine = {
-            Path(recipe.file).name: found[recipe.name]
+            Path(recipe.file).name: pins[recipe.name]
             for recipe in recipes
             if lock_path(Path(recipe.file)) == path
         }
         before = _before(path)
         beside = {other.name for other in path.parent.iterdir() if other.is_file()}
-        kept = {n: p for n, p in before.items() if n in beside}
-        text = lock_text(LockFile(path, {**kept, **mine}))
+        retained = {n: p for n, p in before.items() if n in beside}
+        text = lock_text(LockFile(path, {**retained, **mine}))
         is_changed = not path.is_file() or path.read_bytes() != text.encode()
         if is_changed:
             write_text(path, text)
@@ -90,9 +90,9 @@ def check_locks(recipes: Sequence[Recipe], state: State, *, whole: bool) -> None
     Raises:
         CorruptFileError: a version or a file differs from the lock file.
     """
-    told = [line for recipe in recipes for line in _differences(recipe, state, whole=whole)]
-    if told:
-        raise CorruptFileError("\n".join(told), _hint(recipes))
+    lines = [line for recipe in recipes for line in _differences(recipe, state, whole=whole)]
+    if lines:
+        raise CorruptFileError("\n".join(lines), _hint(recipes))
 
 
 def lock_warnings(recipes: Sequence[Recipe], state: State, *, whole: bool) -> Iterator[str]:
@@ -105,10 +105,10 @@ def lock_warnings(recipes: Sequence[Recipe], state: State, *, whole: bool) -> It
         lock = read_lock(lock_path(file))
         if lock is None or file.name not in lock.recipes:
             continue
-        told = list(_differences(recipe, state, whole=whole))
-        if told:
-            more = f" and {len(told) - 1} more" if len(told) > 1 else ""
-            yield f"{LOCK} does not fit: {told[0]}{more}; {_hint([recipe])}"
+        lines = list(_differences(recipe, state, whole=whole))
+        if lines:
+            more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+            yield f"{LOCK} does not fit: {lines[0]}{more}; {_hint([recipe])}"
 
 
 def _differences(recipe: Recipe, state: State, *, whole: bool) -> Iterator[str]:
@@ -121,31 +121,32 @@ def _differences(recipe: Recipe, state: State, *, whole: bool) -> Iterator[str]:
     if pinned is None:
         yield f"{lock.place()}: {show(file.name)} is not pinned"
         return
-    found = _found([recipe], state)[recipe.name]
-    if pinned.mobileprep != found.mobileprep:
+    actual = _actual_pins([recipe], state)[recipe.name]
+    if pinned.mobileprep != actual.mobileprep:
         place = lock.place(file.name, "mobileprep")
-        yield f"{place}: this is mobileprep {found.mobileprep}, and {pinned.mobileprep!r} is pinned"
+        version = actual.mobileprep
+        yield f"{place}: this is mobileprep {version}, and {pinned.mobileprep!r} is pinned"
     # Lock files of earlier versions do not have this section.
-    libraries = {n: version for n, version in found.libraries.items() if n in pinned.libraries}
+    libraries = {n: version for n, version in actual.libraries.items() if n in pinned.libraries}
     for kind, what, before, now in (
         ("libraries", "version", pinned.libraries, libraries),
-        ("engines", "version", pinned.engines, found.engines),
-        ("files", "sha256", pinned.files, found.files),
+        ("engines", "version", pinned.engines, actual.engines),
+        ("files", "sha256", pinned.files, actual.files),
     ):
         for name in sorted(before.keys() | now.keys() if whole else now.keys()):
-            told = _difference(show(name), what, before.get(name), now.get(name))
-            if told:
-                yield f"{lock.place(file.name, kind, name)}: {told}"
+            difference = _difference(show(name), what, before.get(name), now.get(name))
+            if difference:
+                yield f"{lock.place(file.name, kind, name)}: {difference}"
 
 
-def _difference(name: str, what: str, pinned: str | None, found: str | None) -> str:
-    if pinned == found:
+def _difference(name: str, what: str, pinned: str | None, actual: str | None) -> str:
+    if pinned == actual:
         return ""
     if pinned is None:
-        return f"{name} is not pinned, and has the {what} {found}"
-    if found is None:
+        return f"{name} is not pinned, and has the {what} {actual}"
+    if actual is None:
         return f"{name} is pinned, and not used"
-    return f"{name} has the {what} {found}, and {pinned} is pinned"
+    return f"{name} has the {what} {actual}, and {pinned} is pinned"
 
 
 def _hint(recipes: Iterable[Recipe]) -> str:
@@ -161,10 +162,10 @@ def _before(path: Path) -> Mapping[str, Pins]:
     return {} if lock is None else lock.recipes
 
 
-def _found(recipes: Iterable[Recipe], state: State) -> dict[str, Pins]:
+def _actual_pins(recipes: Iterable[Recipe], state: State) -> dict[str, Pins]:
     """Return the actual versions and file digests of planned targets by recipe name."""
     stages = {spec.task: spec.stage for spec in state.plan.stages}
-    found = {}
+    pins = {}
     for recipe in recipes:
         targets = [target for target in state.plan.targets if target.recipe == recipe.name]
         files = {file.shown: state.digest(file) for t in targets for file in t.sources}
@@ -175,8 +176,8 @@ def _found(recipes: Iterable[Recipe], state: State) -> dict[str, Pins]:
             if isinstance(choice, EngineChoice)
             for name, version in choice.versions.items()
         }
-        found[recipe.name] = Pins(__version__, engines, _portable(files), computing_libraries())
-    return found
+        pins[recipe.name] = Pins(__version__, engines, _portable(files), computing_libraries())
+    return pins
 
 
 def _portable(files: Mapping[str, str]) -> dict[str, str]:

@@ -158,39 +158,39 @@ def _page(
     targets = _targets(executor.state.plan, recipe)
     ran = _ran(executor, recipe)
     key = _key(executor.record, targets, reports)
-    found = _found(path)
-    if found == key and not ran and not again:
+    stored_key = _key_of_page(path)
+    if stored_key == key and not ran and not again:
         return _Page(path, ran, None)
-    if found is None:
+    if stored_key is None:
         return _Page(path, ran, None, (f"{path} is {_NO_PAGE}, so it is kept",))
-    told = _told(executor, targets, reports)
+    content = _page_content(executor, targets, reports)
     # Reading the data may have run stages again, with different outputs.
-    return _Page(path, ran, render_page(told, key=_key(executor.record, targets, reports)))
+    return _Page(path, ran, render_page(content, key=_key(executor.record, targets, reports)))
 
 
 def _written(executor: Executor, page: _Page) -> tuple[str, ...]:
     folder = page.path.parent
-    _remove_unfinished(folder, executor.tell)
+    _remove_unfinished(folder, executor.report_message)
     if page.data is not None:
-        with _alone(folder, executor.tell):
+        with _alone(folder, executor.report_message):
             write_bytes(page.path, page.data, follow=False)
         executor.state.store.files.note(page.path, sha256_bytes(page.data))
     return page.warnings
 
 
-def _remove_unfinished(folder: Path, tell: Callable[[str], None]) -> None:
+def _remove_unfinished(folder: Path, report_message: Callable[[str], None]) -> None:
     """Remove partially written pages of killed builds."""
     if not unfinished(folder, [PAGE]):
         return
-    with _alone(folder, tell):
+    with _alone(folder, report_message):
         for name in unfinished(folder, [PAGE]):
             with contextlib.suppress(OSError):
                 (folder / name).unlink()
 
 
-def _alone(folder: Path, tell: Callable[[str], None]) -> AbstractContextManager[bool]:
+def _alone(folder: Path, report_message: Callable[[str], None]) -> AbstractContextManager[bool]:
     """Lock the recipe's directory against builds of its other targets."""
-    return folder_locks([folder], wait=True, tell=tell)
+    return folder_locks([folder], wait=True, tell=report_message)
 
 
 def _ran(executor: Executor, recipe: str) -> frozenset[str]:
@@ -210,19 +210,19 @@ def page_reasons(state: State, recipe: str, out: Path) -> list[str]:
     except CorruptFileError:
         return ["the report of a target is lost"]
     path = page_of_recipe(recipe, out)
-    found = _found(path)
-    if found == _key(state.record, targets, reports):
+    stored_key = _key_of_page(path)
+    if stored_key == _key(state.record, targets, reports):
         return []
-    return [f"{from_here(path)} {_fault(path, found)}"]
+    return [f"{from_here(path)} {_fault(path, stored_key)}"]
 
 
-def _fault(path: Path, found: str | None) -> str:
-    """Describe the problem of a page as the end of a sentence; for ``found``, see ``_found``."""
-    if found is None:
+def _fault(path: Path, stored_key: str | None) -> str:
+    """Describe the problem of a page, with its result of ``_key_of_page``, to end a sentence."""
+    if stored_key is None:
         return f"is {_NO_PAGE}"
     if not path.exists():
         return "is missing"
-    return "is of another build" if found else "was altered"
+    return "is of another build" if stored_key else "was altered"
 
 
 def built_pages(state: State) -> list[dict[str, Any]]:
@@ -230,7 +230,7 @@ def built_pages(state: State) -> list[dict[str, Any]]:
     reports = {built.target.folder: build_report(built) for built in collect(state)}
     executor = Executor(state)
     recipes = dict.fromkeys(t.recipe for t in state.plan.targets)
-    return [_told(executor, _targets(state.plan, recipe), reports) for recipe in recipes]
+    return [_page_content(executor, _targets(state.plan, recipe), reports) for recipe in recipes]
 
 
 def page_files(plan: Plan, out: Path) -> dict[str, Path]:
@@ -244,9 +244,9 @@ def page_of_recipe(recipe: str, out: Path) -> Path:
     return file_inside(out, f"{recipe}/{PAGE}")
 
 
-def remove_page(folder: Path, tell: Callable[[str], None]) -> bool:
+def remove_page(folder: Path, report_message: Callable[[str], None]) -> bool:
     """Remove a recipe's page, including partially written ones; return whether it existed."""
-    _remove_unfinished(folder, tell)
+    _remove_unfinished(folder, report_message)
     path = folder / PAGE
     if not is_page(path):
         return False
@@ -261,24 +261,24 @@ def check_page(recipe: str, out: Path) -> None:
         ArtifactError: the page cannot be written.
     """
     path = page_of_recipe(recipe, out)
-    if _found(path) is not None:  # other files are never overwritten
+    if _key_of_page(path) is not None:  # other files are never overwritten
         check_writable(path)
 
 
 def is_page(path: Path) -> bool:
-    return path.is_file() and _found(path) is not None
+    return path.is_file() and _key_of_page(path) is not None
 
 
 def _targets(plan: Plan, recipe: str) -> list[TargetPlan]:
     return [target for target in plan.targets if target.recipe == recipe]
 
 
-def _told(
+def _page_content(
     executor: Executor, targets: Sequence[TargetPlan], reports: Mapping[str, Report]
 ) -> dict[str, Any]:
-    told = [(reports[target.folder], _nodes(executor, target)) for target in targets]
+    results = [(reports[target.folder], _nodes(executor, target)) for target in targets]
     stages = list(_stages(executor, targets))
-    return page_data(targets[0].recipe, f"mobileprep {__version__}", told, stages)
+    return page_data(targets[0].recipe, f"mobileprep {__version__}", results, stages)
 
 
 def _nodes(executor: Executor, target: TargetPlan) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def _key(
     return digest.hexdigest()
 
 
-def _found(path: Path) -> str | None:
+def _key_of_page(path: Path) -> str | None:
     """Return the key of the existing page, or None if the file is not a page.
 
     The key is empty if the page is missing or was edited.

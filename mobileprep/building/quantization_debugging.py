@@ -153,10 +153,10 @@ def worst_layers(
         choice = SampleChoice(samples, exactly=False)
         feeds, count = feeds_of(subject, choice, lambda _: None)
         comparison = OutputComparison(subject.graph, subject.interface.outputs, feeds)
-        found, layers = worst_alone(
+        worst, layers = worst_alone(
             subject.graph, subject.quantized, comparison, lambda: time.monotonic() > until
         )
-    return WorstLayers(_rule(found[:_NAMED]), len(found), layers, count)
+    return WorstLayers(_rule(worst[:_NAMED]), len(worst), layers, count)
 
 
 def _measured(
@@ -165,14 +165,14 @@ def _measured(
     samples: int | None,
     seed: int,
     warn: Callable[[str], None],
-    tell: Callable[[int, int], None],
+    report_progress: Callable[[int, int], None],
 ) -> QuantizationDamage:
     graph, interface = subject.graph, subject.interface
     choice = SampleChoice(samples or _SAMPLES, seed, exactly=samples is not None)
     feeds, count = feeds_of(subject, choice, warn)
     comparison = OutputComparison(graph, interface.outputs, feeds)
     quantized = subject.quantized(())
-    layers = layer_damage(graph, subject.quantized, comparison, tell)
+    layers = layer_damage(graph, subject.quantized, comparison, report_progress)
     worst = [layer.layer for layer in layers[:_NAMED]]
     return QuantizationDamage(
         recipe.name,
@@ -189,18 +189,18 @@ def _measured(
 def _one_target(recipe: Recipe, name: str) -> Recipe:
     # Before filtering targets, because file names depend on all files that a recipe names.
     recipe = portable_recipe(recipe)
-    known = [t for t in recipe.targets if any(s.name == QUANTIZER for s in t.transforms)]
-    found = [t for t in known if not name or name in (t.name, t.folder)]
-    if len(found) == 1:
-        return replace(recipe, targets=(found[0],))
-    names = ", ".join(t.folder for t in known)
-    if not known:
+    candidates = [t for t in recipe.targets if any(s.name == QUANTIZER for s in t.transforms)]
+    matches = [t for t in candidates if not name or name in (t.name, t.folder)]
+    if len(matches) == 1:
+        return replace(recipe, targets=(matches[0],))
+    names = ", ".join(t.folder for t in candidates)
+    if not candidates:
         message = f"no target of {recipe.name!r} has {QUANTIZER} in its chain"
         raise UsageError(message, "write 'quantize: {mode: nodes}' in a target")
     if name:
         message = f"{recipe.name!r} has no target {name!r} whose nodes are quantized"
         raise UsageError(message, f"there are {names}")
-    message = f"{len(known)} targets of {recipe.name!r} are quantized"
+    message = f"{len(candidates)} targets of {recipe.name!r} are quantized"
     raise UsageError(message, f"name one of them with --target: {names}")
 
 
@@ -237,7 +237,7 @@ class QuantizedTarget(Struct, frozen=True):
         if floats:
             rules = (*rules, rule_text("float", floats))
         step = make_transform(QUANTIZER, {**self.options, "rule": rules})
-        context = Context(self.interface.inputs, self.interface.kept)
+        context = Context(self.interface.inputs, self.interface.retained)
         return step.apply(self.graph, context).graph
 
 
@@ -253,32 +253,32 @@ def quantized_target(
         chosen: for ``quantize: auto``, use the chosen rules; otherwise quantize all eligible
             layers.
     """
-    spec, asked = _quantizing(plan, chosen=chosen)
+    spec, stage = _quantizing(plan, chosen=chosen)
     source, files = _data(plan)
     assets = source.assets
-    read = [asked.graph, asked.interface, *([asked.ranges] if asked.ranges else []), assets]
-    if isinstance(asked, ChoiceStage):
-        read += [asked.ranking, asked.tries]
+    read = [stage.graph, stage.interface, *([stage.ranges] if stage.ranges else []), assets]
+    if isinstance(stage, ChoiceStage):
+        read += [stage.ranking, stage.tries]
     inputs = executor.attempt(lambda: {up: executor.obtain(up) for up in read})
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         handover = Handover(Plan((), ()))
         exchange = StoreExchange(spec.task, executor.state.store, inputs, handover, folder)
-        job = Job(spec.task, asked, exchange, folder)
-        interface = job.record(Interface, asked.interface)
+        job = Job(spec.task, stage, exchange, folder)
+        interface = job.record(Interface, stage.interface)
         with asset_folder(job.path(assets)) as lying:
-            graph = with_found_assets(job.graph(asked.graph), (lying,))
-            options = options_of(asked) if isinstance(asked, TransformStage) else {**asked.options}
-            if asked.ranges is not None:
-                options["range_file"] = str(job.path(asked.ranges))
-            if isinstance(asked, ChoiceStage):
-                options["rule"] = (*_chosen_rules(job, asked), *own_rules(asked))
+            graph = with_found_assets(job.graph(stage.graph), (lying,))
+            options = options_of(stage) if isinstance(stage, TransformStage) else {**stage.options}
+            if stage.ranges is not None:
+                options["range_file"] = str(job.path(stage.ranges))
+            if isinstance(stage, ChoiceStage):
+                options["rule"] = (*_chosen_rules(job, stage), *own_rules(stage))
             yield QuantizedTarget(graph, interface, options, source, files)
 
 
-def _chosen_rules(job: Job[Any], asked: ChoiceStage) -> tuple[str, ...]:
-    best = best_try(recorded_tries(job, asked.tries))
-    return () if best is None else level_rules(ranked(job, asked.ranking), best.levels)
+def _chosen_rules(job: Job[Any], stage: ChoiceStage) -> tuple[str, ...]:
+    best = best_try(recorded_tries(job, stage.tries))
+    return () if best is None else level_rules(ranked(job, stage.ranking), best.levels)
 
 
 def _quantizing(
@@ -286,11 +286,11 @@ def _quantizing(
 ) -> tuple[StageSpec, TransformStage | RankStage | ChoiceStage]:
     """Return the stage that quantizes all layers of the float graph, or the chosen ones."""
     for spec in reversed(plan.stages):
-        asked = spec.stage
-        if isinstance(asked, ChoiceStage if chosen else RankStage):
-            return spec, asked
-        if isinstance(asked, TransformStage) and asked.transform == QUANTIZER:
-            return spec, asked
+        stage = spec.stage
+        if isinstance(stage, ChoiceStage if chosen else RankStage):
+            return spec, stage
+        if isinstance(stage, TransformStage) and stage.transform == QUANTIZER:
+            return spec, stage
     message = f"the plan has no stage of {QUANTIZER}"
     raise InternalError(message)
 
@@ -311,14 +311,14 @@ def feeds_of(
     subject: QuantizedTarget, choice: SampleChoice, warn: Callable[[str], None]
 ) -> tuple[list[Mapping[str, Array]], int]:
     """Return the input arrays of each run, and the number of samples."""
-    asked = subject.asked
-    declared = {fed.name: fed.shape for fed in asked.inputs}
+    stage = subject.asked
+    declared = {fed.name: fed.shape for fed in stage.inputs}
     inputs = data_inputs(subject.graph, subject.interface.inputs, declared)
-    if isinstance(asked, CalibrateStage):
-        reading, strict, labels = asked.calibration.data, asked.calibration.strict, asked.labels
+    if isinstance(stage, CalibrateStage):
+        reading, strict, labels = stage.calibration.data, stage.calibration.strict, stage.labels
     else:
-        reading, strict = asked.reading, asked.strict
-        labels = next((m.labels for m in asked.metrics if m.labels), USUAL_LABELS)
+        reading, strict = stage.reading, stage.strict
+        labels = next((m.labels for m in stage.metrics if m.labels), USUAL_LABELS)
     data = open_dataset(
         data_files(subject.files, reading),
         inputs,
@@ -326,8 +326,8 @@ def feeds_of(
         labels=labels,
         warn=warn,
     )
-    found = list(runs(data, inputs, _BATCH))
+    batches = list(runs(data, inputs, _BATCH))
     # A padded run counts some samples twice.
-    whole = [run for run in found if run.fed == run.count]
-    kept = whole or found
-    return [run.feeds for run in kept], sum(run.count for run in kept)
+    whole = [run for run in batches if run.fed == run.count]
+    usable = whole or batches
+    return [run.feeds for run in usable], sum(run.count for run in usable)

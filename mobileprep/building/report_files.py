@@ -59,8 +59,8 @@ def stored_reports(path: Path) -> list[StoredReport]:
 def _of_file(path: Path) -> Iterator[StoredReport]:
     try:
         data = json.loads(read_bytes(path, limit=_MOST))
-        found = data if isinstance(data, list) else [data]
-        reports = [report_from(one) for one in found]
+        items = data if isinstance(data, list) else [data]
+        reports = [report_from(one) for one in items]
     except (ValueError, RecursionError) as error:
         reason = "it is not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
         message = f"is not a report of a build: {reason}"
@@ -91,13 +91,13 @@ def node_changes(old: Path | None, new: Path | None) -> NodeChanges:
     from mobileprep.inspection.differing import diff
 
     try:
-        found = diff(old, new, warn=lambda _: None)
+        difference = diff(old, new, warn=lambda _: None)
     except MobileprepError as error:
         return NodeChanges(untold=error.message)
     return NodeChanges(
-        found.matched,
-        len(found.renamed),
-        tuple(NodeChange(d.kind, d.name, str(d)) for d in found.differences),
+        difference.matched,
+        len(difference.renamed),
+        tuple(NodeChange(d.kind, d.name, str(d)) for d in difference.differences),
     )
 
 
@@ -133,14 +133,14 @@ def report_from(data: object) -> Report:
 
 def _record(kind: type[RecordType], data: Mapping[str, Any], where: str) -> RecordType:
     hints = get_type_hints(kind)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in structs.fields(kind):
         if field.name in data:
-            found[field.name] = _value(hints[field.name], data[field.name], field.name)
+            values[field.name] = _value(hints[field.name], data[field.name], field.name)
         elif field.required:
             message = f"{where} has no {field.name!r}"
             raise ValueError(message)
-    return kind(**found)
+    return kind(**values)
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - JSON
@@ -203,28 +203,28 @@ def diff_page(
 ) -> ModelDifference:
     """Compare two models as ``diff`` does, and write a page with the differences."""
     first, second = (opened(model, (), warn) for model in (a, b))
-    wanted = [first.tensor(name) for name in outputs or first.outputs]
+    fetched = [first.tensor(name) for name in outputs or first.outputs]
     compared = diff(
-        first.graph, second.graph, tolerance=tolerance, samples=samples, outputs=wanted, warn=warn
+        first.graph, second.graph, tolerance=tolerance, samples=samples, outputs=fetched, warn=warn
     )
-    found = replace(compared, a=str(a), b=str(b))
-    write_bytes(page, render_page(_data(found, [first.graph, second.graph])))
-    return found
+    difference = replace(compared, a=str(a), b=str(b))
+    write_bytes(page, render_page(_data(difference, [first.graph, second.graph])))
+    return difference
 
 
-def _data(found: ModelDifference, graphs: Sequence[Graph]) -> dict[str, Any]:
-    told = found.as_data()
-    kinds = Counter(d.kind for d in found.differences if d.kind in ("added", "removed"))
-    changed = {d.name for d in found.differences if d.kind not in kinds}
+def _data(difference: ModelDifference, graphs: Sequence[Graph]) -> dict[str, Any]:
+    fields = difference.as_data()
+    kinds = Counter(d.kind for d in difference.differences if d.kind in ("added", "removed"))
+    changed = {d.name for d in difference.differences if d.kind not in kinds}
     counts = {"added": kinds["added"], "removed": kinds["removed"], "changed": len(changed)}
     return {
         "format": FORMAT,
-        "recipe": f"{Path(found.a).name} and {Path(found.b).name}",
+        "recipe": f"{Path(difference.a).name} and {Path(difference.b).name}",
         "tool": TOOL,
         "targets": [],
         "difference": {
-            **told,
-            "differences": told["differences"][:_DIFFERENCE_PAGE_MOST],
+            **fields,
+            "differences": fields["differences"][:_DIFFERENCE_PAGE_MOST],
             "counts": counts,
         },
         "graphs": [{**to_builtins(node_table(graph, {})), "weights": []} for graph in graphs],
@@ -294,11 +294,11 @@ def write_page(
 
 
 def _only(data: Mapping[str, Any], targets: Sequence[str]) -> Mapping[str, Any]:
-    kept = [t for t in data["targets"] if not targets or t["name"] in targets]
-    if not kept:
+    chosen = [t for t in data["targets"] if not targets or t["name"] in targets]
+    if not chosen:
         message = "no report is of such a target"
         raise UsageError(message, f"there are {', '.join(sorted(_names(data)))}")
-    return {**data, "targets": kept}
+    return {**data, "targets": chosen}
 
 
 def _names(data: Mapping[str, Any]) -> set[str]:
@@ -310,14 +310,14 @@ def _in_folder(folder: Path, recipe: str) -> Path:
     if own.is_file():
         return own
     named = [folder / recipe / PAGE] if recipe else []
-    found = [p for p in (*named, *sorted(folder.glob(f"*/{PAGE}"))) if p.is_file()]
-    if not found:
+    pages = [p for p in (*named, *sorted(folder.glob(f"*/{PAGE}"))) if p.is_file()]
+    if not pages:
         message = f"has no {PAGE}"
         raise CorruptFileError(message, _STORED_PAGES_HINT, str(folder))
-    if len(set(found)) > 1 and found[0] not in named:
+    if len(set(pages)) > 1 and pages[0] not in named:
         message = f"{folder} has several pages"
-        raise UsageError(message, f"name one: {', '.join(map(str, found[:4]))}")
-    return found[0]
+        raise UsageError(message, f"name one: {', '.join(map(str, pages[:4]))}")
+    return pages[0]
 
 
 def _is_target(folder: Path) -> bool:

@@ -61,15 +61,15 @@ def plan_state(
         UsageError: a target does not exist.
         CorruptFileError: an input is missing or differs from its pinned digest.
     """
-    wanted = frozenset(targets)
-    known = {name for r in recipes for t in r.targets for name in (t.name, t.folder)}
-    for name in sorted(wanted - known):
+    requested = frozenset(targets)
+    names = {name for r in recipes for t in r.targets for name in (t.name, t.folder)}
+    for name in sorted(requested - names):
         message = f"no recipe has a target {name!r}"
         raise UsageError(
-            message, nearest_hint(name, known) or f"there are {', '.join(sorted(known))}"
+            message, nearest_hint(name, names) or f"there are {', '.join(sorted(names))}"
         )
     store = store or Store(default_folder())
-    state = State(plan_recipes(recipes, wanted), store, force=force)
+    state = State(plan_recipes(recipes, requested), store, force=force)
     _check_pins(recipes, state)
     return state
 
@@ -128,40 +128,40 @@ def target_changes(built: Built, out: Path, files: FileIndex) -> tuple[Changes, 
 
 def promised_files(target: TargetPlan, state: State) -> list[str]:
     """Return the files that a target's directory will certainly contain, before any stage runs."""
-    left = [
+    files = [
         name.removeprefix(PUBLISHED)
         for task in target.tasks
         for name in state.plan.stage(task).stage.output_files
         if name.startswith(PUBLISHED)
     ]
-    return [*left, REPORT, MANIFEST]
+    return [*files, REPORT, MANIFEST]
 
 
 def wanted_outputs(state: State, out: Path) -> set[Upstream]:
     """Return outputs of fresh stages that reports need or that directories in ``out`` lack."""
-    found = {
+    outputs = {
         up
         for target in state.plan.targets
         for _, up in target.records
         if isinstance(state.verdict(up.task), Fresh)
     }
-    return found.union(*(lacking_outputs(target, state, out) for target in state.plan.targets))
+    return outputs.union(*(lacking_outputs(target, state, out) for target in state.plan.targets))
 
 
 def lacking_outputs(target: TargetPlan, state: State, out: Path) -> set[Upstream]:
     """Return outputs of fresh stages that a target's directory lacks or has with other content."""
     folder = inside(out, target.folder)
-    left = {
+    outputs = {
         Upstream(task, name): output
         for task in target.tasks
-        if isinstance(found := state.verdict(task), Fresh)
-        for name, output in found.record.outputs.items()
+        if isinstance(verdict := state.verdict(task), Fresh)
+        for name, output in verdict.record.outputs.items()
         if name.startswith(PUBLISHED)
     }
     before, files = listed(folder), state.store.files
     return {
         up
-        for up, output in left.items()
+        for up, output in outputs.items()
         if not stays(
             folder, up.output.removeprefix(PUBLISHED), output.sha256, output.size, before, files
         )

@@ -74,10 +74,10 @@ def _files(place: Path) -> tuple[Path, ...]:
         return (place,)
     files = tuple(recipe_files(place))
     if not files:
-        found = (
+        message = (
             "neither it nor a folder in it has a recipe.yaml" if place.is_dir() else "is missing"
         )
-        raise UsageError(found, "recipe_tasks takes a recipe, or a folder of recipes", str(place))
+        raise UsageError(message, "recipe_tasks takes a recipe, or a folder of recipes", str(place))
     return files
 
 
@@ -95,7 +95,7 @@ def _warn(task: str, text: str) -> None:
     sys.stderr.write(f"warning: {task}: {text}\n")
 
 
-def _tell(sentence: str) -> None:
+def _print_message(sentence: str) -> None:
     sys.stderr.write(f"note: {sentence}\n")
 
 
@@ -156,7 +156,7 @@ class _Publish(Struct, frozen=True):
     def __call__(self) -> None:
         session = self.session
         # Lock only here, because doit's tasks have no common end at which to release earlier locks.
-        with folder_locks([inside(session.out, self.folder)], wait=True, tell=_tell):
+        with folder_locks([inside(session.out, self.folder)], wait=True, tell=_print_message):
             target = session.target(self.folder)
             session.executor.attempt(lambda: publish_target(target, session.executor, session.out))
         session.state.store.files.save()
@@ -182,10 +182,12 @@ class _WritePage(Struct, frozen=True):
     def __call__(self) -> None:
         session = self.session
         state, targets = session.state, session.targets(self.recipe)
-        with folder_locks([inside(session.out, t.folder) for t in targets], wait=True, tell=_tell):
-            told = session.executor.attempt(lambda: self._write(targets))
-        for text in told:
-            _tell(f"warning: {text}")
+        with folder_locks(
+            [inside(session.out, t.folder) for t in targets], wait=True, tell=_print_message
+        ):
+            warnings = session.executor.attempt(lambda: self._write(targets))
+        for text in warnings:
+            _print_message(f"warning: {text}")
         state.store.files.save()
 
     def _write(self, targets: Sequence[TargetPlan]) -> Sequence[str]:
@@ -212,7 +214,7 @@ class _CleanPage(Struct, frozen=True):
         if is_page(self.page):
             sys.stdout.write(f"removing file '{self.page}'\n")
             if not dryrun:
-                remove_page(self.page.parent, _tell)
+                remove_page(self.page.parent, _print_message)
 
     def __repr__(self) -> str:
         return _shown(f"remove the page {self.page}", self)

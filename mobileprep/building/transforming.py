@@ -92,16 +92,16 @@ def transform(
         message = "no transforms are named"
         raise UsageError(message, "name some: 'strip_unused_nodes fold_constants'")
     context = Context(names_of(inputs), names_of(outputs), tf115=tf115)
-    found: list[Difference] = []
+    gaps: list[Difference] = []
 
     def note(_: StepRecord, gap: Difference | None) -> None:
         if gap is not None:
-            found.append(gap)
+            gaps.append(gap)
 
     tell_beforehand(graph, steps, context, warn)
     compare = comparison(graph, None, context, warn) if check else None
     after, records = run_steps(graph, steps, context, compare=compare, watch=note, warn=warn)
-    return TransformResult(after, tuple(records), tuple(found))
+    return TransformResult(after, tuple(records), tuple(gaps))
 
 
 def plugin_schemas(plugins: Iterable[FilePath]) -> TransformSchemas:
@@ -147,14 +147,14 @@ def run_steps(
     """Run steps, and report warnings after each."""
     before = graph
 
-    def tell(record: StepRecord, after: Graph) -> None:
+    def finish_step(record: StepRecord, after: Graph) -> None:
         nonlocal before
         watch(record, None if compare is None else compare(after, record.name))
         copies = copies_warning(record.name, before, after)
         _each(warn, (*record.warnings, copies) if copies else record.warnings)
         before = after
 
-    return run_chain(graph, steps, context, watch=tell)
+    return run_chain(graph, steps, context, watch=finish_step)
 
 
 def comparison(
@@ -178,8 +178,8 @@ def comparison(
 
     def difference(graph: Graph, step: str) -> Difference | None:
         engine = open_engine("numpy", graph, path, where=f"after {step}")
-        found = [engine.run(context.outputs, feeds) for feeds in samples.feeds]
-        gaps = differences(context.outputs, samples.outputs, found, f"after {step}")
+        values = [engine.run(context.outputs, feeds) for feeds in samples.feeds]
+        gaps = differences(context.outputs, samples.outputs, values, f"after {step}")
         worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=None)
         if worst is not None and not math.isfinite(worst.share):
             hint = "leave the step out, or look at its parameters"

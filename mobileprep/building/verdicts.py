@@ -140,14 +140,14 @@ def forecast_of(judged: Mapping[str, Fresh | Stale]) -> Forecast:
     certain: dict[str, tuple[str, ...]] = {}
     perhaps: dict[str, tuple[str, ...]] = {}
     first: dict[str, str] = {}
-    for task, found in judged.items():
-        if isinstance(found, Fresh):
+    for task, verdict in judged.items():
+        if isinstance(verdict, Fresh):
             continue
-        same = task if found.key is None else first.setdefault(found.key, task)
-        if found.key is None:
-            perhaps[task] = found.reasons
+        same = task if verdict.key is None else first.setdefault(verdict.key, task)
+        if verdict.key is None:
+            perhaps[task] = verdict.reasons
         elif same == task:
-            certain[task] = found.reasons
+            certain[task] = verdict.reasons
         else:
             perhaps[task] = (f"{same} is the same and has yet to run",)
     return Forecast(certain, perhaps)
@@ -172,12 +172,12 @@ def verdicts(state: State, out: Path, partial: Collection[str] = ()) -> list[Ver
         lacking_outputs(target, state, out) for target in plan.targets
     ]
     sizes = _Sizes(state, forecast)
-    found = [
-        one if one.fresh else sizes.told(one, needed)
+    sized = [
+        one if one.fresh else sizes.with_sizes(one, needed)
         for one, needed in zip(judged, read, strict=True)
     ]
     pages = _pages(state, out, {one.task for one in judged if not one.fresh})
-    return [*found, *(page for recipe, page in pages if recipe not in partial)]
+    return [*sized, *(page for recipe, page in pages if recipe not in partial)]
 
 
 def _pages(state: State, out: Path, due: set[str]) -> Iterator[tuple[str, Verdict]]:
@@ -192,8 +192,8 @@ def _pages(state: State, out: Path, due: set[str]) -> Iterator[tuple[str, Verdic
         if not reasons or (path.exists() and not is_page(path)):
             continue
         name, file = f"{recipe}/{path.name}", OutputFact(path.name, str(path), None)
-        known = (None, None, 0, 0, (), (file,))
-        yield recipe, Verdict(name, WRITE_PAGE, folders, reasons, (), True, *known)
+        numbers = (None, None, 0, 0, (), (file,))
+        yield recipe, Verdict(name, WRITE_PAGE, folders, reasons, (), True, *numbers)
 
 
 def _is_fresh(task: str, state: State) -> bool:
@@ -208,7 +208,7 @@ class _Sizes:
         self._forecast = forecast
         self._counted: set[str] = set()
 
-    def told(self, step: Verdict, needed: Iterable[Upstream]) -> Verdict:
+    def with_sizes(self, step: Verdict, needed: Iterable[Upstream]) -> Verdict:
         """Return a step with the sizes of its needed objects that were not counted before."""
         parts = {part for up in needed for part in self._parts(up)}
         new = {part for part in parts if part.sha256 not in self._counted}
@@ -220,26 +220,26 @@ class _Sizes:
         return structs.replace(step, store_bytes=here, remote_bytes=there)
 
     def _parts(self, up: Upstream) -> Sequence[Part]:
-        found = self._state.verdict(up.task)
-        if isinstance(found, Stale) or self._forecast.runs(up.task):
+        verdict = self._state.verdict(up.task)
+        if isinstance(verdict, Stale) or self._forecast.runs(up.task):
             return ()
-        output = found.record.outputs[up.output]
+        output = verdict.record.outputs[up.output]
         parts = self._state.store.needed(output)
         # If the index is unavailable, the parts are unknown, but the size of the file is known.
         return (Part(output.sha256, output.size),) if parts is None else parts
 
 
 def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
-    found = state.verdict(spec.task)
+    verdict = state.verdict(spec.task)
     runs = forecast.runs(spec.task)
-    made = found.record.outputs if isinstance(found, Fresh) and not runs else {}
-    last = found.record if isinstance(found, Fresh) else found.last
+    outputs = verdict.record.outputs if isinstance(verdict, Fresh) and not runs else {}
+    last = verdict.record if isinstance(verdict, Fresh) else verdict.last
     return Verdict(
         spec.task,
         spec.kind,
         tuple(spec.needs),
         (*forecast.certain.get(spec.task, ()), *forecast.perhaps.get(spec.task, ())),
-        found.changes if isinstance(found, Stale) else (),
+        verdict.changes if isinstance(verdict, Stale) else (),
         spec.task not in forecast.perhaps,
         last.seconds if last else None,
         last.bytes if last else None,
@@ -251,8 +251,8 @@ def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
             for file in files.members
         ),
         tuple(
-            OutputFact(name, None, _digest(made.get(name)))
-            for name in sorted({*spec.stage.output_files, *made})
+            OutputFact(name, None, _digest(outputs.get(name)))
+            for name in sorted({*spec.stage.output_files, *outputs})
         ),
     )
 
@@ -271,9 +271,10 @@ def folder_verdict(target: TargetPlan, state: State, out: Path, forecast: Foreca
         files = expected = expected_files(built, extra, todo)
         reasons = folder_reasons(todo, expected)
     outputs = (OutputFact(n, str(folder / n), digest) for n, digest in sorted(files.items()))
-    known = built is not None
+    is_known = built is not None
+    numbers = (None, None, 0, 0, ())
     return Verdict(
-        task, PUBLISH, target.tasks, tuple(reasons), (), known, None, None, 0, 0, (), tuple(outputs)
+        task, PUBLISH, target.tasks, tuple(reasons), (), is_known, *numbers, tuple(outputs)
     )
 
 

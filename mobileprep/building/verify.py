@@ -110,14 +110,14 @@ def verify(
         CorruptFileError: a manifest is missing or invalid, or a file cannot be read.
         MobileprepError: a stage failed.
     """
-    tell, workers = warn or as_warning, workers_of(jobs)
-    found = manifests(Path(out))
+    report_warning, workers = warn or as_warning, workers_of(jobs)
+    folders = manifests(Path(out))
     return verify_folders(
         Path(out),
-        found,
+        folders,
         None if recipes is None else load_recipes(recipes),
         jobs=workers,
-        warn=lambda task, text: tell(f"{task}: {text}"),
+        warn=lambda task, text: report_warning(f"{task}: {text}"),
     )
 
 
@@ -128,7 +128,7 @@ def manifests(out: Path) -> dict[Path, Manifest]:
 
 def verify_folders(
     out: Path,
-    found: Mapping[Path, Manifest],
+    folders: Mapping[Path, Manifest],
     recipes: Sequence[Recipe] | None,
     *,
     jobs: int,
@@ -136,31 +136,31 @@ def verify_folders(
 ) -> list[VerifyResult]:
     """Compare directories with rebuilds or with their manifests, sorted by path."""
     if recipes is None:
-        checked = verify_files(found)
+        checked = verify_files(folders)
     else:
-        checked = verify_builds(found, recipes, jobs=jobs, warn=warn)
-    return sorted([*checked, *_bare(out, found, recipes or ())], key=_place)
+        checked = verify_builds(folders, recipes, jobs=jobs, warn=warn)
+    return sorted([*checked, *_bare(out, folders, recipes or ())], key=_place)
 
 
 def _bare(
-    out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe]
+    out: Path, folders: Mapping[Path, Manifest], recipes: Iterable[Recipe]
 ) -> list[VerifyResult]:
     """Return results for target directories without a manifest."""
     return [
         VerifyResult(
             one.folder, one.recipe, one.target, is_rebuilt=False, reasons=(one.reason,), files=()
         )
-        for one in bare_folders(out, found, recipes)
+        for one in bare_folders(out, folders, recipes)
     ]
 
 
-def verify_files(found: Mapping[Path, Manifest]) -> list[VerifyResult]:
+def verify_files(folders: Mapping[Path, Manifest]) -> list[VerifyResult]:
     """Compare directories with their manifests only."""
-    return [_by_manifest(folder, manifest, ()) for folder, manifest in found.items()]
+    return [_by_manifest(folder, manifest, ()) for folder, manifest in folders.items()]
 
 
 def verify_builds(
-    found: Mapping[Path, Manifest],
+    folders: Mapping[Path, Manifest],
     recipes: Iterable[Recipe],
     *,
     jobs: int = 1,
@@ -172,13 +172,13 @@ def verify_builds(
     If the program, an input, or the recipe differs from the manifest, nothing is rebuilt: the
     directory is compared with its manifest, and the result contains the reasons.
     """
-    known = {recipe.name: recipe for recipe in recipes}
+    by_name = {recipe.name: recipe for recipe in recipes}
     checked: list[VerifyResult] = []
     with tempfile.TemporaryDirectory(prefix="mobileprep-verify-") as top:
         again = _Again(Path(top), jobs, listen, warn)
-        for name in sorted({manifest.recipe for manifest in found.values()}):
-            mine = {folder: m for folder, m in found.items() if m.recipe == name}
-            checked += again.of_recipe(known.get(name), mine)
+        for name in sorted({manifest.recipe for manifest in folders.values()}):
+            mine = {folder: m for folder, m in folders.items() if m.recipe == name}
+            checked += again.of_recipe(by_name.get(name), mine)
     return sorted(checked, key=_place)
 
 
@@ -195,11 +195,11 @@ class _Again(Struct, frozen=True):
     warn: Warn
 
     def of_recipe(
-        self, recipe: Recipe | None, found: Mapping[Path, Manifest]
+        self, recipe: Recipe | None, folders: Mapping[Path, Manifest]
     ) -> list[VerifyResult]:
         """Compare directories of a recipe with a rebuild if possible, else with their manifests."""
-        reasons = {folder: _obstacles(manifest, recipe) for folder, manifest in found.items()}
-        fit = {folder: m for folder, m in found.items() if not reasons[folder]}
+        reasons = {folder: _obstacles(manifest, recipe) for folder, manifest in folders.items()}
+        fit = {folder: m for folder, m in folders.items() if not reasons[folder]}
         if recipe is not None and fit:
             reasons |= self._changes(recipe, fit)
             fit = {folder: m for folder, m in fit.items() if not reasons[folder]}
@@ -209,29 +209,29 @@ class _Again(Struct, frozen=True):
             _by_rebuild(folder, manifest, self._out / manifest.recipe / manifest.target)
             if folder in fit
             else _by_manifest(folder, manifest, reasons[folder])
-            for folder, manifest in found.items()
+            for folder, manifest in folders.items()
         ]
 
     @property
     def _out(self) -> Path:
         return self.top / "out"
 
-    def _state(self, recipe: Recipe, found: Mapping[Path, Manifest]) -> State:
-        targets = {manifest.target for manifest in found.values()}
+    def _state(self, recipe: Recipe, folders: Mapping[Path, Manifest]) -> State:
+        targets = {manifest.target for manifest in folders.values()}
         return prepared([recipe], self._out, targets=targets, cache=self.top / "store")
 
     def _changes(
-        self, recipe: Recipe, found: Mapping[Path, Manifest]
+        self, recipe: Recipe, folders: Mapping[Path, Manifest]
     ) -> dict[Path, tuple[str, ...]]:
         try:
-            state = self._state(recipe, found)
+            state = self._state(recipe, folders)
             targets = {target.target: target for target in state.plan.targets}
-            return {f: tuple(_changes(targets[m.target], state, m)) for f, m in found.items()}
+            return {f: tuple(_changes(targets[m.target], state, m)) for f, m in folders.items()}
         except CorruptFileError as error:  # a missing input or a digest mismatch
-            return dict.fromkeys(found, (str(error),))
+            return dict.fromkeys(folders, (str(error),))
 
-    def _build(self, recipe: Recipe, found: Mapping[Path, Manifest]) -> None:
-        state = self._state(recipe, found)
+    def _build(self, recipe: Recipe, folders: Mapping[Path, Manifest]) -> None:
+        state = self._state(recipe, folders)
         run_build(
             state,
             self._out,
@@ -331,14 +331,14 @@ def _status(name: str, expected: Mapping[str, str], held: Mapping[str, str | Non
 
 def _held(folder: Path) -> dict[str, str | None]:
     """Return the SHA-256 of every file in a directory; None if it is not a regular file."""
-    found: dict[str, str | None] = {}
+    digests: dict[str, str | None] = {}
     for top, below, files in os.walk(folder, onerror=_refuse):
         links = [name for name in below if Path(top, name).is_symlink()]
         for name in (*files, *links):
             path = Path(top, name)
             plain = path.is_file() and not path.is_symlink()
-            found[path.relative_to(folder).as_posix()] = sha256_file(path) if plain else None
-    return found
+            digests[path.relative_to(folder).as_posix()] = sha256_file(path) if plain else None
+    return digests
 
 
 def _refuse(error: OSError) -> None:
@@ -365,28 +365,28 @@ class BareFolder(Struct, frozen=True):
 
 
 def bare_folders(
-    out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe] = ()
+    out: Path, built: Mapping[Path, Manifest], recipes: Iterable[Recipe] = ()
 ) -> list[BareFolder]:
     """Return existing or expected target directories without a manifest, sorted."""
     targets = {recipe.name: {t.folder for t in recipe.targets} for recipe in recipes}
     bare = [
         BareFolder(top / target, recipe, target)
-        for top, recipe in sorted(recipe_folders(out, found).items())
-        for target in sorted({*_traces(top, found)})
-        if top / target not in found and target in targets.get(recipe, (target,))
+        for top, recipe in sorted(recipe_folders(out, built).items())
+        for target in sorted({*_traces(top, built)})
+        if top / target not in built and target in targets.get(recipe, (target,))
     ]
     return sorted(bare, key=lambda one: one.folder)
 
 
-def recipe_folders(out: Path, found: Mapping[Path, Manifest]) -> dict[Path, str]:
+def recipe_folders(out: Path, built: Mapping[Path, Manifest]) -> dict[Path, str]:
     """Return the directories of recipes at or below a directory, with the recipes' names."""
-    above = {folder: _recipe_folder(folder, manifest) for folder, manifest in found.items()}
+    above = {folder: _recipe_folder(folder, manifest) for folder, manifest in built.items()}
     tops = {
-        top: found[folder].recipe
+        top: built[folder].recipe
         for folder, top in above.items()
         if top is not None and out in (top, *top.parents)
     }
-    pages = (Path(top) for top, names in _walk(out, found) if PAGE in names)
+    pages = (Path(top) for top, names in _walk(out, built) if PAGE in names)
     return tops | {top: top.name for top in pages if top not in tops and is_page(top / PAGE)}
 
 
@@ -398,23 +398,23 @@ def _recipe_folder(folder: Path, manifest: Manifest) -> Path | None:
     return None if is_moved or not above else above[0]
 
 
-def _traces(top: Path, found: Mapping[Path, Manifest]) -> Iterator[str]:
+def _traces(top: Path, built: Mapping[Path, Manifest]) -> Iterator[str]:
     """Yield the targets that have files of a build in a recipe's directory."""
-    known = {name for folder, m in found.items() if top in folder.parents for name in m.files}
-    known.add(REPORT)
-    for folder, names in _walk(top, found):
+    published = {name for folder, m in built.items() if top in folder.parents for name in m.files}
+    published.add(REPORT)
+    for folder, names in _walk(top, built):
         for name in names:
             target = stated_folder(folder / name)
-            if target is not None and target not in found:
+            if target is not None and target not in built:
                 yield target.relative_to(top).as_posix()
-        if folder != top and not known.isdisjoint(names):
+        if folder != top and not published.isdisjoint(names):
             yield folder.relative_to(top).as_posix()
 
 
-def _walk(top: Path, found: Collection[Path]) -> Iterator[tuple[Path, list[str]]]:
+def _walk(top: Path, built: Collection[Path]) -> Iterator[tuple[Path, list[str]]]:
     """Yield directories that are not hidden and have no manifest, with the names of their files."""
     for folder, below, names in os.walk(top):
-        if Path(folder) in found:
+        if Path(folder) in built:
             below.clear()
             continue
         below[:] = [name for name in below if not name.startswith(".")]

@@ -183,8 +183,8 @@ def _stamps(paths: Iterable[Path]) -> _Stamps:
 def _stamp(path: Path) -> tuple[int, int, int, int] | None:
     """Return a file's identity and modification times, or None if it does not exist."""
     try:
-        found = path.stat()
+        facts = path.stat()
     except OSError:
         return None
     # Programs cannot set the ctime, so it detects a copy with a preserved mtime.
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size, facts.st_ino

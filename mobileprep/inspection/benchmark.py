@@ -92,12 +92,12 @@ def benchmark(
         UnsupportedError: see ``run``.
         CorruptFileError: see ``run``.
     """
-    tell = tell or _nobody
-    wanted = names_of(fetches)
-    loaded = opened(model, wanted, tell)
-    given = zero_feeds(loaded.graph) if feeds is None else fed_arrays(loaded, feeds)
-    names = wanted or loaded.outputs or output_layers(loaded.graph)
-    subject = TimedGraph(loaded.graph, loaded.path, given, tuple(map(loaded.tensor, names)))
+    tell = tell or _ignore
+    requested = names_of(fetches)
+    loaded = opened(model, requested, tell)
+    arrays = zero_feeds(loaded.graph) if feeds is None else fed_arrays(loaded, feeds)
+    names = requested or loaded.outputs or output_layers(loaded.graph)
+    subject = TimedGraph(loaded.graph, loaded.path, arrays, tuple(map(loaded.tensor, names)))
     timings = time_graph(
         subject,
         Pace(runs, seconds),
@@ -111,7 +111,7 @@ def benchmark(
     return Benchmark(timings, measured_costs(subject))
 
 
-def _nobody(_: str) -> None:
+def _ignore(_: str) -> None:
     """Ignore a message."""
 
 
@@ -224,10 +224,10 @@ def run(
         CorruptFileError: a file is missing or damaged.
     """
     warn = warn or as_warning
-    wanted = names_of(fetches)
-    loaded = opened(model, wanted, warn)
+    requested = names_of(fetches)
+    loaded = opened(model, requested, warn)
     arrays = fed_arrays(loaded, feeds or {})
-    names = wanted or loaded.outputs or tuple(ends(loaded.graph))
+    names = requested or loaded.outputs or tuple(ends(loaded.graph))
     if not names:
         message = "no tensors are named that the graph is to compute"
         raise UsageError(message, "name some in fetches")

@@ -114,21 +114,21 @@ class _Sums:
     def add(
         self, name: str, *, nodes: int = 0, flops: int = 0, constant: Node | None = None
     ) -> None:
-        found = self.sums.setdefault(name, _Sum())
-        found.nodes += nodes
-        found.flops += flops
+        total = self.sums.setdefault(name, _Sum())
+        total.nodes += nodes
+        total.flops += flops
         if constant is not None:
             tensor = constant.attr_tensor("value")
-            found.parameters += tensor.size
-            found.bytes += tensor.nbytes
+            total.parameters += tensor.size
+            total.bytes += tensor.nbytes
 
     def shares(self, flops: int) -> tuple[Share, ...]:
         """Return the sums, sorted by operations, then by bytes, largest first."""
-        made = [
+        shares = [
             Share(name, s.nodes, s.parameters, s.bytes, s.flops, s.flops / flops if flops else 0.0)
             for name, s in self.sums.items()
         ]
-        return tuple(sorted(made, key=lambda s: (-s.flops, -s.bytes, s.name)))
+        return tuple(sorted(shares, key=lambda s: (-s.flops, -s.bytes, s.name)))
 
 
 def model_costs(
@@ -183,8 +183,8 @@ def scope_of(name: str, depth: int) -> str:
 
 def _constants(graph: Graph, ran: Iterable[str]) -> Iterable[Node]:
     """Return the constants that some nodes read, in graph order."""
-    taken = {r.node for name in ran for r in graph[name].data_inputs}
-    return (n for n in graph if n.op == "Const" and n.name in taken)
+    names = {r.node for name in ran for r in graph[name].data_inputs}
+    return (n for n in graph if n.op == "Const" and n.name in names)
 
 
 def _by_op(graph: Graph, costs: Sequence[NodeCost], constants: Iterable[Node]) -> _Sums:
@@ -211,10 +211,10 @@ def _user(graph: Graph, constant: Node, ran: Collection[str]) -> str:
     """Return the op that uses a constant, among the nodes that run."""
     node = constant
     for _ in graph:
-        taken = [n for n in graph.consumers.get(node.name, []) if n.name in ran]
-        if not taken:
+        users = [n for n in graph.consumers.get(node.name, []) if n.name in ran]
+        if not users:
             break
-        node = taken[0]
+        node = users[0]
         if node.op not in _HANDS_ON:
             break
     return node.op
@@ -226,17 +226,17 @@ def node_flops(graph: Graph, shapes: Mapping[str, tuple[TensorShape, ...]]) -> d
     Args:
         shapes: shapes of each node's outputs; unknown dimensions have size 1.
     """
-    known = {
+    closed = {
         name: tuple(None if s is None else tuple(max(n, 1) for n in s) for s in outputs)
         for name, outputs in shapes.items()
     }
-    found: dict[str, float] = {}
+    counts: dict[str, float] = {}
     for node in graph:
-        inputs = [shape_of(known, ref) for ref in node.data_inputs]
-        flops = count_flops(Sizes(node, inputs, known.get(node.name, ())))
+        inputs = [shape_of(closed, ref) for ref in node.data_inputs]
+        flops = count_flops(Sizes(node, inputs, closed.get(node.name, ())))
         if flops:
-            found[node.name] = flops
-    return found
+            counts[node.name] = flops
+    return counts
 
 
 _MAX_ZEROS: Final = 1 << 28
@@ -279,19 +279,19 @@ def _first_shapes(
     graph: Graph, nodes: Sequence[Node], shapes: Mapping[str, TensorShape]
 ) -> dict[str, TensorShape]:
     """Return the shapes of loop variables in the first iteration. Few loops change them."""
-    found: dict[str, TensorShape] = {}
+    loop_shapes: dict[str, TensorShape] = {}
     for _ in range(_MAX_DEPTH):
-        known = infer_shapes(graph, {**found, **shapes})
-        before = len(found)
+        inferred = infer_shapes(graph, {**loop_shapes, **shapes})
+        before = len(loop_shapes)
         for node in nodes:
             enters = [graph[r.node] for r in node.data_inputs if graph[r.node].op in ENTERS]
             is_variable = node.op in MERGES and enters and enters[0].data_inputs
-            shape = shape_of(known, enters[0].data_inputs[0]) if is_variable else None
+            shape = shape_of(inferred, enters[0].data_inputs[0]) if is_variable else None
             if shape is not None:
-                found[node.name] = shape
-        if len(found) == before:
+                loop_shapes[node.name] = shape
+        if len(loop_shapes) == before:
             break
-    return found
+    return loop_shapes
 
 
 def _times(cost: NodeCost, count: int) -> NodeCost:
@@ -312,15 +312,19 @@ def _with_run(
         ran = {c.name: c for c in run_costs(graph, _zeros(graph, shapes), outputs).nodes}
     except MobileprepError:
         return costs
-    known = []
+    completed = []
     for cost in costs.nodes:
-        seen = ran.get(cost.name)
-        if cost.flops is None and seen is not None and seen.flops is not None:
-            calls = seen.calls
-            once = (round(seen.flops / calls), seen.read // calls, seen.written // calls)
+        measured = ran.get(cost.name)
+        if cost.flops is None and measured is not None and measured.flops is not None:
+            calls = measured.calls
+            once = (
+                round(measured.flops / calls),
+                measured.read // calls,
+                measured.written // calls,
+            )
             cost = replace(cost, flops=once[0], read=once[1], written=once[2])
-        known.append(cost)
-    return replace(costs, nodes=tuple(known))
+        completed.append(cost)
+    return replace(costs, nodes=tuple(completed))
 
 
 def _zeros(graph: Graph, shapes: Mapping[str, TensorShape]) -> dict[str, Array]:
@@ -393,8 +397,8 @@ class Loops:
             return None
         if test.op == "LogicalAnd":
             parts = [self._until(node_behind(self._graph, ref), frame) for ref in test.data_inputs]
-            known = [count for count in parts if count is not None]
-            return min(known) if len(known) == len(parts) else None
+            counts = [count for count in parts if count is not None]
+            return min(counts) if len(counts) == len(parts) else None
         first, second = test.data_inputs
         if test.op in _BELOW:
             return self._steps(first, second, frame, at_bound=_BELOW[test.op])
@@ -448,8 +452,8 @@ class Loops:
             begin, again = self._variable(node)
             if begin is None or again is None:
                 return None
-            kept = node_behind(self._graph, again.data_inputs[0])
-            is_same = kept.op in SWITCHES and kept.data_inputs[0].node == node.name
+            switch = node_behind(self._graph, again.data_inputs[0])
+            is_same = switch.op in SWITCHES and switch.data_inputs[0].node == node.name
             return self._value(Ref(begin.name), frame) if is_same else None
         value = self._values.value(source)
         if value is None or value.size != 1 or value.dtype.kind not in "iuf":

@@ -118,20 +118,22 @@ def diff(
     first, second = (opened(model, (), warn) for model in (a, b))
     names = matching_nodes(first.graph, second.graph)
     alone = _alone(first.graph, names, second.graph)
-    there = renamed(first.graph, {**names, **alone})
+    renamed_first = renamed(first.graph, {**names, **alone})
     own = {name: before for before, name in alone.items()}
     differences = tuple(
         replace(d, name=own.get(d.name, d.name)) if d.kind == "removed" else d
-        for d in compare_graphs(there, second.graph, tolerance=tolerance)
+        for d in compare_graphs(renamed_first, second.graph, tolerance=tolerance)
     )
-    found: tuple[OutputDifference, ...] = ()
+    output_differences: tuple[OutputDifference, ...] = ()
     if samples:
-        wanted = [first.tensor(n) for n in names_of(outputs) or first.outputs or ends(first.graph)]
+        requested = [
+            first.tensor(n) for n in names_of(outputs) or first.outputs or ends(first.graph)
+        ]
         engines = [open_engine("numpy", m.graph, m.path, tell=warn) for m in (first, second)]
         # Inputs and outputs keep their names even if all nodes between them differ.
         alike = {n.name: n.name for n in first.graph if n.name in second.graph}
-        found = _on_samples(
-            (first.graph, second.graph), engines, {**alike, **names}, wanted, samples
+        output_differences = _on_samples(
+            (first.graph, second.graph), engines, {**alike, **names}, requested, samples
         )
     return ModelDifference(
         str(first.path) if isinstance(a, Graph) else str(a),
@@ -142,8 +144,8 @@ def diff(
         {name: other for name, other in names.items() if name != other},
         differences,
         samples,
-        found,
-        not differences and all(o.largest <= tolerance for o in found),
+        output_differences,
+        not differences and all(o.largest <= tolerance for o in output_differences),
     )
 
 
@@ -164,21 +166,21 @@ def _on_samples(
     graphs: Sequence[Graph],
     engines: Sequence[Engine],
     names: Mapping[str, str],
-    wanted: Sequence[str],
+    requested: Sequence[str],
     samples: int,
 ) -> tuple[OutputDifference, ...]:
-    others = [_other(name, names, graphs[0]) for name in wanted]
-    needed = reachable(graphs[0], [parse_ref(name).node for name in wanted])
+    others = [_other(name, names, graphs[0]) for name in requested]
+    needed = reachable(graphs[0], [parse_ref(name).node for name in requested])
     fed = fed_tensors(graphs[0], [name for name in placeholders(graphs[0]) if name in needed])
-    drawn = draw_samples(graphs[0], fed, samples, lambda f: engines[0].run(wanted, f))
-    pairs: list[list[tuple[Array, Array]]] = [[] for _ in wanted]
-    for feeds, given in zip(drawn.feeds, drawn.outputs, strict=True):
+    drawn = draw_samples(graphs[0], fed, samples, lambda f: engines[0].run(requested, f))
+    pairs: list[list[tuple[Array, Array]]] = [[] for _ in requested]
+    for feeds, results in zip(drawn.feeds, drawn.outputs, strict=True):
         there = {_other(name, names, graphs[0]): array for name, array in feeds.items()}
-        for column, x, y in zip(pairs, given, _run(engines[1], others, there), strict=True):
+        for column, x, y in zip(pairs, results, _run(engines[1], others, there), strict=True):
             column.append((x, y))
     return tuple(
         OutputDifference(name, other, max(_gap(x, y) for x, y in column), _peak(column))
-        for name, other, column in zip(wanted, others, pairs, strict=True)
+        for name, other, column in zip(requested, others, pairs, strict=True)
     )
 
 
@@ -243,13 +245,13 @@ def matching_nodes(a: Graph, b: Graph) -> dict[str, str]:
     """
     matching = _Matching(a, b)
     rounds = [[_digests(graph, by_name=named) for graph in (a, b)] for named in (True, False)]
-    for mine, yours in rounds:
-        matching.surely(mine, yours)
+    for first, second in rounds:
+        matching.surely(first, second)
     if sum(_has(b, node) for node in a) * 2 > min(len(a), len(b)):
         matching.by_name()
     matching.along_edges()
-    for mine, yours in rounds:
-        matching.in_order(mine, yours)
+    for first, second in rounds:
+        matching.in_order(first, second)
     matching.along_edges(in_order=True)
     return matching.found
 
@@ -266,18 +268,18 @@ def _digests(graph: Graph, *, by_name: bool) -> dict[str, bytes]:
     Args:
         by_name: whether to distinguish placeholders by name instead of by dtype and shape.
     """
-    found: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     for node in execution_order(graph, ""):
         digest = hashlib.sha256(own_digest(node.without_attrs(*_NAMING)))
         if by_name and node.op in FEEDABLE:
             digest.update(node.name.encode())
         for ref in node.data_inputs:
             # The back edge of a loop is not computed yet.
-            digest.update(found.get(ref.node, b"loop") + str(ref.index).encode())
-        for before in sorted(found.get(r.node, b"loop") for r in node.control_inputs):
+            digest.update(digests.get(ref.node, b"loop") + str(ref.index).encode())
+        for before in sorted(digests.get(r.node, b"loop") for r in node.control_inputs):
             digest.update(b"^" + before)
-        found[node.name] = digest.digest()
-    return found
+        digests[node.name] = digest.digest()
+    return digests
 
 
 class _Matching:
@@ -289,33 +291,33 @@ class _Matching:
         self.found: dict[str, str] = {}
         self._taken: set[str] = set()
         self._fresh: deque[tuple[str, str]] = deque()
-        self._mine: Mapping[str, bytes] = {}
-        self._yours: Mapping[str, bytes] = {}
+        self._first: Mapping[str, bytes] = {}
+        self._second: Mapping[str, bytes] = {}
 
-    def surely(self, mine: Mapping[str, bytes], yours: Mapping[str, bytes]) -> None:
+    def surely(self, first: Mapping[str, bytes], second: Mapping[str, bytes]) -> None:
         """Match nodes with a unique digest, then those with equal digest and name."""
-        self._mine, self._yours = mine, yours
-        groups = _groups(mine), _groups(yours)
+        self._first, self._second = first, second
+        groups = _groups(first), _groups(second)
         for digest, names in groups[0].items():
             others = groups[1].get(digest, [])
             if len(names) == len(others) == 1:
                 self._pair(names[0], others[0])
         self._spread(exact=True)
-        for name, digest in mine.items():
-            if yours.get(name) == digest:
+        for name, digest in first.items():
+            if second.get(name) == digest:
                 self._pair(name, name)
         self._spread(exact=True)
 
-    def in_order(self, mine: Mapping[str, bytes], yours: Mapping[str, bytes]) -> None:
+    def in_order(self, first: Mapping[str, bytes], second: Mapping[str, bytes]) -> None:
         """Match remaining nodes with equal digests in graph order."""
-        self._mine, self._yours = mine, yours
-        groups = _groups({n: d for n, d in yours.items() if n not in self._taken})
+        self._first, self._second = first, second
+        groups = _groups({n: d for n, d in second.items() if n not in self._taken})
         others = {digest: iter(names) for digest, names in groups.items()}
-        for name, digest in mine.items():
+        for name, digest in first.items():
             if name in self.found:
                 continue
-            left = (n for n in others.get(digest, ()) if n not in self._taken)
-            other = next(left, None)
+            unmatched = (n for n in others.get(digest, ()) if n not in self._taken)
+            other = next(unmatched, None)
             if other is not None:
                 self._pair(name, other)
                 self._spread(exact=True)
@@ -341,26 +343,26 @@ class _Matching:
         """Propagate matches to inputs, and to consumers unless digests must be equal."""
         while self._fresh:
             name, other = self._fresh.popleft()
-            mine, yours = self._a[name].inputs, self._b[other].inputs
-            for ref, its in zip(mine, yours, strict=False):
-                self._try(ref.node, its.node, exact=exact)
+            first, second = self._a[name].inputs, self._b[other].inputs
+            for ref, other_ref in zip(first, second, strict=False):
+                self._try(ref.node, other_ref.node, exact=exact)
             if not exact:
                 self._follow(name, other, in_order=in_order)
 
     def _follow(self, name: str, other: str, *, in_order: bool) -> None:
-        mine, theirs = self._uses
-        yours = _users(theirs.get(other, ()), self._taken)
-        for use, users in _users(mine.get(name, ()), self.found).items():
-            there = yours.get(use, [])
-            if in_order or len(users) == len(there) == 1:
-                for user, its in zip(users, there, strict=False):
-                    self._try(user, its, exact=False)
+        first, second = self._uses
+        other_users = _users(second.get(other, ()), self._taken)
+        for use, users in _users(first.get(name, ()), self.found).items():
+            candidates = other_users.get(use, [])
+            if in_order or len(users) == len(candidates) == 1:
+                for user, candidate in zip(users, candidates, strict=False):
+                    self._try(user, candidate, exact=False)
 
     def _try(self, name: str, other: str, *, exact: bool) -> None:
-        node, its = self._a.get(name), self._b.get(other)
-        if node is None or its is None or node.op != its.op:
+        node, other_node = self._a.get(name), self._b.get(other)
+        if node is None or other_node is None or node.op != other_node.op:
             return
-        if not exact or self._mine.get(name) == self._yours.get(other):
+        if not exact or self._first.get(name) == self._second.get(other):
             self._pair(name, other)
 
 
@@ -373,20 +375,20 @@ def _groups(digests: Mapping[str, bytes]) -> dict[bytes, list[str]]:
 
 def _uses(graph: Graph) -> dict[str, list[tuple[str, _Use]]]:
     """Return the consumers of each node, with their use, in graph order."""
-    found: dict[str, list[tuple[str, _Use]]] = {}
+    consumers: dict[str, list[tuple[str, _Use]]] = {}
     for user in graph:
         for slot, ref in enumerate(user.inputs):
-            found.setdefault(ref.node, []).append((user.name, (user.op, slot, ref.index)))
-    return found
+            consumers.setdefault(ref.node, []).append((user.name, (user.op, slot, ref.index)))
+    return consumers
 
 
 def _users(uses: Iterable[tuple[str, _Use]], done: Container[str]) -> dict[_Use, list[str]]:
     """Return the unmatched consumers, by their use."""
-    found: dict[_Use, list[str]] = {}
+    unmatched: dict[_Use, list[str]] = {}
     for user, use in uses:
         if user not in done:
-            found.setdefault(use, []).append(user)
-    return found
+            unmatched.setdefault(use, []).append(user)
+    return unmatched
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:

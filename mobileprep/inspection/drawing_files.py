@@ -145,8 +145,8 @@ def write_picture(path: Path, text: str, kind: Format) -> None:
         [program, f"-T{kind}"], input=text.encode(), capture_output=True, check=False
     )
     if done.returncode or not done.stdout:
-        told = done.stderr.decode("utf-8", "backslashreplace").strip()[-500:]
-        message = f"Graphviz could not draw it: {told!r}"
+        output = done.stderr.decode("utf-8", "backslashreplace").strip()[-500:]
+        message = f"Graphviz could not draw it: {output!r}"
         raise UnsupportedError(message, "draw less: --collapse or --around", str(path))
     write_bytes(path, done.stdout)
 
@@ -178,9 +178,9 @@ def write_model_explorer(
     _write(path, graph_collection(part, label, shapes))
     written = [path]
     for name, values in numbers.items():
-        beside = path.with_suffix(f".{name}.json")
-        _write(beside, node_data(part, {n: v for n, v in values.items() if n in part}))
-        written.append(beside)
+        overlay = path.with_suffix(f".{name}.json")
+        _write(overlay, node_data(part, {n: v for n, v in values.items() if n in part}))
+        written.append(overlay)
     return written
 
 
@@ -205,12 +205,14 @@ def _is_constant(node: Node) -> bool:
 def _errors(path: Path, graph: Graph) -> dict[str, float]:
     """Return the error of each tensor's node: the negated signal-to-noise ratio in dB."""
     try:
-        found = json.loads(read_bytes(path, limit=_LARGEST))
-        told = {t["tensor"].partition(":")[0]: float(t["damage"]["sqnr"]) for t in found["tensors"]}
+        report = json.loads(read_bytes(path, limit=_LARGEST))
+        ratios = {
+            t["tensor"].partition(":")[0]: float(t["damage"]["sqnr"]) for t in report["tensors"]
+        }
     except NONSENSE as error:
         message = "is not what 'mobileprep debug-quantization --json' prints"
         raise CorruptFileError(message, "write it again", str(path)) from error
-    finite = {n: -v for n, v in told.items() if n in graph and abs(v) < float("inf")}
+    finite = {n: -v for n, v in ratios.items() if n in graph and abs(v) < float("inf")}
     if not finite:
         message = "names no tensor of the graph"
         raise CorruptFileError(message, "draw the graph before quantize_nodes", str(path))
@@ -272,8 +274,8 @@ def drawn(
     places: dict[str, str] = {}
     for node in graph:
         box = _box(node, collapse)
-        known = boxes.get(box.id)
-        boxes[box.id] = box if known is None else Box(box.id, "", known.nodes + 1)
+        earlier = boxes.get(box.id)
+        boxes[box.id] = box if earlier is None else Box(box.id, "", earlier.nodes + 1)
         places[node.name] = box.id
     labels: dict[tuple[str, str, bool], dict[str, None]] = {}
     for node in graph:
@@ -281,9 +283,11 @@ def drawn(
             ends = places.get(ref.node), places[node.name]
             if ends[0] is None or (ends[0] == ends[1] and collapse):
                 continue
-            known_labels = labels.setdefault((ends[0], ends[1], ref.is_control), {})
-            known_labels[_label(ref, shapes or {})] = None
-    arrows = [Arrow(a, b, _joined(told), is_control) for (a, b, is_control), told in labels.items()]
+            edge_labels = labels.setdefault((ends[0], ends[1], ref.is_control), {})
+            edge_labels[_label(ref, shapes or {})] = None
+    arrows = [
+        Arrow(a, b, _joined(texts), is_control) for (a, b, is_control), texts in labels.items()
+    ]
     return Drawing(tuple(boxes.values()), tuple(arrows))
 
 
@@ -295,18 +299,18 @@ def surroundings(graph: Graph, name: str, radius: int) -> Graph:
     if name not in graph:
         message = f"the graph has no node {name!r}"
         raise UsageError(message, nearest_hint(name, graph.by_name))
-    found = {name}
+    names = {name}
     rim: Iterable[str] = (name,)
     for _ in range(radius):
         near = {r.node for n in rim for r in graph[n].inputs if r.node in graph}
         near.update(c.name for n in rim for c in graph.consumers.get(n, ()))
-        rim = near - found
+        rim = near - names
         if not rim:
             break
-        found |= near
-    kept = (n for n in graph if n.name in found)
+        names |= near
+    nodes = (n for n in graph if n.name in names)
     return graph.with_nodes(
-        n.with_inputs(tuple(r for r in n.inputs if r.node in found)) for n in kept
+        n.with_inputs(tuple(r for r in n.inputs if r.node in names)) for n in nodes
     )
 
 
@@ -325,13 +329,13 @@ def _box(node: Node, collapse: int) -> Box:
 
 
 def _label(ref: Ref, shapes: Mapping[str, tuple[TensorShape, ...]]) -> str:
-    known = shapes.get(ref.node, ())
-    return shape_text(known[ref.index]) if 0 <= ref.index < len(known) else ""
+    outputs = shapes.get(ref.node, ())
+    return shape_text(outputs[ref.index]) if 0 <= ref.index < len(outputs) else ""
 
 
 def _joined(labels: Iterable[str]) -> str:
-    told = [label for label in labels if label]
-    return told[0] if len(told) == 1 else f"{len(told)} shapes" if told else ""
+    texts = [label for label in labels if label]
+    return texts[0] if len(texts) == 1 else f"{len(texts)} shapes" if texts else ""
 
 
 _LONGEST: Final = 200
@@ -339,14 +343,14 @@ _LONGEST: Final = 200
 
 def attribute_text(value: AttrValue) -> str:
     """Format an attribute in at most 200 characters. Tensors are shown without their values."""
-    found = value.value
-    if isinstance(found, DType):
-        return found.short
+    content = value.value
+    if isinstance(content, DType):
+        return content.short
     if value.kind == "shape":
-        return shape_text(found)
-    if isinstance(found, bytes):
-        return found[:_LONGEST].decode("utf-8", "backslashreplace")
-    text = str(found)
+        return shape_text(content)
+    if isinstance(content, bytes):
+        return content[:_LONGEST].decode("utf-8", "backslashreplace")
+    text = str(content)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
@@ -473,21 +477,21 @@ def _main(graph: Graph) -> str:
 
 def _nodes(nodes: Sequence[Node], shapes: Shapes, functions: Iterable[str]) -> list[dict[str, Any]]:
     names = {n.name for n in nodes}
-    known = set(functions)
-    return [_node(n, names, shapes.get(n.name, ()), known) for n in nodes]
+    function_names = set(functions)
+    return [_node(n, names, shapes.get(n.name, ()), function_names) for n in nodes]
 
 
 def _node(
     node: Node, names: set[str], shapes: Sequence[TensorShape], functions: set[str]
 ) -> dict[str, Any]:
-    told = [{"key": "name", "value": node.name}]
-    told += [{"key": "device", "value": node.device}] if node.device else []
-    told += [{"key": k, "value": attribute_text(v)} for k, v in sorted(node.attrs.items())]
-    made: dict[str, Any] = {
+    attributes = [{"key": "name", "value": node.name}]
+    attributes += [{"key": "device", "value": node.device}] if node.device else []
+    attributes += [{"key": k, "value": attribute_text(v)} for k, v in sorted(node.attrs.items())]
+    data: dict[str, Any] = {
         "id": node.name,
         "label": node.op,
         "namespace": node.name.rpartition("/")[0],
-        "attrs": told,
+        "attrs": attributes,
         "incomingEdges": [
             {
                 "sourceNodeId": ref.node,
@@ -505,7 +509,7 @@ def _node(
     called = sorted({f for v in node.attrs.values() if (f := _function(v)) in functions})
     if node.op in functions:
         called.append(node.op)
-    return made | ({"subgraphIds": called} if called else {})
+    return data | ({"subgraphIds": called} if called else {})
 
 
 def _function(value: AttrValue) -> str:

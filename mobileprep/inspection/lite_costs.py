@@ -119,23 +119,23 @@ def lite_costs(
         else:
             sizes = [t.itemsize for t in node.attr_dtypes("T")]
             shapes = [_closed(shape or (), batch) for shape in node.attr_shapes(SHAPES)]
-            made = tuple(map(TensorLayout, shapes, sizes))
-            layouts.update({(node.name, i): layout for i, layout in enumerate(made)})
+            outputs_of_node = tuple(map(TensorLayout, shapes, sizes))
+            layouts.update({(node.name, i): layout for i, layout in enumerate(outputs_of_node)})
             inputs = [layouts[edge(ref)] for ref in node.data_inputs]
             weights = [graph[ref.node].op == "Const" for ref in node.data_inputs]
             constants |= {r.node for r, is_constant in zip(node.data_inputs, weights, strict=True)
                           if is_constant}  # fmt: skip
             operator = _Operator(node, [i.shape or () for i in inputs], weights, shapes)
-            read, written = (sum(t.nbytes for t in side) for side in (inputs, made))
+            read, written = (sum(t.nbytes for t in side) for side in (inputs, outputs_of_node))
             costs.append(NodeCost(node.name, node.op, _flops(operator), read, written))
-            ran.append(Executed(node, made))
-    given = {(n.name, 0): layouts[n.name, 0] for n in graph if n.op == "Placeholder"}
+            ran.append(Executed(node, outputs_of_node))
+    fed = {(n.name, 0): layouts[n.name, 0] for n in graph if n.op == "Placeholder"}
     values = [graph[name].attr_tensor("value") for name in sorted(constants)]
     return GraphCosts(
         tuple(costs),
         sum(v.size for v in values),
         sum(v.nbytes for v in values),
-        peak_bytes(ran, given, [edge(parse_ref(name)) for name in outputs]),
+        peak_bytes(ran, fed, [edge(parse_ref(name)) for name in outputs]),
     )
 
 

@@ -119,9 +119,9 @@ def _inputs(node: Node, places: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _attributes(node: Node) -> list[str]:
-    told = [f"device: {node.device}"] if node.device else []
-    told += [f"{key}: {_text(value)}" for key, value in sorted(node.attrs.items())]
-    return told
+    lines = [f"device: {node.device}"] if node.device else []
+    lines += [f"{key}: {_text(value)}" for key, value in sorted(node.attrs.items())]
+    return lines
 
 
 def _text(value: AttrValue) -> str:
@@ -185,13 +185,13 @@ def step_changes(before: Graph, after: Graph) -> StepChanges:
     if before is after:
         return StepChanges((), (), 0)
     names = _new_names(before, after)
-    found = compare_graphs(renamed(before, names) if names else before, after)
-    told = []
-    for one in found[:_MOST]:
-        data = one.as_data()
+    differences = compare_graphs(renamed(before, names) if names else before, after)
+    rows = []
+    for difference in differences[:_MOST]:
+        data = difference.as_data()
         texts = (_short(data["before"]), _short(data["after"]))
-        told.append((one.kind, one.name, one.detail, *texts, data["largest"]))
-    return StepChanges(tuple(names.items()), tuple(told), max(len(found) - _MOST, 0))
+        rows.append((difference.kind, difference.name, difference.detail, *texts, data["largest"]))
+    return StepChanges(tuple(names.items()), tuple(rows), max(len(differences) - _MOST, 0))
 
 
 def _new_names(before: Graph, after: Graph) -> dict[str, str]:
@@ -243,8 +243,8 @@ class Spread(Struct, frozen=True):
 def weight_spreads(graph: Graph) -> tuple[Spread, ...]:
     """Return the distributions of the 32 largest numeric constants, sorted by size in bytes."""
     chosen = sorted(_constants(graph), key=lambda c: (-c[1].nbytes, c[0]))[:_MOST_TENSORS]
-    found = (_spread(name, tensor) for name, tensor in chosen)
-    return tuple(spread for spread in found if spread is not None)
+    spreads = (_spread(name, tensor) for name, tensor in chosen)
+    return tuple(spread for spread in spreads if spread is not None)
 
 
 def _constants(graph: Graph) -> Iterator[tuple[str, Tensor]]:

@@ -15,39 +15,43 @@ from mobileprep.ops.numerics.differences import summary
 _SHOWN = 3
 
 
-def summary_lines(found: GraphSummary, path: str) -> Iterator[str]:
+def summary_lines(graph_summary: GraphSummary, path: str) -> Iterator[str]:
     """Yield the lines of the original. For a malformed graph, stop at the error."""
-    if found.inputs:
-        told = "".join(map(_tensor, found.inputs))
-        yield f"Found {len(found.inputs)} possible inputs: {told}"
+    if graph_summary.inputs:
+        text = "".join(map(_tensor, graph_summary.inputs))
+        yield f"Found {len(graph_summary.inputs)} possible inputs: {text}"
     else:
         yield "No inputs spotted."
-    if found.variables:
-        told = "".join(map(_tensor, found.variables))
-        yield f"Found {len(found.variables)} variables: {told}"
+    if graph_summary.variables:
+        text = "".join(map(_tensor, graph_summary.variables))
+        yield f"Found {len(graph_summary.variables)} variables: {text}"
     else:
         yield "No variables spotted."
-    if found.outputs:
-        told = "".join(f"(name={o.name}, op={o.op}) " for o in found.outputs)
-        yield f"Found {len(found.outputs)} possible outputs: {told}"
+    if graph_summary.outputs:
+        text = "".join(f"(name={o.name}, op={o.op}) " for o in graph_summary.outputs)
+        yield f"Found {len(graph_summary.outputs)} possible outputs: {text}"
     else:
         yield "No outputs spotted."
-    constants, variables = found.const_parameters, found.variable_parameters
+    constants, variables = graph_summary.const_parameters, graph_summary.variable_parameters
     yield (
         f"Found {constants} ({readable(constants)}) const parameters, "
         f"{variables} ({readable(variables)}) variable parameters, "
-        f"and {found.control_edges} control_edges"
+        f"and {graph_summary.control_edges} control_edges"
     )
     # The original prints no line break after devices.
-    devices = "".join(f"{n} nodes assigned to device '{d}'" for d, n in found.devices.items())
-    if found.missing:
-        broken = [f"Invalid input {m.input} for node {m.node}" for m in found.missing]
+    devices = "".join(
+        f"{n} nodes assigned to device '{d}'" for d, n in graph_summary.devices.items()
+    )
+    if graph_summary.missing:
+        broken = [f"Invalid input {m.input} for node {m.node}" for m in graph_summary.missing]
         yield devices + broken[0]
         yield from broken[1:]
         return
-    yield f"{devices}Op types used: " + ", ".join(f"{n} {op}" for op, n in found.ops.items())
+    yield f"{devices}Op types used: " + ", ".join(
+        f"{n} {op}" for op, n in graph_summary.ops.items()
+    )
     yield "To use with tensorflow/tools/benchmark:benchmark_model try these arguments:"
-    yield _benchmark(found, path)
+    yield _benchmark(graph_summary, path)
 
 
 def structure_lines(graph: Graph) -> Iterator[str]:
@@ -66,15 +70,15 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     """Format a shape like ``PartialTensorShape``, or describe why it is invalid."""
     if shape is None:
         return "<unknown>"
-    told = f"[{','.join('?' if size == -1 else str(size) for size in shape)}]"
+    text = f"[{','.join('?' if size == -1 else str(size) for size in shape)}]"
     if min(shape, default=0) < -1:
         where = "(where -1 means unknown)"
-        return f"Shape {told} has dimensions with values below -1 {where}"
-    return told
+        return f"Shape {text} has dimensions with values below -1 {where}"
+    return text
 
 
-def _benchmark(found: GraphSummary, path: str) -> str:
-    layers = (*found.inputs, *found.variables)
+def _benchmark(graph_summary: GraphSummary, path: str) -> str:
+    layers = (*graph_summary.inputs, *graph_summary.variables)
     shapes = [
         ",".join(map(str, t.shape)) if t.has_shape and t.shape and min(t.shape) >= -1 else ""
         for t in layers
@@ -84,7 +88,7 @@ def _benchmark(found: GraphSummary, path: str) -> str:
         f" --input_layer={','.join(t.name for t in layers)}"
         f" --input_layer_type={','.join(t.type for t in layers)}"
         f" --input_layer_shape={':'.join(shapes)}"
-        f" --output_layer={','.join(o.name for o in found.outputs)}"
+        f" --output_layer={','.join(o.name for o in graph_summary.outputs)}"
     )
 
 

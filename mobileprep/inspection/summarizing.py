@@ -149,7 +149,7 @@ def summarize(
     """
     path = Path(model)
     values = None if checkpoint is None else Path(checkpoint)
-    found = find_source(path, checkpoint=values, tags=tags)
+    loaded = find_source(path, checkpoint=values, tags=tags)
     options = SummaryOptions(
         signature,
         tuple(inputs),
@@ -160,7 +160,7 @@ def summarize(
         named_device(device),
         tensorflow,
     )
-    return summary_of(found, str(path), options)
+    return summary_of(loaded, str(path), options)
 
 
 def named_device(name: str) -> Device | None:
@@ -173,17 +173,17 @@ def named_device(name: str) -> Device | None:
 
 
 def summary_of(
-    found: FoundSource, path: str, options: SummaryOptions, *, details: bool = True
+    loaded: FoundSource, path: str, options: SummaryOptions, *, details: bool = True
 ) -> Summary:
     """Summarize a loaded model."""
-    source, graph = found.source, found.source.graph
+    source, graph = loaded.source, loaded.source.graph
     plain = Summary(
         path,
         summarize_graph(graph),
         len(graph.library.functions),
         count_variables(graph),
         tensorflow=options.tensorflow,
-        notes=found.notes,
+        notes=loaded.notes,
     )
     if is_tflite_graph(graph):
         plain = replace(plain, tensorflow="", platform="")
@@ -195,7 +195,7 @@ def summary_of(
         return replace(
             plain,
             gaps=_gaps(graph, options.tensorflow),
-            notes=(*found.notes, f"no interface was found: {error}"),
+            notes=(*loaded.notes, f"no interface was found: {error}"),
         )
     frozen, notes = _frozen(source, proposal)
     costs, more = _costs(frozen, proposal, options)
@@ -206,7 +206,7 @@ def summary_of(
         reasons=(*proposal.about_inputs, *proposal.about_outputs),
         costs=costs,
         gaps=_gaps(frozen, options.tensorflow),
-        notes=(*found.notes, *notes, *more),
+        notes=(*loaded.notes, *notes, *more),
         device=None if costs is None else _on_device(costs, options.device),
     )
 
@@ -232,8 +232,8 @@ def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
         hint = "give --input_shapes one shape for each of --inputs, with a colon between two"
         raise UsageError(message, hint, source.where)
     shaped = (
-        replace(given, spec=replace(given.spec, shape=shape), remark="")
-        for given, shape in zip(inputs, shapes, strict=True)
+        replace(proposed, spec=replace(proposed.spec, shape=shape), remark="")
+        for proposed, shape in zip(inputs, shapes, strict=True)
     )
     return replace(proposal, inputs=tuple(shaped))
 
@@ -252,21 +252,21 @@ def _gaps(graph: Graph, release: str) -> tuple[TargetGap, ...]:
     return target_gaps(graph, release, _PLATFORM)
 
 
-def _input(given: ProposedInput) -> LikelyTensor:
-    spec = given.spec
-    return LikelyTensor(spec.name, spec.dtype.short, spec.shape, given.remark)
+def _input(proposed: ProposedInput) -> LikelyTensor:
+    spec = proposed.spec
+    return LikelyTensor(spec.name, spec.dtype.short, spec.shape, proposed.remark)
 
 
 def _outputs(source: LoadedSource, frozen: Graph, proposal: Proposal) -> tuple[LikelyTensor, ...]:
     if is_tflite_graph(frozen):
         # The file records them. Shapes are not inferred through LiteRT's operators.
-        told = (s for signed in source.signatures.values() for s in signed.outputs.values())
-        specs = tuple(s for s in told if s.name in proposal.outputs)
+        recorded = (s for signed in source.signatures.values() for s in signed.outputs.values())
+        specs = tuple(s for s in recorded if s.name in proposal.outputs)
     elif frozen is source.graph and proposal.guessed:
         specs = proposal.guessed  # known from guessing the outputs
     else:
-        known = [name for name in proposal.outputs if parse_ref(name).node in frozen]
-        specs = specs_of(frozen, known)
+        names = [name for name in proposal.outputs if parse_ref(name).node in frozen]
+        specs = specs_of(frozen, names)
     return tuple(LikelyTensor(s.name, s.dtype.short, s.shape) for s in specs)
 
 
@@ -287,9 +287,9 @@ def _costs(
     graph: Graph, proposal: Proposal, options: SummaryOptions
 ) -> tuple[ModelCosts | None, tuple[str, ...]]:
     feeds = {i.spec.name: i.spec.shape for i in proposal.inputs}
-    known = {name: shape for name, shape in feeds.items() if parse_ref(name).node in graph}
+    shapes = {name: shape for name, shape in feeds.items() if parse_ref(name).node in graph}
     depth, batch = options.depth, options.batch
     try:
-        return model_costs(graph, proposal.outputs, known, depth=depth, batch=batch), ()
+        return model_costs(graph, proposal.outputs, shapes, depth=depth, batch=batch), ()
     except MobileprepError as error:
         return None, (f"costs are not known: {error}",)

@@ -100,8 +100,8 @@ def summarize_graph(graph: Graph) -> GraphSummary:
     counted = [n for n in graph if n.op == "Const" or n.op in _VARIABLES]
     names = graph.by_name
     return GraphSummary(
-        tuple(_spotted(n) for n in graph if n.op == "Placeholder"),
-        tuple(_spotted(n) for n in graph if n.op in _VARIABLES),
+        tuple(_spot(n) for n in graph if n.op == "Placeholder"),
+        tuple(_spot(n) for n in graph if n.op in _VARIABLES),
         tuple(
             SpottedOutput(n.name, n.op)
             for n in graph
@@ -129,14 +129,14 @@ def _elements(node: Node) -> int | None:
     return value.value.size if value is not None and value.kind == "tensor" else None
 
 
-def _spotted(node: Node) -> SpottedTensor:
+def _spot(node: Node) -> SpottedTensor:
     dtype = node.attrs.get("dtype")
     kind = dtype.value if dtype is not None and dtype.kind == "type" else DType.INVALID
     shape = node.attrs.get("shape")
-    known: TensorShape = ()
+    dims: TensorShape = ()
     if shape is not None and shape.kind == "shape":
-        known = shape.value
-    return SpottedTensor(node.name, type_name(kind), int(kind), shape is not None, known)
+        dims = shape.value
+    return SpottedTensor(node.name, type_name(kind), int(kind), shape is not None, dims)
 
 
 def type_name(dtype: DType) -> str:

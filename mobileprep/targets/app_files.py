@@ -73,15 +73,15 @@ def app_files(
     - ``NAME.podspec`` for iOS: the model, and the code that runs it, as a pod.
     """
     own = ", ".join(sorted(custom_ops))
-    wanted = platform_named(platform).abis_named(abis)
+    requested = platform_named(platform).abis_named(abis)
     if platform == "ios":
         return {
-            "app.xcconfig": _xcconfig(wanted),
+            "app.xcconfig": _xcconfig(requested),
             f"{name}.podspec": _podspec(name, model, encrypted, own),
         }
-    files = {"app.mk": _make(platform, wanted, encrypted)} if platform in _LINKED else {}
+    files = {"app.mk": _make(platform, requested, encrypted)} if platform in _LINKED else {}
     if platform == "android":
-        files["app.gradle"] = _gradle(wanted, name, model, own)
+        files["app.gradle"] = _gradle(requested, name, model, own)
     return files
 
 
@@ -257,7 +257,7 @@ def _commands(platform: Platform, abis: Sequence[Abi]) -> Iterator[str]:
     nsync = f"{MAKEFILE}/compile_nsync.sh"
     yield f"{MAKEFILE}/download_dependencies.sh"
     yield f"export HOST_NSYNC_LIB=$({nsync})"
-    for name, made in [(abi.name, abi.make) for abi in abis] or [("", "")]:
+    for name, make_name in [(abi.name, abi.make) for abi in abis] or [("", "")]:
         if platform.protobuf:
             yield f"{MAKEFILE}/{platform.protobuf.format(name)}"
         elif platform.make_target:
@@ -266,7 +266,7 @@ def _commands(platform: Platform, abis: Sequence[Abi]) -> Iterator[str]:
         yield f"export TARGET_NSYNC_LIB=$({nsync}{platform.nsync.format(name)})"
         # On the device itself. When cross-compiling, the makefile detects the host.
         words = ["HOST_OS=PI"] if platform.make_target == "PI" else []
-        words += [f"{platform.make_variable}={made}"] if made else []
+        words += [f"{platform.make_variable}={make_name}"] if make_name else []
         words += [word.format(MAKEFILE) for word in platform.make_words]
         command = ("make", "-f PATH/selective_registration.mk", f"-f {MAKEFILE}/Makefile", *words)
         yield " ".join(command)

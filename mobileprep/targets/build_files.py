@@ -53,19 +53,19 @@ def build_fragments(
         release: "1.15" or "2.21".
     """
     target = platform_named(platform)
-    wanted = target.abis_named(abis)
+    requested = target.abis_named(abis)
     pairs = sorted(set(ops), key=lambda pair: (pair.op, pair.kernel or ""))
     own = sorted(custom_sources)
     files = kernel_files((pair.op for pair in pairs if pair.op not in custom_ops), release)
     reasons = _reasons(files, pairs)
     fragments = {
-        "selective_registration.bazelrc": _bazelrc(release, target, wanted),
+        "selective_registration.bazelrc": _bazelrc(release, target, requested),
         "selective_registration.bzl": _bzl(release, files, reasons, own),
     }
     if release == TF115:
         fragments["selective_registration.mk"] = makefile_fragment(
             target,
-            wanted,
+            requested,
             COMPILER_FLAGS,
             [
                 f"# Copy ops_to_register.h to {header_folder(TF115)}/",
@@ -158,12 +158,12 @@ def _reasons(files: KernelFiles, pairs: Iterable[OpKernel]) -> dict[str, str]:
     kernels: dict[str, list[str]] = {}
     for pair in pairs:
         kernels.setdefault(pair.op, []).extend([pair.kernel] if pair.kernel else [])
-    told = {}
+    reasons = {}
     for file, users in files.needed_by.items():
-        known = [_user(user, kernels) for user in users[:_TOLD]]
+        texts = [_user(user, kernels) for user in users[:_TOLD]]
         more = f", and {len(users) - _TOLD} more" if len(users) > _TOLD else ""
-        told[file] = f"needed by {', '.join(known)}{more}" if known else "any kernel may need it"
-    return told
+        reasons[file] = f"needed by {', '.join(texts)}{more}" if texts else "any kernel may need it"
+    return reasons
 
 
 def _user(user: str, kernels: Mapping[str, Sequence[str]]) -> str:

@@ -85,14 +85,14 @@ def convert(
     regions: list[tuple[str, Tensor]] = []
     nodes: list[Node] = []
     used: set[str] = set()
-    left, written = [], []
+    unmapped, written = [], []
     for node in graph:
         if node.op != "Const" or not _is_large(node.attr_tensor("value"), minimum_size):
             nodes.append(node)
             continue
         tensor = node.attr_tensor("value")
         if tensor.dtype in _QUANTIZED and not quantized:
-            left.append(node.name)
+            unmapped.append(node.name)
             nodes.append(node)
             continue
         writer = _writer_over(graph, node.name)
@@ -105,7 +105,7 @@ def convert(
         regions.append((name, tensor))
         nodes.append(_immutable(node, tensor, name))
     model = MemmappedModel(graph.with_nodes(nodes), regions)
-    return MemmapResult(model, tuple(left), tuple(written))
+    return MemmapResult(model, tuple(unmapped), tuple(written))
 
 
 def memmap(
@@ -164,15 +164,15 @@ def _is_large(tensor: Tensor, minimum_size: int) -> bool:
 
 def _writer_over(graph: Graph, name: str) -> str:
     """Return the first node that may write to a constant's memory, or an empty string."""
-    seen, left = {name}, [name]
-    while left:
-        source = left.pop()
+    seen, remaining = {name}, [name]
+    while remaining:
+        source = remaining.pop()
         for user in graph.consumers.get(source, ()):
             indices = [i for i, ref in enumerate(user.data_inputs) if ref.node == source]
             if user.op in PASSED_ON:
                 if indices and user.name not in seen:
                     seen.add(user.name)
-                    left.append(user.name)
+                    remaining.append(user.name)
             elif not all(only_reads(user.op, i) for i in indices):
                 return user.name
     return ""

@@ -110,8 +110,8 @@ def ops_and_kernels(
         name = files[i] if i < len(files) else ""
         survey.add(graph, name, functions=counted, created=functions)
     survey.check(warn)
-    found = {*default_ops, *survey.found}
-    return tuple(sorted(found, key=lambda pair: (pair.op, pair.kernel or "")))
+    pairs = {*default_ops, *survey.found}
+    return tuple(sorted(pairs, key=lambda pair: (pair.op, pair.kernel or "")))
 
 
 def registration_header(ops: Iterable[OpKernel], release: str, *, everything: bool = False) -> str:
@@ -223,13 +223,13 @@ class KernelSurvey:
 
     Args:
         release: TensorFlow release that runs the nodes.
-        vouched: ops that are provided elsewhere, and never reported as missing.
+        allowed: ops that are provided elsewhere, and never reported as missing.
     """
 
-    def __init__(self, release: str, vouched: Container[str] = ()) -> None:
+    def __init__(self, release: str, allowed: Container[str] = ()) -> None:
         self.found: set[OpKernel] = set()
         self._release = release
-        self._vouched = vouched
+        self._allowed = allowed
         self._pairs: dict[tuple[Any, ...], OpKernel | None] = {}
         self._gaps: dict[_Gap, str] = {}
         self._counts: Counter[_Gap] = Counter()
@@ -250,7 +250,7 @@ class KernelSurvey:
         pair = self._pairs[key]
         if pair is not None:
             self.found.add(pair)
-        elif node.op not in self._vouched:
+        elif node.op not in self._allowed:
             self._miss(node, place(node), file)
 
     def check(self, warn: Warn | None) -> None:
@@ -261,14 +261,14 @@ class KernelSurvey:
         """
         unknown = sorted(gap for gap in self._gaps if not gap.types)
         if unknown:
-            raise UnsupportedError(self._told(unknown), self._mend(unknown[0].op))
+            raise UnsupportedError(self._format(unknown), self._hint(unknown[0].op))
         lacking = sorted(self._gaps)
         if warn is not None:
             for gap in lacking:
                 warn(self._sentence(gap))
         elif lacking:
             hint = "cast to types that the release computes with, or choose another release"
-            raise UnsupportedError(self._told(lacking), hint)
+            raise UnsupportedError(self._format(lacking), hint)
 
     def _look_up(self, node: Node) -> OpKernel | None:
         kernel = kernel_class(node, self._release)
@@ -277,12 +277,12 @@ class KernelSurvey:
         return OpKernel(node.op, kernel)
 
     def _miss(self, node: Node, place: str, file: str) -> None:
-        known = op_def(node.op, self._release) is not None
-        gap = _Gap(node.op, type_text(node) if known else "", file)
+        is_known = op_def(node.op, self._release) is not None
+        gap = _Gap(node.op, type_text(node) if is_known else "", file)
         self._gaps.setdefault(gap, place)
         self._counts[gap] += 1
 
-    def _mend(self, op: str) -> str:
+    def _hint(self, op: str) -> str:
         for other in RELEASES:
             if op_def(op, other) is not None:
                 newer = f"build the app with TensorFlow {other}, which has it"
@@ -295,7 +295,7 @@ class KernelSurvey:
         )
         return f"{near} {own}".lstrip()
 
-    def _told(self, gaps: Sequence[_Gap]) -> str:
+    def _format(self, gaps: Sequence[_Gap]) -> str:
         lines = [self._sentence(gap) for gap in gaps[:_MOST_TOLD]]
         if len(gaps) > _MOST_TOLD:
             lines.append(f"and {len(gaps) - _MOST_TOLD} more of the kind")
@@ -393,8 +393,8 @@ def kernel_bytes(ops: Iterable[OpKernel], release: str) -> int | None:
         names = _ops_of_files().get(file, ())
         count = sum(used[op] for op in names)
         if count:
-            there = sum(len(kernel_classes(op, TF115)) for op in names)
-            total += size * min(1.0, count / max(1, there))
+            kernels = sum(len(kernel_classes(op, TF115)) for op in names)
+            total += size * min(1.0, count / max(1, kernels))
     return round(total)
 
 

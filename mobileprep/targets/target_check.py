@@ -146,8 +146,8 @@ def _newer_graph(graph: Graph, release: str) -> Iterator[TargetGap]:
     if least > newest or newest in graph.versions.bad_consumers:
         field = f"min_consumer={least}" if least > newest else f"bad_consumers={newest}"
         message = f"TensorFlow {release} (GraphDef version {newest}) rejects a graph with `{field}`"
-        mend = f"{_DOWNGRADE} lowers `min_consumer` if the graph uses nothing newer"
-        yield TargetGap("", "newer graph", field, message, mend)
+        hint = f"{_DOWNGRADE} lowers `min_consumer` if the graph uses nothing newer"
+        yield TargetGap("", "newer graph", field, message, hint)
 
 
 class _Lack(Struct, frozen=True):
@@ -187,8 +187,8 @@ class _Survey:
                 self._add(node, function)
 
     def _add(self, node: Node, function: str) -> None:
-        kept = [(k, v.kind, v.value) for k, v in node.attrs.items() if v.kind != "tensor"]
-        key = repr((node.op, sorted(kept, key=lambda item: item[0])))
+        attributes = [(k, v.kind, v.value) for k, v in node.attrs.items() if v.kind != "tensor"]
+        key = repr((node.op, sorted(attributes, key=lambda item: item[0])))
         if key not in self._seen:
             self._seen[key] = tuple(self._lacks(node))
         for lack in self._seen[key]:
@@ -209,17 +209,17 @@ class _Survey:
             files = self._files(lack)
             gap = partial(TargetGap, lack.op, lack.cause, lack.what, self._message(lack))
             name, function = places[0]
-            yield gap(self._mend(lack, files), files, name, len(places), function)
+            yield gap(self._suggestion(lack, files), files, name, len(places), function)
 
     def _lacks(self, node: Node) -> Iterator[_Lack]:
         if self._header is not None and not self._header.everything:
             if node.op in self._header.ops and op_def(node.op, self._release) is None:
                 return
             yield from self._unregistered(node, self._header)
-        found = list(release_gaps(node, self._release, self._producer))
-        for gap in found:
+        gaps = list(release_gaps(node, self._release, self._producer))
+        for gap in gaps:
             yield self._of_release(node.op, gap)
-        if any(gap.kind in ("op", "kernel") for gap in found):
+        if any(gap.kind in ("op", "kernel") for gap in gaps):
             return
         files, compiled = op_files(node.op, self._release)
         if self._platform in _FEWER_SOURCES and files and not compiled:
@@ -249,15 +249,15 @@ class _Survey:
 
     def _message(self, lack: _Lack) -> str:
         op, what = lack.op, lack.what
-        here = f"TensorFlow {self._release}"
-        default = f"the default build of {here} for {self._platform}"
+        name = f"TensorFlow {self._release}"
+        default = f"the default build of {name} for {self._platform}"
         kernel = f"kernel `{what}` of `{op}`" if what else f"op `{op}`"
         sentences: dict[Cause, str] = {
-            "newer op": f"{here} does not have the op `{op}`",
-            "newer attribute": f"{here} does not know the attribute `{what}` of `{op}`",
-            "newer value": f"{here} does not accept `{what}` for `{op}`",
-            "removed op": f"{here} rejects `{op}` in graphs of {what[6:]} and newer",
-            "no kernel": f"{here} has no CPU kernel of `{op}` for {what}",
+            "newer op": f"{name} does not have the op `{op}`",
+            "newer attribute": f"{name} does not know the attribute `{what}` of `{op}`",
+            "newer value": f"{name} does not accept `{what}` for `{op}`",
+            "removed op": f"{name} rejects `{op}` in graphs of {what[6:]} and newer",
+            "no kernel": f"{name} has no CPU kernel of `{op}` for {what}",
             "training": f"{default} does not compile `{op}`, an op for training or reading data",
             "image library": f"{default} does not link the image library that `{op}` needs",
             "not compiled": f"{default} does not compile `{op}`",
@@ -266,7 +266,7 @@ class _Survey:
         }
         return sentences[lack.cause]
 
-    def _mend(self, lack: _Lack, files: tuple[str, ...]) -> str:
+    def _suggestion(self, lack: _Lack, files: tuple[str, ...]) -> str:
         if lack.cause == "newer op":
             return self._newer_op(lack.op)
         if lack.cause == "newer attribute":
@@ -364,7 +364,7 @@ def check_loads(graph: Graph, build: AppBuild) -> None:
     Raises:
         UnsupportedError: a release cannot.
     """
-    refused = {r: found for r in build.releases if (found := tuple(build.gaps(graph, r)))}
+    refused = {r: gaps for r in build.releases if (gaps := tuple(build.gaps(graph, r)))}
     if refused:
         raise UnsupportedError(_message(refused.values()), _hint(graph, build, refused))
 
@@ -391,16 +391,16 @@ def _ways(
     graph: Graph, build: AppBuild, refused: dict[str, tuple[TargetGap, ...]]
 ) -> Iterator[str]:
     """Yield ways to make the graph load, after trying each of them."""
-    left = [gap for gaps in refused.values() for gap in gaps]
+    remaining = [gap for gaps in refused.values() for gap in gaps]
     if TF115 in refused:
         older = make_transform("downgrade", {}).apply(graph, Context()).graph
         after = tuple(build.gaps(older, TF115))
         if len(after) < len(refused[TF115]):
             others = [gap for r, gaps in refused.items() if r != TF115 for gap in gaps]
-            left = [*after, *others]
-            rest = f", which fixes all but {len(left)} of them" if left else ""
+            remaining = [*after, *others]
+            rest = f", which fixes all but {len(remaining)} of them" if remaining else ""
             yield f"add `- downgrade` to the end of `transforms:`{rest}"
-    if not left:
+    if not remaining:
         return
     loading = [r for r in RELEASES if r not in refused and not any(build.gaps(graph, r))]
     if loading:
@@ -409,12 +409,13 @@ def _ways(
         yield f"build the app with TensorFlow {newest}: `{line}`"
         return
     unknown = next(
-        (gap.op for gap in left if gap.op and not any(map(partial(op_def, gap.op), RELEASES))), ""
+        (gap.op for gap in remaining if gap.op and not any(map(partial(op_def, gap.op), RELEASES))),
+        "",
     )
     if unknown:
         declared = f'ops: {{{unknown}: {{kernel: "CLASS", source: FILE.cc}}}}'
         yield f"if the app registers `{unknown}` itself, declare it: `{declared}`"
-    yield from (gap.mend for gap in left if gap.op != unknown)
+    yield from (gap.mend for gap in remaining if gap.op != unknown)
 
 
 _FILE: Final = Path(__file__).parents[1] / "graph" / "opdefs" / "data" / "mobile_types.json"
@@ -456,10 +457,10 @@ def type_left_out(node: Node, release: str) -> str:
     registered = registered_types(node.op, release)
     compiled = _compiled(node.op, kernel)
     for name, labels in sorted(node_types(node, release).items()):
-        known = registered.get(name, frozenset())
-        is_listed = known <= _INDICES or (compiled is None and _TYPICAL not in known)
+        types = registered.get(name, frozenset())
+        is_listed = types <= _INDICES or (compiled is None and _TYPICAL not in types)
         for label in labels:
-            if is_listed or label not in known or label.startswith(_QUANTIZED):
+            if is_listed or label not in types or label.startswith(_QUANTIZED):
                 continue
             if label not in (compiled or _table()["compiled"]):
                 return f"{name}={label}"
@@ -476,5 +477,5 @@ def _compiled(op: str, kernel: str) -> list[str] | None:
 
 @cache
 def _table() -> _MobileTypes:
-    found: _MobileTypes = json.loads(_FILE.read_text(encoding="utf-8"))
-    return found
+    table: _MobileTypes = json.loads(_FILE.read_text(encoding="utf-8"))
+    return table

@@ -60,12 +60,14 @@ class Platform(Struct, frozen=True):
         Raises:
             UnsupportedError: the platform does not have an ABI.
         """
-        known = {abi.name: abi for abi in self.abis}
+        by_name = {abi.name: abi for abi in self.abis}
         for name in names:
-            if name not in known:
+            if name not in by_name:
                 message = f"{self.name} has no binary interface {name!r}"
-                raise UnsupportedError(message, f"choose of {', '.join(known)}" if known else "")
-        return tuple(known[name] for name in names) or self.abis
+                raise UnsupportedError(
+                    message, f"choose of {', '.join(by_name)}" if by_name else ""
+                )
+        return tuple(by_name[name] for name in names) or self.abis
 
 
 def platform_named(name: str) -> Platform:
@@ -74,12 +76,12 @@ def platform_named(name: str) -> Platform:
     Raises:
         UnsupportedError: the platform is unknown.
     """
-    found = PLATFORMS.get(name)
-    if found is None:
+    platform = PLATFORMS.get(name)
+    if platform is None:
         message = f"unknown platform {name!r}"
         hint = nearest_hint(name, PLATFORMS) or f"choose one of {', '.join(PLATFORMS)}"
         raise UnsupportedError(message, hint)
-    return found
+    return platform
 
 
 def _android(abi: str) -> Abi:
@@ -200,9 +202,9 @@ def find_device(name: str) -> Device:
     Raises:
         UsageError: the device is unknown.
     """
-    found = devices().get(name)
-    if found is None:
+    device = devices().get(name)
+    if device is None:
         message = f"unknown device {name!r}"
         hint = nearest_hint(name, devices()) or f"choose one of {', '.join(devices())}"
         raise UsageError(message, hint)
-    return found
+    return device

@@ -55,8 +55,8 @@ def unseal(key: str, text: bytes) -> object:
     if digest != sha256_bytes(body).encode():
         return None
     try:
-        found = json.loads(body)
-        return found["data"] if found["key"] == key else None
+        entry = json.loads(body)
+        return entry["data"] if entry["key"] == key else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -79,12 +79,12 @@ def clear_way(path: Path, top: Path) -> None:
 
     Regular files and symlinks at ``path`` itself remain because writing replaces them.
     """
-    for left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(_TRIES)):
         try:
             _clear(path, top)
         except (FileNotFoundError, NotADirectoryError):
             # Another build or thread is clearing the same path.
-            if not left:
+            if not tries_left:
                 raise
         else:
             return

@@ -69,7 +69,7 @@ def guarded(
             action()
         except MobileprepError as error:
             failures[name] = error
-            return TaskFailed(_told(error))
+            return TaskFailed(_failure_text(error))
         except Exception as error:  # noqa: BLE001 - raised again when doit has stopped
             failures[name] = error
             return TaskFailed(repr(error))
@@ -93,7 +93,7 @@ class DodoAction(Struct, frozen=True):
         try:
             self.work()
         except MobileprepError as error:
-            return TaskFailed(_told(error))
+            return TaskFailed(_failure_text(error))
         return None
 
 
@@ -184,10 +184,10 @@ class _Loader(TaskLoader2):  # type: ignore[misc]
 
 def for_doit(error: MobileprepError) -> InvalidDodoFile:
     """Convert an error so that doit prints its message instead of a traceback."""
-    return InvalidDodoFile(_told(error))
+    return InvalidDodoFile(_failure_text(error))
 
 
-def _told(error: MobileprepError) -> str:
+def _failure_text(error: MobileprepError) -> str:
     return f"{error}\nhelp: {error.hint}" if error.hint else str(error)
 
 

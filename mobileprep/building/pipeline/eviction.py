@@ -181,15 +181,15 @@ def forget_notes(folder: Path, limit_bytes: int) -> int:
         limit_bytes: maximum total size of objects and records.
     """
     notes = [file for kind in _NOTES for file in _files(folder / kind, _RECORD)]
-    before = left = sum(file.size for file in notes)
+    before = remaining = sum(file.size for file in notes)
     now = time.time()
     for file in _least_used_first(notes, now):
-        if left <= limit_bytes // _NOTES_SHARE or _within(_GRACE_SECONDS, file.used, now):
+        if remaining <= limit_bytes // _NOTES_SHARE or _within(_GRACE_SECONDS, file.used, now):
             break
         with contextlib.suppress(OSError):
             file.path.unlink(missing_ok=True)
-            left -= file.size
-    return before - left
+            remaining -= file.size
+    return before - remaining
 
 
 def _least_used_first(files: Iterable[_File], now: float) -> list[_File]:
@@ -216,12 +216,12 @@ def _files(folder: Path, name: re.Pattern[str]) -> Iterator[_File]:
     """Yield regular files with a matching name, recursively; do not follow symlinks."""
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            listing = sorted(entries, key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise unreadable(folder, error) from error
-    for entry in found:
+    for entry in listing:
         try:
             facts = entry.stat(follow_symlinks=False)
         except OSError:
@@ -262,13 +262,13 @@ def bound_of(text: str, where: str) -> int:
     Raises:
         UsageError: the size is invalid.
     """
-    found = parse_bytes(text)
-    if found is None:
+    size = parse_bytes(text)
+    if size is None:
         message = f"{text!r} is not a valid size"
         hint = "write a number with KB, MB, GB or TB, such as 5GB"
         hint += f", or {_UNBOUNDED}" if where == MAX_VARIABLE else ""
         raise UsageError(message, hint, where)
-    return found
+    return size
 
 
 class _Note(Struct, frozen=True):
@@ -345,20 +345,20 @@ class Upkeep:
             os.close(descriptor)
 
     def _bound(self, limit: int, references: References) -> None:
-        note = self._noted()
+        note = self._read_note()
         if note is not None:
             age = time.time() - note.counted
             if 0 <= age < (_PAUSE_SECONDS if note.bytes > limit else _COUNTED_SECONDS):
                 return
         is_over = note is not None and note.bytes > limit
         # If another build is still running, the last one to end finds the cache over its limit.
-        with alone(self._folder, wait=False, tell=_nobody):
+        with alone(self._folder, wait=False, tell=_discard_message):
             remove_unfinished(self._folder)
             forget_notes(self._folder, limit)
             done = evict(self._folder, int(limit * _ROOM) if is_over else limit, references)
             self.counted(done.left_bytes)
 
-    def _noted(self) -> _Note | None:
+    def _read_note(self) -> _Note | None:
         try:
             counted, *added = read_file(self._note, limit=_MOST_NOTE).splitlines()
             data = json.loads(counted)
@@ -375,5 +375,5 @@ def _note_line(total: int) -> bytes:
     return f"{json.dumps(structs.asdict(_Note(total, time.time())))}\n".encode()
 
 
-def _nobody(sentence: str) -> None:
+def _discard_message(sentence: str) -> None:
     """Ignore a message."""

@@ -121,8 +121,8 @@ class StoreExchange:
             self.left[name] = output
             return output.size
         size = serialized_size(graph)
-        known = self._read.get(id(graph))
-        output = known[1] if known is not None and _is_graph(known[1]) else self._index(graph)
+        cached = self._read.get(id(graph))
+        output = cached[1] if cached is not None and _is_graph(cached[1]) else self._index(graph)
         self.left[name] = output
         self._handover.leave(Upstream(self._task, name), graph)
         return size
@@ -246,18 +246,18 @@ class Sharing:
     @contextlib.contextmanager
     def _fetched(self, entries: list[tuple[Kind, str, int]]) -> Iterator[list[Path | None]]:
         folder = self._folder / "tmp"
-        wanted = [
+        requests = [
             Wanted(kind, key, folder / workspace_name(), limit) for kind, key, limit in entries
         ]
         try:
             # If the local cache is not writable, fetch nothing; the cache itself reports the
             # problem.
-            found = [False] * len(wanted)
+            results = [False] * len(requests)
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
-                found = fetch_many(self._remote, wanted)
-            yield [w.target if ok else None for w, ok in zip(wanted, found, strict=True)]
+                results = fetch_many(self._remote, requests)
+            yield [w.target if ok else None for w, ok in zip(requests, results, strict=True)]
         finally:
-            for one in wanted:
+            for one in requests:
                 with contextlib.suppress(OSError):
                     os.unlink(one.target)  # noqa: PTH108 - it may have been moved

@@ -125,7 +125,7 @@ class Executor:
             self._handover = Handover(self.state.plan)
         return work()
 
-    def tell(self, sentence: str) -> None:
+    def report_message(self, sentence: str) -> None:
         """Report a message that does not belong to a stage."""
         self._warn("", sentence)
 
@@ -161,13 +161,13 @@ class Executor:
         if isinstance(self.state.verdict(task), Fresh):
             return []
         # Not recursive: a recipe may have more steps than Python's recursion limit.
-        found = {task}
+        tasks = {task}
         todo = [task]
         while todo:
-            before = set(self.state.spec(todo.pop()).needs) - found
-            found |= before
+            before = set(self.state.spec(todo.pop()).needs) - tasks
+            tasks |= before
             todo += before
-        return [spec for spec in self.state.plan.stages if spec.task in found]
+        return [spec for spec in self.state.plan.stages if spec.task in tasks]
 
     def read(self, upstream: Upstream) -> bytes:
         """Return the content of an output; see ``obtain``."""
@@ -211,7 +211,7 @@ class Executor:
         workspace = store.workspace()
         folder = workspace / "left"
         try:
-            made = folder.stat()
+            folder_stat = folder.stat()
             exchange = StoreExchange(spec.task, store, inputs, self._handover, workspace / "read")
             job = Job(
                 *(spec.task, spec.stage, exchange, folder, spec.places),
@@ -220,9 +220,9 @@ class Executor:
             )
             stage_function(type(spec.stage))(job)
             self.state.check_unchanged(spec)
-            outputs = {**exchange.left, **self._taken(folder)}
+            outputs = {**exchange.left, **self._store_files(folder)}
             # A removed directory may have been created again when the stage wrote its next file.
-            if not os.path.samestat(made, folder.stat()):
+            if not os.path.samestat(folder_stat, folder.stat()):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
             _check_promised(spec, outputs)
         except (ArtifactError, CorruptFileError, OSError) as error:
@@ -240,7 +240,7 @@ class Executor:
                 return_free_memory()
         return Record(parts, outputs, round(time.perf_counter() - started, 4))
 
-    def _taken(self, folder: Path) -> dict[str, Output]:
+    def _store_files(self, folder: Path) -> dict[str, Output]:
         """Store the files that a stage has written."""
         names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
         return {

@@ -57,8 +57,8 @@ class FileIndex:
 
     def digest(self, path: Path) -> str:
         """Return the SHA-256 of a file in hexadecimal; follow symlinks."""
-        known = self._trusted(_key(path), _stamp(path))
-        return known.sha256 if known is not None else self._hash(path)
+        entry = self._trusted(_key(path), _stamp(path))
+        return entry.sha256 if entry is not None else self._hash(path)
 
     def begin(self, paths: Iterable[Path]) -> None:
         """Start hashing files without a valid digest; ``digest`` waits for them.
@@ -78,9 +78,9 @@ class FileIndex:
 
     def digest_many(self, paths: Iterable[Path]) -> dict[Path, str]:
         """Return the digests of several files and hash them in parallel."""
-        wanted = list(paths)
-        self.begin(wanted)
-        return {path: self.digest(path) for path in wanted}
+        requested = list(paths)
+        self.begin(requested)
+        return {path: self.digest(path) for path in requested}
 
     def matches(self, path: Path, sha256: str, size: int) -> bool:
         """Return whether a path is a regular file, not a symlink, with this content.
@@ -89,19 +89,19 @@ class FileIndex:
             sha256: expected digest.
             size: expected size in bytes.
         """
-        known = self._known_match(path, sha256, size)
-        return self._hashed_match(path, sha256) if known is None else known
+        answer = self._known_match(path, sha256, size)
+        return self._hashed_match(path, sha256) if answer is None else answer
 
-    def match_many(self, wanted: Iterable[tuple[Path, str, int]]) -> list[bool]:
+    def match_many(self, requested: Iterable[tuple[Path, str, int]]) -> list[bool]:
         """Return the result of ``matches`` for each path, SHA-256, and size; hash in parallel."""
-        listed = list(wanted)
+        listed = list(requested)
         answers = [self._known_match(*each) for each in listed]
         due = [each for each, answer in zip(listed, answers, strict=True) if answer is None]
         due.sort(key=lambda each: each[2], reverse=True)
         hashed = at_once(lambda each: self._hashed_match(each[0], each[1]), due)
-        found = dict(zip(due, hashed, strict=True))
+        results = dict(zip(due, hashed, strict=True))
         return [
-            found[each] if answer is None else answer
+            results[each] if answer is None else answer
             for each, answer in zip(listed, answers, strict=True)
         ]
 
@@ -121,11 +121,11 @@ class FileIndex:
     def unchanged(self, path: Path) -> bool:
         """Return whether a file is unchanged since this run first hashed or noted it."""
         key = _key(path)
-        taken = self._taken.get(key)
-        if taken is None or key in self._touched:
+        entry = self._taken.get(key)
+        if entry is None or key in self._touched:
             return False
         try:
-            return self._same(key, taken.stamp, _stamp(path))
+            return self._same(key, entry.stamp, _stamp(path))
         except CorruptFileError:
             return False
 
@@ -135,34 +135,34 @@ class FileIndex:
         Files that were modified too recently to be trusted are omitted.
         """
         now = time_ns()
-        taken = {key: self._taken[key] for key in map(_key, paths) if key in self._taken}
-        return {key: entry.text() for key, entry in taken.items() if entry.settled(now)}
+        entries = {key: self._taken[key] for key in map(_key, paths) if key in self._taken}
+        return {key: entry.text() for key, entry in entries.items() if entry.settled(now)}
 
     def save(self) -> None:
         """Save the index for later runs; ignore write errors."""
         if self._path is None or not self._has_news:
             return
         now = time_ns()
-        taken = dict(self._taken)
-        kept = {
-            key: text for key, text in self._kept.items() if key not in taken and _is_there(key)
+        entries = dict(self._taken)
+        texts = {
+            key: text for key, text in self._kept.items() if key not in entries and _is_there(key)
         }
-        for key, entry in taken.items():
+        for key, entry in entries.items():
             if entry.settled(now) and _is_there(key):
-                kept[key] = entry.text()
+                texts[key] = entry.text()
         with contextlib.suppress(ArtifactError):
-            save_entries(self._path, kept)
+            save_entries(self._path, texts)
 
     def _known_match(self, path: Path, sha256: str, size: int) -> bool | None:
         """Return the result of ``matches``, or None if the file must be hashed."""
         try:
-            found = path.lstat()
+            facts = path.lstat()
         except (OSError, ValueError):  # invalid file name
             return False
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size != size:
             return False
-        known = self._trusted(_key(path), FileStamp.of(found))
-        return None if known is None else known.sha256 == sha256
+        entry = self._trusted(_key(path), FileStamp.of(facts))
+        return None if entry is None else entry.sha256 == sha256
 
     def _hashed_match(self, path: Path, sha256: str) -> bool:
         try:
@@ -199,13 +199,13 @@ class FileIndex:
         moment = time_ns()
         try:
             with opened_file(path) as stream:
-                found = os.fstat(stream.fileno())
+                before_read = os.fstat(stream.fileno())
                 sha256 = sha256_stream(stream)
                 after = os.fstat(stream.fileno())
         except OSError as error:
             raise unreadable(path, error) from error
-        stamp = FileStamp.of(found)
-        if stamp != FileStamp.of(after) or not stat.S_ISREG(found.st_mode):
+        stamp = FileStamp.of(before_read)
+        if stamp != FileStamp.of(after) or not stat.S_ISREG(before_read.st_mode):
             moment = 0  # Changed while it was read: the digest may match no state of the file.
         before = self._taken.get(key)
         if before and (before.sha256 != sha256 or not self._same(key, before.stamp, stamp)):
@@ -263,9 +263,9 @@ class FileStamp(Struct, frozen=True):
     ctime_ns: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> FileStamp:
+    def of(cls, facts: os.stat_result) -> FileStamp:
         """Create a stamp from a result of ``os.stat``."""
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return cls(facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
     def text(self) -> str:
         """Format the stamp for the index file."""
@@ -316,10 +316,10 @@ def save_entries(path: Path, entries: Mapping[str, str]) -> None:
 
 def parse(text: str | None, stamp: FileStamp) -> IndexEntry | None:
     """Parse an entry; return None if it is invalid or for a different stamp."""
-    found = text and _ENTRY.fullmatch(text)
-    if not found or found[3] != stamp.text():
+    match = text and _ENTRY.fullmatch(text)
+    if not match or match[3] != stamp.text():
         return None
-    return IndexEntry(found[1], int(found[2]), stamp)
+    return IndexEntry(match[1], int(match[2]), stamp)
 
 
 # Local file systems with stable inode numbers and a ctime that the kernel sets at every change,
@@ -381,15 +381,15 @@ def _parse(line: bytes) -> Mount | None:
         major, minor = map(int, fields.split()[2].split(b":"))
         point = _unescaped(fields.split()[4])
         kind, _, *options = rest.split()
-        found = _UPPER.search(options[0]) if options else None
-        upper = _unescaped(found[1]) if found else ""
+        match = _UPPER.search(options[0]) if options else None
+        upper = _unescaped(match[1]) if match else ""
         return Mount(major, minor, point, kind.decode(), upper)
     except (ValueError, IndexError):
         return None
 
 
 def _unescaped(text: bytes) -> str:
-    return os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), text))
+    return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), text))
 
 
 class FileSystems:

@@ -77,7 +77,7 @@ def folder_locks(
     with contextlib.ExitStack() as stack:
         locks = _Locks(stack)
         ordered = sorted({Path(os.path.realpath(f)) for f in folders}, key=str)
-        waits = [_take(folder, locks, wait=wait, tell=tell) for folder in ordered]
+        waits = [_take(folder, locks, wait=wait, report_message=tell) for folder in ordered]
         yield any(waits)
 
 
@@ -89,22 +89,24 @@ def lock_file(folder: Path) -> Path:
     return folder.with_name(f".{name}.lock")
 
 
-def _take(folder: Path, locks: _Locks, *, wait: bool, tell: Callable[[str], None]) -> bool:
+def _take(
+    folder: Path, locks: _Locks, *, wait: bool, report_message: Callable[[str], None]
+) -> bool:
     """Lock a directory and register its release; return whether that required a wait."""
     pause = _FIRST_PAUSE
-    told = ""
+    last_holder = ""
     while True:
-        found = _attempt(lock_file(folder), locks)
-        if found is None:
+        holder = _attempt(lock_file(folder), locks)
+        if holder is None:
             return pause > _FIRST_PAUSE
-        who = f"{found}" if isinstance(found, Holder) else "another process"
+        who = f"{holder}" if isinstance(holder, Holder) else "another process"
         if not wait:
             message = f"it is being worked on by {who}"
             raise ArtifactError(message, "build again when it has ended", str(folder))
         # Short waits are not reported, and a new lock does not name its holder yet.
-        if pause > _FIRST_PAUSE and who != told:
-            tell(f"waiting for {folder}: it is being worked on by {who}")
-            told = who
+        if pause > _FIRST_PAUSE and who != last_holder:
+            report_message(f"waiting for {folder}: it is being worked on by {who}")
+            last_holder = who
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -113,11 +115,11 @@ def _attempt(path: Path, locks: _Locks) -> Holder | str | None:
     """Try to lock; return None if that succeeded, else the holder, or "" if it is unknown."""
     for _ in range(_MOST_TRIES):
         try:
-            made = _folders_made(path.parent)
-            if made:
+            new_folders = _folders_made(path.parent)
+            if new_folders:
                 # Removed again if they are empty, so that a failed build leaves no directories
                 # behind.
-                locks.stack.callback(_remove_folders, made)
+                locks.stack.callback(_remove_folders, new_folders)
             return _lock(path, locks)
         except (_Moved, FileNotFoundError):
             continue  # another process has just released the lock and removed its file or directory
@@ -270,9 +272,9 @@ def _folders_made(folder: Path) -> list[Path]:
     return missing
 
 
-def _remove_folders(made: Iterable[Path]) -> None:
+def _remove_folders(folders: Iterable[Path]) -> None:
     with contextlib.suppress(OSError):
-        for path in made:
+        for path in folders:
             path.rmdir()
 
 
@@ -347,9 +349,9 @@ def this_process() -> Holder:
 def read_holder(data: bytes) -> Holder | None:
     """Parse the holder of a lock; return None if it is invalid."""
     try:
-        found = json.loads(data)
-        texts = [found[name] for name in _TEXTS]
-        pid = found["pid"]
+        data_fields = json.loads(data)
+        texts = [data_fields[name] for name in _TEXTS]
+        pid = data_fields["pid"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if type(pid) is not int or pid < 1 or not all(isinstance(text, str) for text in texts):

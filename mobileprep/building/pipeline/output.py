@@ -103,8 +103,8 @@ def last_run_from(data: object) -> LastRun | None:
         return None
 
 
-def _seconds(found: Any) -> float:  # noqa: ANN401 - JSON
-    seconds = float(found)
+def _seconds(value: Any) -> float:  # noqa: ANN401 - JSON
+    seconds = float(value)
     if not 0 <= seconds < math.inf:
         message = "no time that anything takes"
         raise ValueError(message)
@@ -179,10 +179,10 @@ def sweep(folder: Path) -> int:
     Several processes may call this at once. Directories that cannot be removed are skipped.
     """
     try:
-        found = sorted(folder.iterdir())
+        paths = sorted(folder.iterdir())
     except OSError:
         return 0
-    return sum(_remove(path) for path in found if _is_left(path))
+    return sum(_remove(path) for path in paths if _is_left(path))
 
 
 def _is_left(path: Path) -> bool:

@@ -79,9 +79,9 @@ class _Places:
         """Return the directory that contains a path or a target of its symlinks, or None."""
         for way in (Path(os.path.abspath(path)), *links(path)):  # noqa: PTH100 - '..' is lexical here
             for above in (way, *way.parents):
-                found = self._folders.get(self._identity(above) or above)
-                if found is not None:
-                    return found
+                folder = self._folders.get(self._identity(above) or above)
+                if folder is not None:
+                    return folder
         return None
 
     def _identity(self, path: Path) -> tuple[int, int] | None:

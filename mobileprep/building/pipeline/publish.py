@@ -65,19 +65,19 @@ def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileInde
         files: index of file digests.
     """
     folder = inside(out, built.target.folder)
-    wanted = {name: (output.sha256, output.size) for name, output in built.files.items()}
-    wanted.update({name: (sha256_bytes(data), len(data)) for name, data in extra.items()})
-    manifest = _manifest(built, {name: digest for name, (digest, _) in wanted.items()})
+    expected = {name: (output.sha256, output.size) for name, output in built.files.items()}
+    expected.update({name: (sha256_bytes(data), len(data)) for name, data in extra.items()})
+    manifest = _manifest(built, {name: digest for name, (digest, _) in expected.items()})
     before = listed(folder)
     write = [
         name
-        for name, (sha256, size) in sorted(wanted.items())
+        for name, (sha256, size) in sorted(expected.items())
         if not stays(folder, name, sha256, size, before, files)
     ]
     if write or not files.matches(folder / MANIFEST, sha256_bytes(manifest), len(manifest)):
         write.append(MANIFEST)
-    left = (set(before) - set(wanted)) | set(_unfinished(folder, [*wanted, MANIFEST]))
-    remove = sorted(left)
+    superfluous = (set(before) - set(expected)) | set(_unfinished(folder, [*expected, MANIFEST]))
+    remove = sorted(superfluous)
     return Changes(folder, tuple(write), tuple(remove), manifest)
 
 
@@ -223,8 +223,8 @@ MOST_MANIFEST: Final = 64 << 20
 def listed(folder: Path) -> dict[str, str]:
     """Return the digests of a directory's published files by name; empty without a manifest."""
     try:
-        found = manifest(folder)["files"]
-        return {str(n): str(f["sha256"]) for n, f in found.items() if n != MANIFEST}
+        files = manifest(folder)["files"]
+        return {str(n): str(f["sha256"]) for n, f in files.items() if n != MANIFEST}
     except (LookupError, TypeError, AttributeError):
         return {}
 
@@ -235,12 +235,12 @@ def manifest(folder: Path) -> dict[str, Any]:
     try:
         if path.is_symlink() or not path.is_file():
             return {}
-        found = json.loads(read_bytes(path, limit=MOST_MANIFEST))
+        content = json.loads(read_bytes(path, limit=MOST_MANIFEST))
     except (CorruptFileError, OSError, ValueError):
         return {}
     except RecursionError:  # deeply nested lists
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def held(folder: Path) -> Iterator[Path]:
@@ -289,10 +289,10 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     data = read_bytes(path, limit=MOST_MANIFEST)
     try:
-        found = json.loads(data)
-        tool, recipe, target = found["tool"], found["recipe"], found["target"]
-        settings = found["settings"]
-        sources, files = _digests(found["sources"]), _digests(found["files"])
+        content = json.loads(data)
+        tool, recipe, target = content["tool"], content["recipe"], content["target"]
+        settings = content["settings"]
+        sources, files = _digests(content["sources"]), _digests(content["files"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _none_of_ours(path) from error
     texts = all(isinstance(text, str) for text in (tool, recipe, target))
@@ -307,15 +307,15 @@ def manifest_folders(top: Path) -> list[Path]:
     Raises:
         CorruptFileError: no directory has a manifest.
     """
-    found: list[Path] = []
+    folders: list[Path] = []
     for folder, below, files in os.walk(top, onerror=_refuse):
         if MANIFEST in files:
-            found.append(Path(folder))
+            folders.append(Path(folder))
             below.clear()
-    if not found:
+    if not folders:
         message = f"neither the folder nor any below it has a {MANIFEST}"
         raise CorruptFileError(message, "name the folder for outputs of a build", str(top))
-    return sorted(found)
+    return sorted(folders)
 
 
 def _digests(listed: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -389,15 +389,15 @@ def _fault(path: Path, expected: str, before: str | None) -> str:
     if not path.is_file():
         return "is not a regular file"
     try:
-        found = sha256_file(path)
+        digest = sha256_file(path)
     except CorruptFileError as error:
         return error.message
-    told = digest_text(found)
-    if found == expected:
-        noted = digest_text(before or "none")
-        return f"is not what {MANIFEST} says: its sha256 is {told}, and not {noted}"
-    how = "is of an earlier build" if found == before else "was altered"
-    return f"{how}: its sha256 is {told}, expected {digest_text(expected)}"
+    shown = digest_text(digest)
+    if digest == expected:
+        original = digest_text(before or "none")
+        return f"is not what {MANIFEST} says: its sha256 is {shown}, and not {original}"
+    how = "is of an earlier build" if digest == before else "was altered"
+    return f"{how}: its sha256 is {shown}, expected {digest_text(expected)}"
 
 
 def from_here(path: Path) -> str:

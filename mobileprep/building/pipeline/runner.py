@@ -109,15 +109,15 @@ def build(
     if not keep_going:
         _run_before_failure(actions, failures)
     order = [*actions, *(one.name for one in follow_ups)]
-    found = [failures[name] for name in order if name in failures]
-    told = [error for error in found if isinstance(error, MobileprepError)]
-    for error in found:
-        if not keep_going or error not in told or isinstance(error, CacheEntryError):
+    errors = [failures[name] for name in order if name in failures]
+    reported = [error for error in errors if isinstance(error, MobileprepError)]
+    for error in errors:
+        if not keep_going or error not in reported or isinstance(error, CacheEntryError):
             raise error
-    if not went_well and not found:
+    if not went_well and not errors:
         message = "a stage failed and left no error"
         raise InternalError(message)
-    return told
+    return reported
 
 
 def _run_before_failure(
@@ -170,7 +170,7 @@ def collect_target(target: TargetPlan, state: State, executor: Executor | None =
         pieces = state.store.pieces(record(up.task).outputs[up.output])
         return read_record(kind, b"".join(pieces), up)
 
-    found = {
+    files = {
         name.removeprefix(PUBLISHED): (output, Upstream(task, name))
         for task in target.tasks
         for name, output in record(task).outputs.items()
@@ -179,8 +179,8 @@ def collect_target(target: TargetPlan, state: State, executor: Executor | None =
 
     return Built(
         target,
-        {name: output for name, (output, _) in found.items()},
-        {name: origin for name, (_, origin) in found.items()},
+        {name: output for name, (output, _) in files.items()},
+        {name: origin for name, (_, origin) in files.items()},
         Records(read(kind, up) for kind, up in target.records),
         {f.name: state.digest(f) for f in target.sources},
     )
@@ -196,9 +196,9 @@ def check_pins(pins: Iterable[tuple[str, str, str, str]]) -> None:
         CorruptFileError: a digest does not match.
     """
     wrong = [
-        f"{place}: {name} has the sha256 {found}, and the recipe pins {wanted}"
-        for name, place, wanted, found in pins
-        if wanted != found
+        f"{place}: {name} has the sha256 {digest}, and the recipe pins {pinned}"
+        for name, place, pinned, digest in pins
+        if pinned != digest
     ]
     if wrong:
         hint = "restore the file, or pin its new digest if the change is meant"
@@ -220,12 +220,12 @@ def _action(spec: StageSpec, executor: Executor) -> Callable[[], None]:
 def _placed(error: MobileprepError, spec: StageSpec) -> MobileprepError:
     """Return an error with absolute paths, located at the stage unless it has a location."""
     paths = {files.name: str(files.root) for files in spec.stage.files.values() if _is_moved(files)}
-    told = [error.message, error.hint, error.where or spec.task]
+    texts = [error.message, error.hint, error.where or spec.task]
     for name in sorted(paths, key=len, reverse=True):
-        told = [text.replace(name, paths[name]) for text in told]
-    if told == [error.message, error.hint, error.where]:
+        texts = [text.replace(name, paths[name]) for text in texts]
+    if texts == [error.message, error.hint, error.where]:
         return error
-    message, hint, where = told
+    message, hint, where = texts
     return error.at(where, message=message, hint=hint)
 
 

@@ -120,8 +120,8 @@ class State:
                 todo.append(before)
             elif self._settle(spec, stale):
                 todo.pop()
-        known = stale.get(task) or self._fresh.get(task)
-        return known or self.verdict(task)  # another thread has just discarded it
+        verdict = stale.get(task) or self._fresh.get(task)
+        return verdict or self.verdict(task)  # another thread has just discarded it
 
     def _unjudged(self, spec: StageSpec, stale: Mapping[str, Stale]) -> str | None:
         """Return the next upstream stage to check first, or None if there is none."""
@@ -139,14 +139,14 @@ class State:
         if spec.task in stale or spec.task in self._fresh:
             return True
         forgotten = self._forgotten
-        found = self._judge(spec, stale)
-        if isinstance(found, Stale):
-            stale[spec.task] = found
+        verdict = self._judge(spec, stale)
+        if isinstance(verdict, Stale):
+            stale[spec.task] = verdict
             return True
         with self._lock:
             # The verdict may depend on one that another thread has discarded meanwhile.
             if self._forgotten == forgotten:
-                self._fresh[spec.task] = found
+                self._fresh[spec.task] = verdict
             return self._forgotten == forgotten
 
     def finished(self, task: str, record: Record) -> None:
@@ -161,17 +161,17 @@ class State:
                 self._forgotten += 1
                 self._forget_after(task)
 
-    def check_outputs(self, wanted: Iterable[Upstream] = ()) -> None:
+    def check_outputs(self, requested: Iterable[Upstream] = ()) -> None:
         """Mark fresh stages as stale if the cache lacks an output that is needed.
 
-        Outputs are needed if they are in ``wanted`` or if a stage that runs reads them. Outputs in
-        the remote cache count as available.
+        Outputs are needed if they are in ``requested`` or if a stage that runs reads them.
+        Outputs in the remote cache count as available.
         """
-        found = self.verdicts(self._specs)
-        needed = set(wanted)
+        verdicts = self.verdicts(self._specs)
+        needed = set(requested)
         lost: dict[str, Lost] = {}
         for spec in reversed(self.plan.stages):
-            verdict = found[spec.task]
+            verdict = verdicts[spec.task]
             if isinstance(verdict, Fresh):
                 reason = self._lost_reason(spec.task, verdict.record, needed)
                 if not reason:
@@ -189,8 +189,8 @@ class State:
         """Return why a stage must run again, or an empty string if its outputs are available."""
         for name, output in sorted(record.outputs.items()):
             if Upstream(task, name) in needed and self.store.missing(output):
-                wanted = digest_text(output.sha256)
-                return f"the stored {name} is missing or damaged, expected {wanted}"
+                expected = digest_text(output.sha256)
+                return f"the stored {name} is missing or damaged, expected {expected}"
         return ""
 
     def plan_again(self, dropped: Iterable[str]) -> None:
@@ -200,8 +200,8 @@ class State:
             dropped: stages whose cache entries are ignored even if this build has run them.
         """
         with self._lock:
-            found = [self._fresh[task].record for task in dropped if task in self._fresh]
-            self._ran -= {fingerprint(dict(record.components)) for record in found}
+            records = [self._fresh[task].record for task in dropped if task in self._fresh]
+            self._ran -= {fingerprint(dict(record.components)) for record in records}
             self._force = True
             self._forgotten += 1
             self._fresh.clear()
@@ -217,10 +217,10 @@ class State:
 
     def digest(self, file: StageFile) -> str:
         """Return the SHA-256 of an input file, which is computed once."""
-        found = self._digests.get(file.path)
-        if found is None:
-            found = self._digests[file.path] = self.store.files.digest(file.path)
-        return found
+        digest = self._digests.get(file.path)
+        if digest is None:
+            digest = self._digests[file.path] = self.store.files.digest(file.path)
+        return digest
 
     def check_unchanged(self, spec: StageSpec) -> None:
         """Check that a stage has read the same content as its fingerprint describes.
@@ -335,10 +335,10 @@ def folders_looked_into(plan: Plan, named: set[Path], read: Iterable[Path]) -> s
 
 def _folders_above(paths: Iterable[Path]) -> set[Path]:
     """Return the nearest existing parent directory of each path."""
-    found = set()
+    folders = set()
     for path in paths:
-        found.add(next(above for above in path.absolute().parents if above.is_dir()))
-    return found
+        folders.add(next(above for above in path.absolute().parents if above.is_dir()))
+    return folders
 
 
 def _input_files(value: object) -> Iterator[InputFile]:

@@ -108,12 +108,12 @@ class Store:
 
         Local objects are verified. Missing ones are downloaded from the remote cache.
         """
-        known = self.parts(output)
-        if not self._fetch(known):
+        before = self.parts(output)
+        if not self._fetch(before):
             return False
         # If the index was missing, the second round fetches the objects that it names.
         named = self.parts(output)
-        return (named == known or self._fetch(named)) and self._fits(output)
+        return (named == before or self._fetch(named)) and self._fits(output)
 
     def fetch(self, outputs: Iterable[Output]) -> None:
         """Download missing objects of several outputs that the remote cache has in one batch."""
@@ -127,10 +127,10 @@ class Store:
         if self.sharing is None:
             return
         parts = {part for output in record.outputs.values() for part in self.parts(output)}
-        found = sorted((part.sha256, self.objects.path(part.sha256)) for part in parts)
+        objects = sorted((part.sha256, self.objects.path(part.sha256)) for part in parts)
         with self._asking:
             self._nowhere.discard(fingerprint)
-        self.sharing.send(fingerprint, self._path("ac", fingerprint), found)
+        self.sharing.send(fingerprint, self._path("ac", fingerprint), objects)
 
     def parts(self, output: Output) -> tuple[Part, ...]:
         """Return the known objects of an output; see ``missing``."""
@@ -161,8 +161,8 @@ class Store:
                 return [output.index]
             self._named_there[output.index] = named
             absent = self.objects.absent(named)
-        found = sharing.has(absent)
-        return [part for part, is_there in zip(absent, found, strict=True) if not is_there]
+        presence = sharing.has(absent)
+        return [part for part, is_there in zip(absent, presence, strict=True) if not is_there]
 
     def _fits(self, output: Output) -> bool:
         """Return whether an output with complete objects has the size in its record."""
@@ -266,8 +266,8 @@ class Store:
 
     def is_record(self, path: Path) -> bool:
         """Return whether a file is a valid record under its own name."""
-        found = record_from(self._json("ac", path.stem))
-        return found is not None and path == self._path("ac", path.stem)
+        record = record_from(self._json("ac", path.stem))
+        return record is not None and path == self._path("ac", path.stem)
 
     def begin(self) -> None:
         """Register that this run uses the cache, which prevents clearing until the run ends."""
@@ -392,30 +392,30 @@ class Objects:
         return self._not_whole(absent) if absent else absent
 
     def _not_whole(self, parts: Iterable[Part]) -> list[Part]:
-        found = {part: _stamp(self._name(part.sha256)) for part in parts}
+        stamps = {part: _stamp(self._name(part.sha256)) for part in parts}
         due = {
             part: stamp
-            for part, stamp in found.items()
+            for part, stamp in stamps.items()
             if stamp is not None and not self._is_verified(part, stamp)
         }
-        absent = {part for part, stamp in found.items() if stamp is None}
-        wanted = [(self.path(part.sha256), part.sha256, part.size) for part in due]
-        for part, is_whole in zip(due, self._files.match_many(wanted), strict=True):
+        absent = {part for part, stamp in stamps.items() if stamp is None}
+        requests = [(self.path(part.sha256), part.sha256, part.size) for part in due]
+        for part, is_whole in zip(due, self._files.match_many(requests), strict=True):
             if is_whole and _fits(part, due[part]):
                 self._verified[part.sha256] = due[part]
             else:
                 absent.add(part)
-        return [part for part in found if part in absent]
+        return [part for part in stamps if part in absent]
 
     def view(self, part: Part) -> memoryview:
         """Return the memory-mapped content of an object; the mapping lives as long as its views."""
         if not part.size:
             return memoryview(b"")
         with self._lock:
-            known = self._maps.get(part.sha256)
-            if known is None:
-                known = self._maps[part.sha256] = _Map(self._checked(part), part.size)
-            return memoryview(known)
+            mapping = self._maps.get(part.sha256)
+            if mapping is None:
+                mapping = self._maps[part.sha256] = _Map(self._checked(part), part.size)
+            return memoryview(mapping)
 
     def put(self, data: Iterable[Buffer]) -> Part:
         """Store data that arrives in chunks."""
@@ -574,10 +574,10 @@ def _move(path: Path, target: Path) -> None:
 
 def _stamp(path: str) -> tuple[int, ...] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - see Objects._name
+        facts = os.stat(path)  # noqa: PTH116 - see Objects._name
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 def is_mapped(data: object) -> bool:

@@ -35,7 +35,7 @@ def share(folder: Path) -> Release:
 
     If the file cannot be created or locked, nothing is locked; recently used entries stay anyway.
     """
-    return _held(folder, shared=True, waiting=_nobody) or _nothing
+    return _held(folder, shared=True, waiting=_keep_waiting) or _nothing
 
 
 @contextlib.contextmanager
@@ -103,8 +103,8 @@ def _held(folder: Path, *, shared: bool, waiting: Callable[[int], None]) -> Rele
         try:
             locked = try_lock(descriptor, shared=shared)
             if locked and _is_same(descriptor, path):
-                taken, descriptor = descriptor, -1
-                return lambda: os.close(taken)
+                held, descriptor = descriptor, -1
+                return lambda: os.close(held)
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -154,7 +154,7 @@ def _is_same(descriptor: int, path: Path) -> bool:
     return (now.st_dev, now.st_ino) == (held.st_dev, held.st_ino)
 
 
-def _nobody(pauses: int) -> None:
+def _keep_waiting(pauses: int) -> None:
     """Report nothing, because clearing takes only seconds."""
 
 

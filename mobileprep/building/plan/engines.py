@@ -59,9 +59,9 @@ def engine_choice(target: Target) -> EngineChoice:
     Raises:
         UnsupportedError: the recipe requires an engine that is not installed.
     """
-    known = OPTIONAL_ENGINES.keys()
-    names = known if target.engine == "auto" else known & {target.engine}
-    versions = {name: found for name in sorted(names) if (found := engine_version(name))}
+    optional = OPTIONAL_ENGINES.keys()
+    names = optional if target.engine == "auto" else optional & {target.engine}
+    versions = {name: version for name in sorted(names) if (version := engine_version(name))}
     if target.engine in OPTIONAL_ENGINES and not versions:
         message = f"the recipe asks for the engine {target.engine}, which is not installed"
         hint = f"{OPTIONAL_ENGINES[target.engine]}, or write 'engine: auto'"
@@ -98,9 +98,9 @@ def litert_choice(target: Target, section: RunningSection) -> EngineChoice | Non
 def engine_version(name: str) -> str:
     """Return the version of an engine, or an empty string if it is not installed."""
     module = _MODULES.get(name, name)
-    found = importlib.util.find_spec(module)
+    spec = importlib.util.find_spec(module)
     # A directory on the path that happens to have the name has no origin.
-    if found is None or found.origin is None:
+    if spec is None or spec.origin is None:
         return ""
     # Slow to import, and few recipes need it.
     from importlib import metadata

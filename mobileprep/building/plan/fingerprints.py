@@ -68,12 +68,12 @@ def computing_libraries() -> dict[str, str]:
 
 def library_version(module: str, distribution: str) -> str:
     """Return the version of a library, or an empty string if it is not installed."""
-    found = importlib.util.find_spec(module)
+    spec = importlib.util.find_spec(module)
     # A directory on the path that happens to have the name has no origin.
-    if found is None or found.origin is None:
+    if spec is None or spec.origin is None:
         return ""
-    file = Path(found.origin)
-    depth = module.count(".") + bool(found.submodule_search_locations)
+    file = Path(spec.origin)
+    depth = module.count(".") + bool(spec.submodule_search_locations)
     return _version_in(file.parents[depth], distribution) or _version(distribution)
 
 
@@ -174,16 +174,16 @@ class Change(Struct, frozen=True):
 
 def changes_of(spec: StageSpec, old: Components, new: Components) -> tuple[Change, ...]:
     """Return the differences between two runs of a stage."""
-    found = []
+    changes = []
     if old["package"] != new["package"]:
-        found.append(Change("package", "package", old["package"], new["package"]))
+        changes.append(Change("package", "package", old["package"], new["package"]))
     if old["version"] != new["version"]:
-        found.append(Change("stage", spec.kind, old["version"], new["version"]))
+        changes.append(Change("stage", spec.kind, old["version"], new["version"]))
     for key, before, after in _differing("", old["parameters"], new["parameters"]):
-        found.append(Change("parameter", key, before, after, _place(spec, key)))
+        changes.append(Change("parameter", key, before, after, _place(spec, key)))
     for key, before, after in _differing("", old["inputs"], new["inputs"]):
-        found.append(Change("input", key, before, after, _place(spec, key)))
-    return tuple(found)
+        changes.append(Change("input", key, before, after, _place(spec, key)))
+    return tuple(changes)
 
 
 def _differing(
@@ -208,8 +208,8 @@ def _has_mappings(value: object) -> TypeGuard[list[Mapping[str, Any]]]:
 
 def _place(spec: StageSpec, key: str) -> str:
     name = key.partition(".")[0].partition(":")[0]
-    known: Mapping[str, str] = {str(section): place for section, place in spec.places.items()}
-    return known.get(name) or known.get(_SECTIONS.get(name, ""), "")
+    places: Mapping[str, str] = {str(section): place for section, place in spec.places.items()}
+    return places.get(name) or places.get(_SECTIONS.get(name, ""), "")
 
 
 def _digest(sha256: object) -> str:

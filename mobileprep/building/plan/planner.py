@@ -69,24 +69,24 @@ from mobileprep.recipe.model import Recipe, Step, Target, digestible
 from mobileprep.recipe.settings import Budget
 
 
-def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
+def plan_recipes(recipes: Iterable[Recipe], requested: frozenset[str] = frozenset()) -> Plan:
     """Plan the stages of recipes."""
-    known = KnownStages()
+    known_stages = KnownStages()
     targets = [
-        _TargetPlanner(recipe, target, known).plan()
+        _TargetPlanner(recipe, target, known_stages).plan()
         for recipe in map(portable_recipe, recipes)
-        for target in recipe.chosen(wanted)
+        for target in recipe.chosen(requested)
     ]
-    return Plan(tuple(known.stages), tuple(targets))
+    return Plan(tuple(known_stages.stages), tuple(targets))
 
 
 class _TargetPlanner:
     """Planner of one target, from its source to its output directory."""
 
-    def __init__(self, recipe: Recipe, target: Target, known: KnownStages) -> None:
+    def __init__(self, recipe: Recipe, target: Target, stages: KnownStages) -> None:
         self._recipe = recipe
         self._target = target
-        self._known = known
+        self._stages = stages
         self._calibrations: list[str] = []
         self._searches: list[str] = []
 
@@ -122,7 +122,7 @@ class _TargetPlanner:
             self._recipe.name,
             target.folder,
             tasks,
-            self._known.records(tasks),
+            self._stages.records(tasks),
             distinct_sources(outside_files(target)),
             target_settings(target),
             PlannedPage(
@@ -134,7 +134,7 @@ class _TargetPlanner:
         )
 
     def _add(self, spec: StageSpec) -> str:
-        return self._known.add(self._recipe, self._target, spec)
+        return self._stages.add(self._recipe, self._target, spec)
 
     def _chain(self, frozen: Frozen) -> tuple[list[str], list[str], list[str]]:
         """Add the tasks of the transforms.
@@ -180,8 +180,8 @@ class _TargetPlanner:
         target, validation = self._target, self._target.validation
         assert validation is not None
         assert ranges is not None
-        given = (target, validation, label, number, graph, ranges, frozen)
-        return SearchPlanner(*given, self._add, self._searches).plan()
+        arguments = (target, validation, label, number, graph, ranges, frozen)
+        return SearchPlanner(*arguments, self._add, self._searches).plan()
 
     def _ranges_of_file(self, frozen: Frozen, last: str) -> Upstream | None:
         """Add the calibration for an integer .tflite file, and return its ranges."""

@@ -101,9 +101,9 @@ class _Names:
         return structs.replace(file, name=self._name(file), written=file.name)
 
     def _name(self, file: InputFile) -> str:
-        known = self._names.get(file.path)
-        if known is not None:
-            return known
+        cached = self._names.get(file.path)
+        if cached is not None:
+            return cached
         last = PureWindowsPath(file.name).name
         numbered = (f"{_ABOVE}{'' if n == 1 else n}/{last}" for n in count(1))
         name = self._names[file.path] = next(name for name in numbered if name not in self._taken)
@@ -123,8 +123,8 @@ class _Names:
         plugin, files = self._renamed(step.plugin), self._renamed(step.files)
         named = {(f.parameter, f.index): f.file.name for f in files if f.file.written}
         params = tuple((key, _parameter(key, value, named)) for key, value in step.params)
-        kept = step.params if params == step.params else params
-        renamed: Step = _with(step, {"plugin": plugin, "files": files, "params": kept})
+        parameters = step.params if params == step.params else params
+        renamed: Step = _with(step, {"plugin": plugin, "files": files, "params": parameters})
         return renamed
 
 
@@ -186,16 +186,16 @@ def plannable(
     plan: Callable[[Sequence[Recipe]], object],
 ) -> tuple[list[Recipe], list[MobileprepError]]:
     """Return the recipes with only the targets that can be planned, and the others' errors."""
-    fit: list[Recipe] = []
+    plannable_recipes: list[Recipe] = []
     faults: dict[str, MobileprepError] = {}
     for recipe in recipes:
-        left = []
+        planned = []
         for target in recipe.chosen(targets):
             try:
                 plan([structs.replace(recipe, targets=(target,))])
-                left.append(target)
+                planned.append(target)
             except MobileprepError as error:
                 faults.setdefault(str(error), error)
-        if left:
-            fit.append(structs.replace(recipe, targets=tuple(left)))
-    return fit, list(faults.values())
+        if planned:
+            plannable_recipes.append(structs.replace(recipe, targets=tuple(planned)))
+    return plannable_recipes, list(faults.values())

@@ -104,14 +104,14 @@ def checkpoint_files(named: InputFile) -> Files:
     files = [p for p in folder.glob("*") if p.is_file()] if _is_dir(folder) else []
     is_state = path.name == "checkpoint" and path in files
     if is_state:
-        found = files
+        matches = files
     elif every:
-        found = [p for p in files if _belongs(p.name, head) and p.name.endswith(f"-of-{count}")]
+        matches = [p for p in files if _belongs(p.name, head) and p.name.endswith(f"-of-{count}")]
     else:
-        found = [p for p in files if _belongs(p.name, prefix)]
-    if not found:
+        matches = [p for p in files if _belongs(p.name, prefix)]
+    if not matches:
         raise _missing(named, folder / prefix, {_MEMBER.sub("", p.name) for p in files})
-    members = tuple(_beside(named, p.name, p) for p in sorted(found))
+    members = tuple(_beside(named, p.name, p) for p in sorted(matches))
     return Files(named.name, named.path, members, is_checkpoint=True)
 
 
@@ -122,9 +122,9 @@ def source_checkpoint(source: Source) -> Files | None:
     """
     if source.checkpoint is None:
         return None
-    found = checkpoint_files(source.checkpoint)
-    is_alone = all(member.path == source.file.path for member in found.members)
-    return None if is_alone and not source.names_checkpoint else found
+    files = checkpoint_files(source.checkpoint)
+    is_alone = all(member.path == source.file.path for member in files.members)
+    return None if is_alone and not source.names_checkpoint else files
 
 
 def file_or_folder(named: InputFile) -> Files:
@@ -168,14 +168,14 @@ def _where(named: InputFile) -> str:
 
 def _missing(named: InputFile, path: Path, names: Iterable[str] = ()) -> CorruptFileError:
     """Create the error for a missing path, and suggest the closest of some names or siblings."""
-    found = what_is_there(path)
-    if found:
-        return CorruptFileError(f"{named.shown} is {found}", "", _where(named))
+    description = what_is_there(path)
+    if description:
+        return CorruptFileError(f"{named.shown} is {description}", "", _where(named))
     message = f"{named.shown} does not exist"
-    known = sorted(names)
+    candidates = sorted(names)
     with contextlib.suppress(OSError):
-        known = known or sorted(os.listdir(path.parent))  # noqa: PTH208 - only names are needed
-    near = did_you_mean(path.name, known)
+        candidates = candidates or sorted(os.listdir(path.parent))  # noqa: PTH208 - only names are needed
+    near = did_you_mean(path.name, candidates)
     hint = f"did you mean {near[0]!r}?" if near else f"no such file: {path}"
     return CorruptFileError(message, hint, named.place or str(path))
 

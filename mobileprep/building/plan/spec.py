@@ -132,24 +132,24 @@ class Stage(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def files(self) -> dict[str, Files]:
         """Inputs from outside the build, by slot."""
-        found: dict[str, Files] = {}
+        files: dict[str, Files] = {}
         for name, value in self._fields():
             if isinstance(value, Files):
-                found[name] = value
+                files[name] = value
             elif isinstance(value, Mapping):
-                found |= {slot: item for slot, item in value.items() if isinstance(item, Files)}
-        return found
+                files |= {slot: item for slot, item in value.items() if isinstance(item, Files)}
+        return files
 
     @cached_property
     def upstream(self) -> dict[str, Upstream]:
         """Inputs from earlier stages, by slot."""
-        found: dict[str, Upstream] = {}
+        upstream: dict[str, Upstream] = {}
         for name, value in self._fields():
             if isinstance(value, Upstream):
-                found[name] = value
+                upstream[name] = value
             elif _is_upstreams(value):
-                found |= {f"{name} {at}": item for at, item in enumerate(value, start=1)}
-        return found
+                upstream |= {f"{name} {at}": item for at, item in enumerate(value, start=1)}
+        return upstream
 
     def _fields(self) -> Iterator[tuple[str, Any]]:
         return iter(structs.asdict(self).items())

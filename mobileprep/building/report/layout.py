@@ -113,7 +113,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
 def plain(text: str) -> str:
     """Escape a string for Markdown on one line. Terminal control characters are escaped also."""
     line = printable.plain(" ".join(text.split()))
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", line)
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", line)
 
 
 def _row(cells: Sequence[str]) -> str:

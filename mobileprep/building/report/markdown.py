@@ -61,11 +61,11 @@ def _first_metric(accuracy: Accuracy | None) -> list[str]:
     return [plain(f"{name}{basis}"), before, after]
 
 
-def _within(found: int, limit: float | None) -> str:
+def _within(size: int, limit: float | None) -> str:
     """Format a size with its remaining budget."""
     if limit is None:
-        return f"{found:,}"
-    return f"{found:,} ({limit - found:,} left of {limit:,})"
+        return f"{size:,}"
+    return f"{size:,} ({limit - size:,} left of {limit:,})"
 
 
 def _details(report: Report) -> Iterator[str]:
@@ -82,9 +82,9 @@ def _details(report: Report) -> Iterator[str]:
     if report.cost is not None:
         yield ""
         yield f"Cost: {plain(cost_text(report.cost))}."
-    for found in report.kernels:
+    for kernels in report.kernels:
         yield ""
-        yield f"{plain(kernels_text(found))}."
+        yield f"{plain(kernels_text(kernels))}."
     if report.check is not None:
         check = report.check
         yield ""

@@ -24,9 +24,9 @@ def summary_text(reports: Sequence[Report], width: int) -> str:
     """Format a table for each recipe whose targets quantize in different ways."""
     lines: list[str] = []
     for recipe, group in groupby(reports, key=lambda report: report.recipe):
-        alike = list(group)
-        if len({report.quantize for report in alike}) > 1:
-            lines += [f"{recipe}: {len(alike)} targets", *_lines(alike, width)]
+        targets = list(group)
+        if len({report.quantize for report in targets}) > 1:
+            lines += [f"{recipe}: {len(targets)} targets", *_lines(targets, width)]
     return "".join(f"{plain(line)}\n" for line in lines)
 
 
@@ -61,7 +61,7 @@ class _Column(Struct, frozen=True):
 
 
 def _columns(reports: Sequence[Report]) -> list[_Column]:
-    found = [
+    table_columns = [
         _Column("target", "target", tuple(report.target for report in reports)),
         _Column("quantize", "quantize", tuple(report.quantize or _NONE for report in reports)),
         _size_column("size", "bytes", [report.model.bytes for report in reports]),
@@ -71,52 +71,52 @@ def _columns(reports: Sequence[Report]) -> list[_Column]:
     titles = dict.fromkeys(metric_title(m) for accuracy in accuracies for m in accuracy.metrics)
     for title in titles:
         before, after = zip(*(_metric(report, title) for report in reports), strict=True)
-        found += [_Column("source", "source", before), _Column("metric", title, after)]
+        table_columns += [_Column("source", "source", before), _Column("metric", title, after)]
     if accuracies:
-        found.append(_Column("off", "off by", tuple(map(off_by, reports))))
+        table_columns.append(_Column("off", "off by", tuple(map(off_by, reports))))
     if any(accuracy.is_of_graph for accuracy in accuracies):
-        found.append(_Column("basis", "measured on", tuple(map(_measured_on, reports))))
-    return found
+        table_columns.append(_Column("basis", "measured on", tuple(map(_measured_on, reports))))
+    return table_columns
 
 
 def _size_column(about: str, heading: str, sizes: Sequence[int]) -> _Column:
     return _Column(about, heading, tuple(f"{size:,}" for size in sizes), tuple(sizes))
 
 
-def _table(found: Sequence[_Column]) -> TextTable:
-    rows = tuple(zip(*(column.cells for column in found), strict=True))
-    return TextTable(tuple(column.heading for column in found), rows, left=2)
+def _table(table_columns: Sequence[_Column]) -> TextTable:
+    rows = tuple(zip(*(column.cells for column in table_columns), strict=True))
+    return TextTable(tuple(column.heading for column in table_columns), rows, left=2)
 
 
-def _keep(found: Sequence[_Column]) -> Iterator[_Column]:
-    yield from found
+def _keep(table_columns: Sequence[_Column]) -> Iterator[_Column]:
+    yield from table_columns
 
 
-def _short_titles(found: Sequence[_Column]) -> Iterator[_Column]:
+def _short_titles(table_columns: Sequence[_Column]) -> Iterator[_Column]:
     """Remove output names, usually the longest part, from metric headings."""
-    for column in found:
+    for column in table_columns:
         title = column.heading.partition(" of ")[0]
         yield replace(column, heading=title) if column.about == "metric" else column
 
 
 def _without(about: str) -> Callable[[Sequence[_Column]], Iterator[_Column]]:
-    return lambda found: (column for column in found if column.about != about)
+    return lambda table_columns: (column for column in table_columns if column.about != about)
 
 
-def _rounded_sizes(found: Sequence[_Column]) -> Iterator[_Column]:
-    for column in found:
+def _rounded_sizes(table_columns: Sequence[_Column]) -> Iterator[_Column]:
+    for column in table_columns:
         cells = tuple(map(rounded_text, column.sizes))
         yield replace(column, cells=cells) if column.sizes else column
 
 
-def _first_metric(found: Sequence[_Column]) -> Iterator[_Column]:
+def _first_metric(table_columns: Sequence[_Column]) -> Iterator[_Column]:
     """Keep only the first metric. Each target's report has them all."""
-    metrics = [column for column in found if column.about == "metric"]
-    yield from (column for column in found if column not in metrics[1:])
+    metrics = [column for column in table_columns if column.about == "metric"]
+    yield from (column for column in table_columns if column not in metrics[1:])
 
 
-def _short_words(found: Sequence[_Column]) -> Iterator[_Column]:
-    for column in found:
+def _short_words(table_columns: Sequence[_Column]) -> Iterator[_Column]:
+    for column in table_columns:
         is_text = column.about in ("target", "quantize")
         cells = tuple(c if len(c) <= _SHORT else f"{c[: _SHORT - 3]}..." for c in column.cells)
         yield replace(column, cells=cells) if is_text else column

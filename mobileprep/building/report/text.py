@@ -42,7 +42,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     rest.append(model_line(report.model, report.compressed))
     rest += budget_lines(report.budget)
     rest += [] if report.cost is None else [f"cost     {cost_text(report.cost)}"]
-    rest += [f"kernels  {kernels_text(found)}" for found in report.kernels]
+    rest += [f"kernels  {kernels_text(kernels)}" for kernels in report.kernels]
     if report.check is not None:
         rest += check_lines(report.check)
     for calibration in report.calibrations:
@@ -56,8 +56,10 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     rest += engine_lines(report.engines)
     ops = ", ".join(f"{op} {count}" for op, count in report.ops.items())
     rest.append(f"ops      {ops}{f'; {report.model.basis}' if report.model.basis else ''}")
-    told = map(plain, rest)
-    lines += told if width is None else (part for line in told for part in wrapped(line, width))
+    escaped = map(plain, rest)
+    lines += (
+        escaped if width is None else (part for line in escaped for part in wrapped(line, width))
+    )
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -85,8 +87,8 @@ def quantization_text(settings: Mapping[str, Any]) -> str:
     words = []
     for step in settings.get("transforms", ()):
         text, option = _KNOWN.get(step["name"], ("", ""))
-        given = step["options"].get(option, _DEFAULTS.get(option))
-        words.append(text.format(given))
+        value = step["options"].get(option, _DEFAULTS.get(option))
+        words.append(text.format(value))
     mode = settings.get("quantize", {}).get("mode", "none")
     words += [mode] if mode != "none" else []
     return " and ".join(dict.fromkeys(filter(None, words)))

@@ -71,7 +71,7 @@ def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
         convert=tflite_in_memory,
         verify=True,
     )
-    return _Placed(
+    return _PlacedEngine(
         job, opened, "engine", "write 'engine: auto' to take the fastest engine that runs the graph"
     )
 
@@ -106,7 +106,7 @@ def measuring_engine(
     file = job.asked.lite.output.removeprefix(PUBLISHED)
     content = _decrypted(job, job.asked.lite)
     model = LiteRtModel(job.path(job.asked.lite) if content is None else Path(file), content)
-    return _Placed(job, model, section, hint, file)
+    return _PlacedEngine(job, model, section, hint, file)
 
 
 def basis_of(job: Job[MeasuringStage], engine: EngineRecord) -> str:
@@ -140,10 +140,10 @@ def compared_with_reference(
         expected = reference.run(fetches, feeds)
     except UnsupportedError as error:
         return EngineRecord(engine.name, TOLERANCE, version, unlike=error.message)
-    found = engine.run(fetches, feeds)
-    agreement = agreement_of(engine.name, found, REFERENCE, expected, fetches)
-    asked = job.asked
-    if not agreement.holds and isinstance(asked, MeasuringStage) and asked.lite is not None:
+    results = engine.run(fetches, feeds)
+    agreement = agreement_of(engine.name, results, REFERENCE, expected, fetches)
+    settings = job.asked
+    if not agreement.holds and isinstance(settings, MeasuringStage) and settings.lite is not None:
         # A file may have fewer bits than its graph. Metrics decide whether it is good enough.
         return _apart(job, agreement, samples)
     if not agreement.holds:
@@ -175,7 +175,7 @@ def _within(largest: float) -> float:
     return float(f"1e{power}")
 
 
-class _Placed:
+class _PlacedEngine:
     """An engine whose errors name the location in the recipe and a fix.
 
     Args:

@@ -191,32 +191,32 @@ _MOST_BYTES = 1 << 32
 
 def zero_feeds(graph: Graph) -> dict[str, Array]:
     """Return zeros for each placeholder. Unknown dimensions have size 1."""
-    known = [tensor_info(graph, name) for name in default_layers(graph)]
-    return {t.name: filled(t.name, usual_shape(t), t.dtype or DType.FLOAT, ()) for t in known}
+    infos = [tensor_info(graph, name) for name in default_layers(graph)]
+    return {t.name: filled(t.name, usual_shape(t), t.dtype or DType.FLOAT, ()) for t in infos}
 
 
 def output_layers(graph: Graph) -> tuple[str, ...]:
     """Return the default layers to compute: the original's default, or the graph's final nodes."""
-    found = [_OUTPUT] if parse_ref(_OUTPUT).node in graph else ends(graph)
-    if not found:
+    layers = [_OUTPUT] if parse_ref(_OUTPUT).node in graph else ends(graph)
+    if not layers:
         message = "no layers are named that the graph is to compute"
         raise UsageError(message, "give --output_layer=a,b")
-    return tuple(found)
+    return tuple(layers)
 
 
 def default_layers(graph: Graph) -> Sequence[str]:
     """Return the placeholders, or the original's default input layer."""
-    found = placeholders(graph)
-    return found or ([_LAYER] if parse_ref(_LAYER).node in graph else [])
+    layers = placeholders(graph)
+    return layers or ([_LAYER] if parse_ref(_LAYER).node in graph else [])
 
 
-def usual_shape(known: TensorInfo) -> tuple[int, ...]:
+def usual_shape(tensor: TensorInfo) -> tuple[int, ...]:
     """Return the shape of a tensor, with size 1 for unknown dimensions."""
-    if known.shape is not None:
-        return tuple(max(d, 1) for d in known.shape)
-    if parse_ref(known.name) == parse_ref(_LAYER):
+    if tensor.shape is not None:
+        return tuple(max(d, 1) for d in tensor.shape)
+    if parse_ref(tensor.name) == parse_ref(_LAYER):
         return _SHAPE
-    message = f"the shape of {known.name!r} is not known"
+    message = f"the shape of {tensor.name!r} is not known"
     hint = "feed it; --input_layer_shape takes shapes such as 1,224,224,3, colons between layers"
     raise UsageError(message, hint)
 

@@ -393,10 +393,10 @@ def integration_files(model: AppModel, language: Language) -> tuple[str, ...]:
 def integration_code(model: AppModel, language: Language) -> dict[str, str]:
     """Generate the code of a language: file names and contents."""
     _check(model, language)
-    known = _known(model)
-    whose = "lite" if model.artifact == "tflite" else "app"
+    variables = _variables(model)
+    kind = "lite" if model.artifact == "tflite" else "app"
     return {
-        name: _environment().get_template(_template(name, whose)).render(known)
+        name: _environment().get_template(_template(name, kind)).render(variables)
         for name in integration_files(model, language)
     }
 
@@ -438,16 +438,16 @@ def _check_lite(model: AppModel, language: Language) -> None:
             raise UnsupportedError(message, "cut the model where it has floats or whole numbers")
 
 
-def _template(name: str, whose: str) -> str:
+def _template(name: str, kind: str) -> str:
     """Return the template of a file, chosen by its extension and the runtime."""
     stem, _, end = name.rpartition("/")[2].rpartition(".")
     if stem == "EncryptedModel":
         return f"encrypted.{end}"
     is_objc = stem.endswith("ObjC") and name.startswith("objc/")
-    return f"objc.{end}" if is_objc else f"{whose}.{end}"
+    return f"objc.{end}" if is_objc else f"{kind}.{end}"
 
 
-def _known(model: AppModel) -> dict[str, object]:
+def _variables(model: AppModel) -> dict[str, object]:
     """Return the variables of the templates."""
     inputs = _named(model.inputs, "input")
     outputs = _named(model.outputs, "output")
@@ -483,8 +483,8 @@ def _failures(model: AppModel) -> dict[str, Code]:
     kinds = ("DataLoss", "Unimplemented", "Internal", "InvalidArgument")
     if model.artifact == "tflite":
         return dict.fromkeys(("type", *kinds), Code("std::string"))
-    found = {kind: Code(f"tensorflow::errors::{kind}") for kind in kinds}
-    return {"type": Code("tensorflow::Status"), **found}
+    constructors = {kind: Code(f"tensorflow::errors::{kind}") for kind in kinds}
+    return {"type": Code("tensorflow::Status"), **constructors}
 
 
 def _buffers(tensors: Sequence[Named]) -> list[Code]:
@@ -515,7 +515,7 @@ def _environment() -> jinja2.Environment:
     except ImportError as error:
         message = "code for apps needs Jinja, which is not installed"
         raise UnsupportedError(message, "pip install 'mobileprep[integration]'") from error
-    found = ImmutableSandboxedEnvironment(
+    environment = ImmutableSandboxedEnvironment(
         loader=jinja2.PackageLoader("mobileprep.targets.integration"),
         undefined=jinja2.StrictUndefined,
         finalize=_finished,
@@ -534,8 +534,8 @@ def _environment() -> jinja2.Environment:
         "number": texts.number_text,
         "dims": texts.dims_text,
     }
-    found.filters.update(filters)
-    return found
+    environment.filters.update(filters)
+    return environment
 
 
 def _finished(value: object) -> object:

@@ -88,17 +88,17 @@ def words_of(names: Iterable[str], suffix: str) -> list[tuple[str, ...]]:
     listed = list(names)
     short = [_words(name.rpartition("/")[2]) for name in listed]
     folded = ["".join(words).casefold() for words in short]
-    taken: set[str] = set()
-    found = []
+    used_words: set[str] = set()
+    identifiers = []
     for name, words, key in zip(listed, short, folded, strict=True):
         own = words if folded.count(key) == 1 else _words(name)
         unique, number = own, 1
-        while "".join(unique).casefold() in taken:
+        while "".join(unique).casefold() in used_words:
             number += 1
             unique = (*own, str(number))
-        taken.add("".join(unique).casefold())
-        found.append((*unique, suffix))
-    return found
+        used_words.add("".join(unique).casefold())
+        identifiers.append((*unique, suffix))
+    return identifiers
 
 
 def pascal(words: Iterable[str]) -> Code:

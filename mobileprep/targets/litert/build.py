@@ -67,10 +67,10 @@ def lite_files(platform: str, abis: Collection[str], model: LiteFile) -> dict[st
     - ``app.gradle`` for Android: adds the model to the assets, selects ABIs, and links LiteRT.
     - ``NAME.podspec`` for iOS: the model, and the code that runs it, as a pod.
     """
-    wanted = platform_named(platform).abis_named(abis)
+    requested = platform_named(platform).abis_named(abis)
     files = {"litert_ops.txt": _operators(model), "litert.BUILD": _bazel(model)}
     if platform == "android":
-        files["app.gradle"] = _gradle(wanted, model)
+        files["app.gradle"] = _gradle(requested, model)
     if platform == "ios":
         files[f"{model.name}.podspec"] = _podspec(model)
     return files
@@ -206,8 +206,8 @@ def _input(tensor: AppTensor, pictures: Pictures | None) -> DescriptionTable:
     if pictures is None or pictures.input != tensor.name or pictures.channels not in _COLOURS:
         return DescriptionTable("TensorMetadata", {"name": tensor.name})
     mean, std = pictures.mean, pictures.std
-    least = [-m / s for m, s in zip(mean, std, strict=True)]
-    most = [(_WHITE - m) / s for m, s in zip(mean, std, strict=True)]
+    minimum = [-m / s for m, s in zip(mean, std, strict=True)]
+    maximum = [(_WHITE - m) / s for m, s in zip(mean, std, strict=True)]
     colours = {"color_space": _COLOURS[pictures.channels], **_size(tensor.shape)}
     normalization = DescriptionTable("NormalizationOptions", {"mean": mean, "std": std})
     return DescriptionTable(
@@ -218,7 +218,7 @@ def _input(tensor: AppTensor, pictures: Pictures | None) -> DescriptionTable:
                 "Content", {"content_properties": DescriptionTable("ImageProperties", colours)}
             ),
             "process_units": [DescriptionTable("ProcessUnit", {"options": normalization})],
-            "stats": DescriptionTable("Stats", {"max": most, "min": least}),
+            "stats": DescriptionTable("Stats", {"max": maximum, "min": minimum}),
         },
     )
 

@@ -107,8 +107,8 @@ def _with_texts(graph: Graph, names: Collection[str]) -> frozenset[str]:
     before: set[str] = set(names)
     for node in execution_order(graph, ""):
         is_text = node.op in PLACEHOLDERS and node.attr_dtype("dtype") in _NO_NUMBERS
-        taken = (r for r in node.data_inputs if r.node in before)
-        if is_text or any(tensor_dtype(graph, ref) in _NO_NUMBERS for ref in taken):
+        refs = (r for r in node.data_inputs if r.node in before)
+        if is_text or any(tensor_dtype(graph, ref) in _NO_NUMBERS for ref in refs):
             before.add(node.name)
     return frozenset(before)
 
@@ -143,29 +143,29 @@ def mobile_route(
         inputs=context.inputs,
     )
     if not gaps:
-        return _loaded(route, graph, context, release)
-    changed, fed, transforms = _changed(graph, context, gaps, release)
-    left = target_gaps(changed, release, platform, selective=selective)
+        return _add_sizes(route, graph, context, release)
+    changed, fed, transforms = _change(graph, context, gaps, release)
+    remaining = target_gaps(changed, release, platform, selective=selective)
     route = replace(
         route,
-        verdict="no" if left else "after changes",
+        verdict="no" if remaining else "after changes",
         lacks=tuple(_lacks(gaps)),
-        left=tuple(_lacks(left)),
+        left=tuple(_lacks(remaining)),
         inputs=fed.inputs,
         transforms=transforms,
     )
-    return route if left else _loaded(route, changed, fed, release)
+    return route if remaining else _add_sizes(route, changed, fed, release)
 
 
-def _changed(
+def _change(
     graph: Graph, context: Context, gaps: Sequence[TargetGap], release: str
 ) -> tuple[Graph, Context, tuple[str, ...]]:
     """Prune the graph, remove image decoders, and downgrade it if necessary."""
     pictures = {gap.op for gap in gaps if gap.cause == "image library"}
     decoders = {node.name for node in graph if node.op in pictures}
     if decoders:
-        kept = still_needed(graph, context.inputs, decoders)
-        context = Context((*kept, *fed_instead(graph, decoders)), context.outputs)
+        inputs = still_needed(graph, context.inputs, decoders)
+        context = Context((*inputs, *fed_instead(graph, decoders)), context.outputs)
     done = stripped(graph, context)
     is_newer = any(gap.cause.startswith("newer") for gap in gaps)
     if release != TF115 or not is_newer:
@@ -179,7 +179,7 @@ def _lacks(gaps: Sequence[TargetGap]) -> Iterator[Lack]:
         yield Lack(gap.op, gap.node, gap.count, gap.message, gap.mend)
 
 
-def _loaded(route: Route, graph: Graph, context: Context, release: str) -> Route:
+def _add_sizes(route: Route, graph: Graph, context: Context, release: str) -> Route:
     """Add the sizes and the required kernels to a route."""
     listed = ops_and_kernels([graph], release, functions=True, warn=lambda _: None)
     kernels = {pair for pair in listed if pair.kernel is not None}

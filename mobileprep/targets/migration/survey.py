@@ -51,11 +51,11 @@ def surveyed(
         is_part: whether to try only the part between inputs and outputs, instead of the graph as
             the app loads it.
     """
-    given, outputs = (
+    named, outputs = (
         tuple(str(parse_ref(name)) for name in names) for names in (context.inputs, context.outputs)
     )
-    ends = stripped(graph, Context(given, outputs))
-    inputs = tuple(name for name in given if parse_ref(name).node in ends)
+    ends = stripped(graph, Context(named, outputs))
+    inputs = tuple(name for name in named if parse_ref(name).node in ends)
     whole = serialized_size(ends)
     fed = Context(inputs, outputs)
     if is_part:
@@ -92,11 +92,11 @@ def lite_route(graph: Graph, context: Context, whole: int) -> Route:
         whole: size of the pruned graph in bytes.
     """
     route = Route("LiteRT", "as it is", inputs=context.inputs)
-    first = _tried(graph, context)
+    first = _try_convert(graph, context)
     if first.model is not None:
-        return _converted(route, first.model, graph, context, whole)
-    changed, fed, transforms = _changed(graph, context, first.refusals)
-    second = _tried(changed, fed)
+        return _add_sizes(route, first.model, graph, context, whole)
+    changed, fed, transforms = _change(graph, context, first.refusals)
+    second = _try_convert(changed, fed)
     route = replace(
         route,
         verdict="no" if second.model is None else "after changes",
@@ -107,10 +107,10 @@ def lite_route(graph: Graph, context: Context, whole: int) -> Route:
     )
     if second.model is None:
         return route
-    return _converted(route, second.model, changed, fed, whole)
+    return _add_sizes(route, second.model, changed, fed, whole)
 
 
-def _tried(graph: Graph, context: Context) -> _Trial:
+def _try_convert(graph: Graph, context: Context) -> _Trial:
     try:
         return _Trial(_model(graph, context, "float"))
     except InexpressibleError as error:
@@ -122,7 +122,7 @@ def _model(graph: Graph, context: Context, mode: Mode) -> ModelRecord:
     return converted(graph, inputs, context.outputs, mode=mode)
 
 
-def _changed(
+def _change(
     graph: Graph, context: Context, refusals: Sequence[Refusal]
 ) -> tuple[Graph, Context, tuple[str, ...]]:
     """Remove dropout, and replace the parts that belong in the app with inputs."""
@@ -131,23 +131,23 @@ def _changed(
         graph = make_transform(_DROPOUT, {}).apply(graph, context).graph
         transforms = (_DROPOUT,)
     names = heads(graph)
-    kept = still_needed(graph, context.inputs, names)
-    fed = (*kept, *fed_instead(graph, names))
+    inputs = still_needed(graph, context.inputs, names)
+    fed = (*inputs, *fed_instead(graph, names))
     return graph, Context(tuple(dict.fromkeys(fed)), context.outputs), transforms
 
 
 def _lacks(refusals: Sequence[Refusal]) -> list[Lack]:
     """Combine refusals with the same op, reason, and fix, in graph order."""
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for refusal in refusals:
         key = (refusal.op, refusal.reason, refusal.mend)
-        alike.setdefault(key, []).append(refusal.node)
+        groups.setdefault(key, []).append(refusal.node)
     return [
-        Lack(op, nodes[0], len(nodes), reason, mend) for (op, reason, mend), nodes in alike.items()
+        Lack(op, nodes[0], len(nodes), reason, hint) for (op, reason, hint), nodes in groups.items()
     ]
 
 
-def _converted(
+def _add_sizes(
     route: Route, model: ModelRecord, graph: Graph, context: Context, whole: int
 ) -> Route:
     """Add the operators and the file sizes to a route."""
@@ -212,7 +212,7 @@ def migrate(
     fetched = model.tensors(outputs) or model.outputs or computed_ends(graph)
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(graph))
     try:
-        found = surveyed(graph, Context(fed, fetched), platform, tensorflow, is_part=bool(inputs))
+        result = surveyed(graph, Context(fed, fetched), platform, tensorflow, is_part=bool(inputs))
     except TransformError as error:
         raise UsageError(error.message, error.hint, str(path)) from error
-    return MigrationResult(**asdict(found), graph=str(path), platform=platform)
+    return MigrationResult(**asdict(result), graph=str(path), platform=platform)

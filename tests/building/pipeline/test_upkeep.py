@@ -153,15 +153,15 @@ def test_builds_that_end_at_once_are_all_counted(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(folder, "a", 10_000, days=1, limit=25_000)
-    real = Upkeep._noted
+    real = Upkeep._read_note
 
     def noted(one: Upkeep) -> object:
         found = real(one)
-        monkeypatch.setattr(Upkeep, "_noted", real)
+        monkeypatch.setattr(Upkeep, "_read_note", real)
         run(folder, "b", 10_000, limit=25_000)
         return found
 
-    monkeypatch.setattr(Upkeep, "_noted", noted)
+    monkeypatch.setattr(Upkeep, "_read_note", noted)
     run(folder, "c", 10_000, limit=25_000)
     assert kept(folder) == {"a", "b", "c"}, "counted a moment ago"
     age_count(folder, eviction._PAUSE_SECONDS)

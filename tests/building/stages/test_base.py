@@ -60,7 +60,7 @@ def test_places_fall_back_on_the_task(tmp_path: Path) -> None:
 
 def test_an_interface_comes_back(tmp_path: Path) -> None:
     told = Interface(("x",), ("y", "z:1"), ("init",))
-    assert told.kept == ("y", "z:1", "init")
+    assert told.retained == ("y", "z:1", "init")
     writer = job(tmp_path, ASKED)
     writer.write_record("interface.json", told)
     reader = job(tmp_path, ASKED, interface=left(writer, "interface.json"))

@@ -110,25 +110,25 @@ class TimeLeft:
         """Extend the budget after transferring bytes of the entry."""
         self._until += seconds_for(size)
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Return the remaining seconds.
 
         Raises:
             TimeoutError: the budget is used up.
         """
-        left = self._until - time.monotonic()
-        if left <= 0:
+        seconds = self._until - time.monotonic()
+        if seconds <= 0:
             message = "too slow"
             raise TimeoutError(message)
-        return left
+        return seconds
 
     def bytes_due(self) -> int:
         """Return the number of bytes that the minimum rate transfers in the remaining time."""
         return max(0, int((self._until - time.monotonic()) * _LEAST_RATE))
 
     def wait(self) -> float:
-        """Return the timeout for the next bytes in seconds; raises the same errors as ``left``."""
-        return min(self.left(), SILENT_SECONDS)
+        """Return the timeout for the next bytes in seconds; raises like ``remaining``."""
+        return min(self.remaining(), SILENT_SECONDS)
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
@@ -258,17 +258,17 @@ def file_blocks(name: str, source: Path, size: int, time_left: TimeLeft) -> Iter
         LocalError: the file is damaged, changed meanwhile, or cannot be read.
     """
     kind, key = PurePosixPath(name).parts
-    digest, left = hashlib.sha256(), size
+    digest, remaining = hashlib.sha256(), size
     try:
         with source.open("rb") as stream:
-            while left:
-                block = stream.read(min(_BLOCK, left))
+            while remaining:
+                block = stream.read(min(_BLOCK, remaining))
                 digest.update(block)
-                left -= len(block)
-                if not block or (not left and os.fstat(stream.fileno()).st_size != size):
+                remaining -= len(block)
+                if not block or (not remaining and os.fstat(stream.fileno()).st_size != size):
                     message = f"{source.name} changed while it was sent"
                     raise LocalError(message)
-                if not left and kind == "cas" and digest.hexdigest() != key:
+                if not remaining and kind == "cas" and digest.hexdigest() != key:
                     message = f"the object {key} is damaged"
                     raise LocalError(message)
                 yield block

@@ -160,30 +160,30 @@ class GuardedRemote:
         for tried in range(1, _TRIES + 1):
             if self._off.is_set() or (self._is_read_only if way == "sending" else self._is_doubted):
                 return False
-            begun = time.monotonic()
+            started = time.monotonic()
             try:
                 done = work(self._connected())
             except LocalError as error:
                 self._warn(f"something could not be exchanged with {self._named}: {error}")
                 return False
             except RemoteError as error:
-                self._lost(begun)
+                self._lost(started)
                 if not error.again or tried == _TRIES or self._costs_too_long(error.after):
                     self._failed(error, way)
                     return False
                 self._pause(tried, error.after)
             else:
-                self._went_well(done, way, begun)
+                self._went_well(done, way, started)
                 return done.answer
         return False
 
-    def _pause(self, tried: int, asked: float) -> None:
+    def _pause(self, tried: int, requested: float) -> None:
         """Wait before a retry: longer each time, and as long as the server requests."""
-        begun = time.monotonic()
+        started = time.monotonic()
         # Randomized so that machines that build at the same time do not retry at the same time.
-        self._off.wait(asked + _FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0))
-        if asked:
-            self._lost(begun)
+        self._off.wait(requested + _FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0))
+        if requested:
+            self._lost(started)
 
     def _connected(self) -> Backend:
         with self._lock:
@@ -205,9 +205,9 @@ class GuardedRemote:
             self._seconds_lost += max(0.0, now - max(since, self._counted_until))
             self._counted_until = max(now, self._counted_until)
 
-    def _went_well(self, done: _Done, way: str, begun: float) -> None:
+    def _went_well(self, done: _Done, way: str, started: float) -> None:
         self._in_a_row[way] = 0
-        due = begun + _QUICK_SECONDS + seconds_for(done.size)
+        due = started + _QUICK_SECONDS + seconds_for(done.size)
         if time.monotonic() <= due:
             return
         self._lost(due)
@@ -276,13 +276,13 @@ class Offered(NamedTuple):
     source: Path
 
 
-def fetch_many(remote: Remote, wanted: Iterable[Wanted]) -> list[bool]:
+def fetch_many(remote: Remote, requests: Iterable[Wanted]) -> list[bool]:
     """Download entries in parallel; return for each whether it succeeded."""
 
     def fetch(entry: Wanted) -> bool:
         return remote.fetch(entry.kind, entry.key, entry.target, limit=entry.limit)
 
-    return at_once(fetch, list(wanted), THREADS)
+    return at_once(fetch, list(requests), THREADS)
 
 
 def has_many(remote: Remote, entries: Iterable[tuple[Kind, str, int | None]]) -> list[bool]:

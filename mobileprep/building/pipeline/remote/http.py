@@ -94,7 +94,7 @@ class HttpBackend:
         method = self._asking
         with self._exchange(method, name, time_left) as response:
             if response.status not in _NO_SUCH_METHOD or method == "GET":
-                return _tells_of_entry(response, size)
+                return _has_entry(response, size)
         self._asking = "GET"
         return self.has(name, size, time_left)
 
@@ -105,11 +105,11 @@ class HttpBackend:
         if response.status in _NO_FOLDER and folder not in self._folders_made:
             # WebDAV servers may require MKCOL (nginx returns 500). Once per build is enough.
             self._folders_made.add(folder)
-            with self._exchange("MKCOL", f"{folder}/", time_left) as made:
-                tried = made.status in (200, 201, 405)
+            with self._exchange("MKCOL", f"{folder}/", time_left) as reply:
+                tried = reply.status in (200, 201, 405)
             response = self._put(name, source, time_left) if tried else response
         if not 200 <= response.status < 300 or response.status == 202:
-            raise _not_taken(response)
+            raise _upload_error(response)
 
     def break_off(self) -> None:
         """Close all connections."""
@@ -162,22 +162,22 @@ def _block_size(time_left: TimeLeft) -> int:
     return max(_LEAST_BLOCK, min(_BLOCK, time_left.bytes_due() // 2))
 
 
-def _tells_of_entry(response: BaseHTTPResponse, size: int | None) -> bool:
+def _has_entry(response: BaseHTTPResponse, size: int | None) -> bool:
     """Return whether a response reports an entry, of this size if both sides know it."""
     if response.status in _ABSENT:
         return False
     if response.status not in (200, 204):
         raise _unexpected(response)
-    told = response.headers.get("Content-Length", "")
-    return size is None or not told.isdecimal() or int(told[:20]) == size
+    length = response.headers.get("Content-Length", "")
+    return size is None or not length.isdecimal() or int(length[:20]) == size
 
 
 def _finish(response: BaseHTTPResponse) -> None:
     """Read the rest of a short response; for a long one, the caller closes the connection."""
-    left = _MOST_ERROR_TEXT
-    while left > 0 and (block := response.read1(left, decode_content=False)):
-        left -= len(block)
-    if left > 0:
+    remaining = _MOST_ERROR_TEXT
+    while remaining > 0 and (block := response.read1(remaining, decode_content=False)):
+        remaining -= len(block)
+    if remaining > 0:
         response.release_conn()
 
 
@@ -220,22 +220,22 @@ def _unexpected(response: BaseHTTPResponse) -> RemoteError:
     if 300 <= status < 400 and status != _NOT_MODIFIED:
         message = f"sends elsewhere ({status}), which is not followed; name the other address"
         return RemoteError(message, ends="all")
-    return _told(f"answers {status}", response)
+    return _remote_error(f"answers {status}", response)
 
 
-def _not_taken(response: BaseHTTPResponse) -> RemoteError:
+def _upload_error(response: BaseHTTPResponse) -> RemoteError:
     status = response.status
     message = f"does not accept uploads ({status})"
     if status == _TOO_LARGE:
         return RemoteError(f"does not take files of such a size ({status})")
     if status in _PASSING:
-        return _told(message, response)
+        return _remote_error(message, response)
     if status in _REFUSED:
         message = f"refuses uploads ({status}): check its token"
     return RemoteError(message, ends="sending")
 
 
-def _told(message: str, response: BaseHTTPResponse) -> RemoteError:
+def _remote_error(message: str, response: BaseHTTPResponse) -> RemoteError:
     """Create the error of a status, with a delay if it is temporary and the server requests one."""
     if response.status not in _PASSING:
         return RemoteError(message)
@@ -337,14 +337,14 @@ class _ShutPool(HTTPConnectionPool):
         self._made: WeakSet[_TimedConnection] = WeakSet()
 
     def _new_conn(self) -> Any:  # noqa: ANN401 - as in urllib3
-        made: Any = super()._new_conn()
-        self._made.add(made)
-        return made
+        connection: Any = super()._new_conn()
+        self._made.add(connection)
+        return connection
 
     def shut(self) -> None:
         """Shut down all connections, so that waiting threads fail immediately."""
-        for made in list(self._made):
-            if (sock := made.sock) is not None:
+        for connection in list(self._made):
+            if (sock := connection.sock) is not None:
                 with contextlib.suppress(OSError):  # closed meanwhile
                     # The TLS socket's own method would let the other thread continue to read.
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -79,8 +79,8 @@ class ObjectStoreBackend:
 
     def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
         """Return whether an object exists, of this size if it is known."""
-        found = self._run(self._size(f"{self._base}/{name}", time_left))
-        return found is not None and size in (None, found)
+        stored_size = self._run(self._size(f"{self._base}/{name}", time_left))
+        return stored_size is not None and size in (None, stored_size)
 
     def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
         """Upload a file after verifying its digest, because the library reads the file itself."""
@@ -127,11 +127,11 @@ class ObjectStoreBackend:
         return size
 
     async def _size(self, path: str, time_left: TimeLeft) -> int:
-        found = await _within(time_left.wait(), self._files._info, path)
-        return int(found["size"])
+        facts = await _within(time_left.wait(), self._files._info, path)
+        return int(facts["size"])
 
     async def _put(self, path: str, source: Path, time_left: TimeLeft) -> int:
-        await _within(time_left.left(), self._files._put_file, str(source), path)
+        await _within(time_left.remaining(), self._files._put_file, str(source), path)
         return 0
 
     def _run(self, work: Coroutine[Any, Any, int]) -> int | None:
@@ -182,11 +182,11 @@ def _silence() -> None:
 
 def _is_refusal(error: Exception) -> bool:
     """Return whether an error means that access is denied; each library reports it differently."""
-    told = getattr(error, "status_code", None) or getattr(error, "code", None)
-    is_told = isinstance(error, PermissionError) or told in _REFUSED
+    code = getattr(error, "status_code", None) or getattr(error, "code", None)
+    is_refused = isinstance(error, PermissionError) or code in _REFUSED
     # Missing credentials show in the class name; for 403, gcsfs has only a message.
     is_named = any(word in type(error).__name__ for word in ("Credential", "Authentication"))
-    return is_told or is_named or str(error).startswith("Forbidden")
+    return is_refused or is_named or str(error).startswith("Forbidden")
 
 
 def _fault(error: Exception) -> RemoteError:

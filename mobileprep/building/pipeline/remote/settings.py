@@ -106,35 +106,35 @@ def _authorization(
 ) -> tuple[str | None, tuple[str, ...]]:
     """Return the header's value from the token, the URL, or netrc (in this order), and warnings."""
     token = environ.get(TOKEN, "").strip()
-    given = None
+    header = None
     if token:
         if _UNSEEN.search(token):
             message = "the token has letters that cannot be sent"
             raise UsageError(message, "give the token alone, without spaces or line ends", TOKEN)
-        given = f"Bearer {token}"
+        header = f"Bearer {token}"
     elif parts.username is not None:
-        given = _basic(unquote(parts.username), unquote(parts.password or ""))
+        header = _basic(unquote(parts.username), unquote(parts.password or ""))
     is_safe = parts.scheme == "https" or _is_loopback(str(parts.hostname))
     is_safe = _is_plain_allowed(environ) or is_safe
-    if given is not None:
+    if header is not None:
         if not is_safe:
             message = f"a token or password would go to {parts.hostname} in the clear"
             hint = f"use https://, or set {PLAIN_TOKEN}=1 where the network can be trusted"
             raise UsageError(message, hint, URL)
-        return given, ()
-    found, note = _from_netrc(str(parts.hostname), environ)
-    if found is not None and not is_safe:
+        return header, ()
+    credentials, note = _from_netrc(str(parts.hostname), environ)
+    if credentials is not None and not is_safe:
         return None, (f"the password of netrc is not sent to {parts.hostname} in the clear",)
-    return found, (note,) if note else ()
+    return credentials, (note,) if note else ()
 
 
 def _is_plain_allowed(environ: Mapping[str, str]) -> bool:
     """Return whether secrets may be sent unencrypted; reject ambiguous values."""
-    found = environ.get(PLAIN_TOKEN, "")
-    if found not in ("", "1"):
-        message = f"{found!r} is neither 1 nor empty"
+    setting = environ.get(PLAIN_TOKEN, "")
+    if setting not in ("", "1"):
+        message = f"{setting!r} is neither 1 nor empty"
         raise UsageError(message, "set it to 1 where the network can be trusted", PLAIN_TOKEN)
-    return found == "1"
+    return setting == "1"
 
 
 def _is_loopback(host: str) -> bool:
@@ -160,13 +160,13 @@ def _from_netrc(host: str, environ: Mapping[str, str]) -> tuple[str | None, str]
         return None, ""
     try:
         # An explicit file name skips netrc's permission check, which covers other hosts too.
-        found = netrc.netrc(str(file)).hosts.get(host)
+        login = netrc.netrc(str(file)).hosts.get(host)
     except FileNotFoundError:
         return None, ""
     except (netrc.NetrcParseError, OSError, UnicodeDecodeError):
         # The reason may contain a password.
         return None, f"{file} cannot be read and is ignored"
-    return (_basic(found[0], found[2] or ""), "") if found is not None else (None, "")
+    return (_basic(login[0], login[2] or ""), "") if login is not None else (None, "")
 
 
 URL: Final = "MOBILEPREP_REMOTE_CACHE"

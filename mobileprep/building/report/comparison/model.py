@@ -195,10 +195,14 @@ def step_text(change: StepChange) -> str:
     """Describe how the effect of a step changed."""
     title = f"{change.number:02} {change.name}"
     if change.kind != "changed":
-        sided = [(f.name, f.after if change.kind == "added" else f.before) for f in change.figures]
-        told = ", ".join(f"{name} {number_text(value)}" for name, value in sided if value)
-        what = "is new" if change.kind == "added" else "is gone"
-        return f"{title} {what}: {told}" if told else f"{title} {what}"
+        counted_figures = [
+            (f.name, f.after if change.kind == "added" else f.before) for f in change.figures
+        ]
+        counts = ", ".join(
+            f"{name} {number_text(value)}" for name, value in counted_figures if value
+        )
+        verb = "is new" if change.kind == "added" else "is gone"
+        return f"{title} {verb}: {counts}" if counts else f"{title} {verb}"
     if not change.figures:
         return f"{title}: the same counts"
     return f"{title}: {', '.join(f'{f.name} {values_text(f)}' for f in change.figures)}"
@@ -243,9 +247,9 @@ _STATES: Final = {"same": "nothing differs", "added": "is new", "removed": "is g
 
 def comparison_title(one: Comparison) -> str:
     """Return the target's name, with its state unless it only changed."""
-    told = _STATES.get(one.state)
+    state = _STATES.get(one.state)
     name = f"{one.recipe}/{one.target}"
-    return f"{name}: {told}" if told else name
+    return f"{name}: {state}" if state else name
 
 
 def comparison_lines(
@@ -317,9 +321,9 @@ def comparisons_markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def _target(one: Comparison) -> Iterator[str]:
-    told = _MARKDOWN_STATES.get(one.state)
-    yield f"### {plain(_name(one))}{f' {told}' if told else ''}"
-    if told:
+    state = _MARKDOWN_STATES.get(one.state)
+    yield f"### {plain(_name(one))}{f' {state}' if state else ''}"
+    if state:
         return
     yield ""
     for cause in one.causes:

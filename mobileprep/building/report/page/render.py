@@ -140,13 +140,13 @@ def nodes_data(
     graphs: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return the page data of a target's graphs."""
-    told = [*graphs]
+    tables = [*graphs]
     return {
         "graphs": [source["graph"], shipped["graph"]],
         "steps": [
-            {"name": name, **graph["step"]} for name, graph in zip(steps, told[1:], strict=True)
+            {"name": name, **graph["step"]} for name, graph in zip(steps, tables[1:], strict=True)
         ],
-        "compressed": [graph["compressed"] for graph in told],
+        "compressed": [graph["compressed"] for graph in tables],
         "ranges": shipped["ranges"],
     }
 
@@ -180,13 +180,13 @@ def data_of_page(page: bytes) -> dict[str, Any]:
     Raises:
         ValueError: the page is not a report page of this version.
     """
-    found = _DATA.search(page)
-    data = json.loads(found[1]) if found else {}
-    known = data.get("format") if isinstance(data, dict) else None
-    if known is None or not isinstance(data.get("recipe"), str):
+    match = _DATA.search(page)
+    data = json.loads(match[1]) if match else {}
+    version = data.get("format") if isinstance(data, dict) else None
+    if version is None or not isinstance(data.get("recipe"), str):
         message = "it is not a report page"
         raise ValueError(message)
-    if known != FORMAT:
+    if version != FORMAT:
         message = "its data are of another version of mobileprep"
         raise ValueError(message)
     targets = data.get("targets")

@@ -37,40 +37,42 @@ def run(job: Job[BudgetStage]) -> None:
     limits = {
         name: limit for name, limit in structs.asdict(job.asked.budget).items() if limit is not None
     }
-    spent = [(limit, _SPENT[name](model)) for name, limit in limits.items() if name in _SPENT]
-    missed = [(found.over(limit), found.mend) for limit, found in spent if found.amount > limit]
-    missed += list(_unwanted_ops(model))
-    if missed:
-        messages, mended = zip(*missed, strict=True)
-        hint = "; ".join(dict.fromkeys(filter(None, mended)))
+    usages = [(limit, _USAGES[name](model)) for name, limit in limits.items() if name in _USAGES]
+    violations = [
+        (usage.over(limit), usage.hint) for limit, usage in usages if usage.amount > limit
+    ]
+    violations += list(_unwanted_ops(model))
+    if violations:
+        messages, suggestions = zip(*violations, strict=True)
+        hint = "; ".join(dict.fromkeys(filter(None, suggestions)))
         hint = f"{hint}, or raise the budget"
         raise AccuracyError("; ".join(messages), hint, job.place("budget"))
-    lines = [BudgetLine(s.name, s.amount, limit, s.basis) for limit, s in spent]
+    lines = [BudgetLine(s.name, s.amount, limit, s.basis) for limit, s in usages]
     job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines), _cost(model)))
 
 
-class _Spent(Struct, frozen=True):
+class _Usage(Struct, frozen=True):
     """The model's usage of a limited resource.
 
     Args:
         name: key of the limit in the recipe.
         amount: the usage.
         text: sentence with braces for the amount.
-        mend: suggestion for reducing it.
+        hint: suggestion for reducing it.
         basis: source of the number if it is an estimate.
     """
 
     name: str
     amount: float
     text: str
-    mend: str
+    hint: str
     basis: str = ""
 
     def over(self, limit: float) -> str:
         """Describe by how much it exceeds the limit."""
-        found = self.text.format(_shown(self.amount))
+        sentence = self.text.format(_shown(self.amount))
         excess = f"{_shown(self.amount - limit)} over the budget of {_shown(limit)}"
-        return f"{found}, {excess}{f' ({self.basis})' if self.basis else ''}"
+        return f"{sentence}, {excess}{f' ({self.basis})' if self.basis else ''}"
 
 
 def _cost(model: _Model) -> DeviceCost | None:
@@ -122,44 +124,44 @@ class _Model:
 
     def most(self, amount: Callable[[KernelsRecord], int | None]) -> KernelsRecord:
         """Return the release with the largest amount of those that have a header."""
-        known = [k for k in self.package.kernels if amount(k) is not None]
-        if not known:
+        records = [k for k in self.package.kernels if amount(k) is not None]
+        if not records:
             message = "kernel code sizes are only known for TensorFlow 1.15"
             hint = "add '1.15' to the registration, or limit 'kernels'"
             raise RecipeError(message, hint, self.job.place("budget"))
-        return max(known, key=lambda k: amount(k) or 0)
+        return max(records, key=lambda k: amount(k) or 0)
 
 
-def _model_bytes(model: _Model) -> _Spent:
+def _model_bytes(model: _Model) -> _Usage:
     text = "the model is {} bytes"
-    return _Spent("model_bytes", model.package.model.bytes, text, hints.SIZE)
+    return _Usage("model_bytes", model.package.model.bytes, text, hints.SIZE)
 
 
-def _compressed_bytes(model: _Model) -> _Spent:
+def _compressed_bytes(model: _Model) -> _Usage:
     packed = model.job.record(CompressRecord, model.job.asked.compressed)
     text = f"the model compressed by {packed.compressor} is {{}} bytes"
-    return _Spent("compressed_bytes", packed.bytes, text, hints.SIZE)
+    return _Usage("compressed_bytes", packed.bytes, text, hints.SIZE)
 
 
-def _parameters(model: _Model) -> _Spent:
+def _parameters(model: _Model) -> _Usage:
     count, text = model.package.model.parameters, "the model has {} parameters"
-    return _Spent("parameters", count, text, hints.parameters(model.graph), model.basis())
+    return _Usage("parameters", count, text, hints.parameters(model.graph), model.basis())
 
 
-def _flops(model: _Model) -> _Spent:
+def _flops(model: _Model) -> _Usage:
     costs = model.costs
     text = "one sample takes {} operations"
     basis = model.basis(_without(costs))
-    return _Spent("flops", costs.flops, text, hints.flops(costs), basis)
+    return _Usage("flops", costs.flops, text, hints.flops(costs), basis)
 
 
-def _activation_bytes(model: _Model) -> _Spent:
+def _activation_bytes(model: _Model) -> _Usage:
     text = "the tensors of one sample take {} bytes at once"
     hint = hints.activations(model.costs)
-    return _Spent("activation_bytes", model.costs.peak_bytes, text, hint, model.basis())
+    return _Usage("activation_bytes", model.costs.peak_bytes, text, hint, model.basis())
 
 
-def _latency(model: _Model) -> _Spent:
+def _latency(model: _Model) -> _Usage:
     device = model.job.asked.device
     if device is None:
         message = "a latency needs the device whose it is"
@@ -168,20 +170,20 @@ def _latency(model: _Model) -> _Spent:
     text = f"one sample takes {{}} ms at the {rate}"
     milliseconds = float(device.seconds(model.costs.flops) * 1e3)
     basis = model.basis(rate, _without(model.costs))
-    return _Spent("latency_ms", milliseconds, text, hints.flops(model.costs), basis)
+    return _Usage("latency_ms", milliseconds, text, hints.flops(model.costs), basis)
 
 
-def _kernels(model: _Model) -> _Spent:
-    found = model.most(lambda k: k.kernels)
-    text = f"the header for TensorFlow {found.tensorflow} registers {{}} kernels"
-    return _Spent("kernels", found.kernels, text, hints.kernels(model.package.ops))
+def _kernels(model: _Model) -> _Usage:
+    record = model.most(lambda k: k.kernels)
+    text = f"the header for TensorFlow {record.tensorflow} registers {{}} kernels"
+    return _Usage("kernels", record.kernels, text, hints.kernels(model.package.ops))
 
 
-def _kernel_bytes(model: _Model) -> _Spent:
-    found = model.most(lambda k: k.bytes)
-    text = f"the kernels for TensorFlow {found.tensorflow} are about {{}} bytes of code"
+def _kernel_bytes(model: _Model) -> _Usage:
+    record = model.most(lambda k: k.bytes)
+    text = f"the kernels for TensorFlow {record.tensorflow} are about {{}} bytes of code"
     hint = hints.kernels(model.package.ops)
-    return _Spent("kernel_bytes", found.bytes or 0, text, hint, KERNEL_CODE_BASIS)
+    return _Usage("kernel_bytes", record.bytes or 0, text, hint, KERNEL_CODE_BASIS)
 
 
 def _without(costs: GraphCosts) -> str:
@@ -212,7 +214,7 @@ def _slips(model: _Model) -> list[str]:
     return [slip for op in named if op not in model.package.ops and (slip := slip_in(op))]
 
 
-_SPENT: Final[dict[str, Callable[[_Model], _Spent]]] = {
+_USAGES: Final[dict[str, Callable[[_Model], _Usage]]] = {
     "model_bytes": _model_bytes,
     "compressed_bytes": _compressed_bytes,
     "parameters": _parameters,

@@ -17,7 +17,7 @@ def calibration_text(record: CalibrationRecord) -> str:
     tensors = f"{record.tensors:,} tensor{'s' * (record.tensors != 1)}"
     samples = f"{record.samples:,} sample{'s' * (record.samples != 1)}"
     if record.is_measured:
-        found = f"of {tensors} measured by {record.method} on {samples} of {record.origin}"
+        text = f"of {tensors} measured by {record.method} on {samples} of {record.origin}"
     else:
-        found = f"of {tensors} from {record.origin}, by {record.method} on {samples}"
-    return f"{found}; {len(record.unseen):,} not reached" if record.unseen else found
+        text = f"of {tensors} from {record.origin}, by {record.method} on {samples}"
+    return f"{text}; {len(record.unseen):,} not reached" if record.unseen else text

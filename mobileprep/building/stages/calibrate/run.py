@@ -49,45 +49,47 @@ def run(job: Job[CalibrateStage]) -> None:
             NaN or infinite.
         CorruptFileError: the data or the range file cannot be read.
     """
-    asked = job.asked
-    graph = job.graph(asked.graph)
-    interface = job.record(Interface, asked.interface)
-    if asked.for_litert:
+    settings = job.asked
+    graph = job.graph(settings.graph)
+    interface = job.record(Interface, settings.interface)
+    if settings.for_litert:
         graph, interface, tensors = _of_file(job, graph, interface)
     else:
         tensors = ranged_tensors(graph)
     fed = [edge(parse_ref(name)) for name in interface.inputs]
     warnings: list[str] = []
-    survey = DataSurvey("" if asked.data is None else asked.data.name)
+    survey = DataSurvey("" if settings.data is None else settings.data.name)
     digests = {str(Ref(*t)): d for t, d in tensor_digests(graph, tensors, fed).items()}
-    if asked.range_file is not None:
-        found = read_range_file(asked.range_file.root)
-        data = None if asked.data is None else _digest(asked)
+    if settings.range_file is not None:
+        range_file = read_range_file(settings.range_file.root)
+        data = None if settings.data is None else _digest(settings)
         where = job.place("calibration")
-        check_fresh(found, digests, method_of(asked), asked.calibration.samples, data, where)
-        kept = {name: found.tensors[name] for name in digests if name in found.tensors}
-        ranges = RangeFile(kept, found.method, found.samples, found.data)
-        origin = asked.range_file.name
+        check_fresh(
+            range_file, digests, method_of(settings), settings.calibration.samples, data, where
+        )
+        current = {name: range_file.tensors[name] for name in digests if name in range_file.tensors}
+        ranges = RangeFile(current, range_file.method, range_file.samples, range_file.data)
+        origin = settings.range_file.name
     else:
-        ranges = _measured(job, graph, interface, tensors, digests, survey, warnings.append)
+        ranges = _measure_ranges(job, graph, interface, tensors, digests, survey, warnings.append)
         warnings += _doubts(job, survey)
-        origin = "" if asked.data is None else asked.data.name
-    write_text(job.output(asked.RANGES), range_file_text(ranges))
+        origin = "" if settings.data is None else settings.data.name
+    write_text(job.output(settings.RANGES), range_file_text(ranges))
     unseen = tuple(name for name in digests if name not in ranges.tensors)
     record = CalibrationRecord(
         origin,
-        asked.range_file is None,
+        settings.range_file is None,
         ranges.method,
         ranges.samples,
         len(ranges.tensors),
         unseen,
         (*warnings, *_warnings(unseen)),
-        {name: (found.low, found.high) for name, found in ranges.tensors.items()},
+        {name: (measured.low, measured.high) for name, measured in ranges.tensors.items()},
     )
     for warning in record.warnings:
         job.warn(warning)
-    job.write_record(asked.RECORD, record)
-    job.write_record(asked.DATA, data_record(survey))
+    job.write_record(settings.RECORD, record)
+    job.write_record(settings.DATA, data_record(survey))
 
 
 def _of_file(
@@ -104,19 +106,19 @@ def _of_file(
     specs = [CutInput(name) for name in interface.inputs]
     where = job.place("artifact")
     with with_assets(graph, job.path(job.asked.assets)) as whole:
-        found = to_calibrate(whole, specs, interface.outputs, flex=True, where=where)
-    fetches = tuple(str(Ref(*tensor)) for tensor in found.tensors)
-    ends = structs.replace(interface, inputs=found.inputs, outputs=fetches)
-    return found.graph, ends, found.tensors
+        prepared = to_calibrate(whole, specs, interface.outputs, flex=True, where=where)
+    fetches = tuple(str(Ref(*tensor)) for tensor in prepared.tensors)
+    ends = structs.replace(interface, inputs=prepared.inputs, outputs=fetches)
+    return prepared.graph, ends, prepared.tensors
 
 
-def method_of(asked: CalibrateStage) -> Method:
+def method_of(settings: CalibrateStage) -> Method:
     """Return the calibration method of the recipe."""
-    calibration = asked.calibration
+    calibration = settings.calibration
     return Method(calibration.method, calibration.percentile, calibration.decay)
 
 
-def _measured(
+def _measure_ranges(
     job: Job[CalibrateStage],
     graph: Graph,
     interface: Interface,
@@ -126,15 +128,15 @@ def _measured(
     warn: Callable[[str], None],
 ) -> RangeFile:
     """Measure ranges by running the float graph on the samples."""
-    asked = job.asked
-    assert asked.data is not None
-    calibration = asked.calibration
-    method = method_of(asked)
+    settings = job.asked
+    assert settings.data is not None
+    calibration = settings.calibration
+    method = method_of(settings)
     inputs = stage_inputs(job, graph, interface.inputs)
     try:
-        data = _opened(job, asked.data, inputs)
-        with with_assets(graph, job.path(asked.assets)) as whole:
-            engine = asked.engine or EngineChoice("numpy", {})
+        data = _opened(job, settings.data, inputs)
+        with with_assets(graph, job.path(settings.assets)) as whole:
+            engine = settings.engine or EngineChoice("numpy", {})
             subject = Subject(
                 whole,
                 interface.outputs,
@@ -155,30 +157,30 @@ def _measured(
                 tell=job.progress,
                 survey=survey,
             )
-            found, samples = ranges_of(seen, method)
+            ends_of, samples = ranges_of(seen, method)
     except (AccuracyError, UsageError) as error:
         where = error.where or job.place("calibration")
         raise AccuracyError(error.message, error.hint, where) from error
-    by_name = {str(Ref(*tensor)): ends for tensor, ends in found.items()}
+    by_name = {str(Ref(*tensor)): ends for tensor, ends in ends_of.items()}
     return RangeFile(
         {n: TensorRange(*by_name[n], digest) for n, digest in digests.items() if n in by_name},
         str(method),
         samples,
-        _digest(asked),
+        _digest(settings),
         tuple(n for n in digests if n not in by_name),
     )
 
 
 def _doubts(job: Job[CalibrateStage], survey: DataSurvey) -> Iterator[str]:
     """Yield warnings about samples that do not match the training data of the source."""
-    asked = job.asked
-    source = job.graph(asked.source)
-    names = job.record(Interface, asked.interface).inputs
+    settings = job.asked
+    source = job.graph(settings.source)
+    names = job.record(Interface, settings.interface).inputs
     inputs = stage_inputs(job, source, names)
     yield from survey.doubts(source, inputs)
-    assert asked.data is not None
-    with with_assets(source, job.path(asked.assets)) as whole:
-        yield from norm_doubts(data_files(asked.data, asked.calibration.data), whole, inputs)
+    assert settings.data is not None
+    with with_assets(source, job.path(settings.assets)) as whole:
+        yield from norm_doubts(data_files(settings.data, settings.calibration.data), whole, inputs)
 
 
 def _opened(job: Job[CalibrateStage], files: Files, inputs: Sequence[FedTensor]) -> Dataset:
@@ -191,17 +193,17 @@ def _opened(job: Job[CalibrateStage], files: Files, inputs: Sequence[FedTensor])
     )
 
 
-def _digest(asked: CalibrateStage) -> str:
+def _digest(settings: CalibrateStage) -> str:
     """Compute a digest of the samples: all files, reading options, and the sample selection."""
-    assert asked.data is not None
-    calibration, parameters = asked.calibration, asked.parameters
+    assert settings.data is not None
+    calibration, parameters = settings.calibration, settings.parameters
     drawn: dict[str, object] = {
         "data": parameters["calibration"]["data"],
-        "labels": asked.labels,
+        "labels": settings.labels,
         "inputs": parameters["inputs"],
         "samples": calibration.samples,
         "seed": calibration.seed,
-        "files": [[f.name, sha256_file(f.path)] for f in asked.data.members],
+        "files": [[f.name, sha256_file(f.path)] for f in settings.data.members],
     }
     # Moving averages depend on the batch size.
     if calibration.method == MOVING_AVERAGE:

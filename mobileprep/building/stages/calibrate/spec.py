@@ -131,8 +131,8 @@ def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | N
     """Return the samples and the range file. Only one of them must exist."""
     named, data = calibration.range_file, calibration.data
     if named is not None and named.path.is_file():
-        known = None if data is None or not _is_there(data) else data_files(data)
-        return known, single_file(named)
+        samples = None if data is None or not _is_there(data) else data_files(data)
+        return samples, single_file(named)
     if data is not None:
         return data_files(data), None
     hint = "name samples, 'data: samples.npz', and run 'mobileprep calibrate' to write it"

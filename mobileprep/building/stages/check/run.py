@@ -82,12 +82,12 @@ def run_samples(job: Job[SamplesStage]) -> None:
         AccuracyError: the data does not fit the source, unless the samples are optional.
         RecipeError: no data is named and none can be drawn, unless the samples are optional.
     """
-    asked = job.asked
-    interface = job.record(Interface, asked.interface)
+    settings = job.asked
+    interface = job.record(Interface, settings.interface)
     try:
         inputs, samples, doubts = _source_run(job, interface)
     except MobileprepError as error:
-        if not asked.optional:
+        if not settings.optional:
             raise
         inputs, samples, warnings = [], Samples((), (), {}), [error.message]
     else:
@@ -95,35 +95,37 @@ def run_samples(job: Job[SamplesStage]) -> None:
         if samples.has_short_loop:
             warnings.append(_SHORT_LOOP)
         warnings = [*(warnings if inputs else [_NO_INPUTS]), *doubts]
-    _write(job.output(asked.FED), [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])
-    _write(job.output(asked.EXPECTED), samples.outputs)
-    for warning in () if asked.optional else warnings:
+    _write(
+        job.output(settings.FED), [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds]
+    )
+    _write(job.output(settings.EXPECTED), samples.outputs)
+    for warning in () if settings.optional else warnings:
         job.warn(warning)
-    data = asked.data.name if asked.data is not None and inputs else None
+    data = settings.data.name if settings.data is not None and inputs else None
     record = SamplesRecord(
-        "drawn" if data is None else asked.section,
+        "drawn" if data is None else settings.section,
         data,
         len(samples.feeds),
         samples.inputs,
         tuple(warnings),
     )
-    job.write_record(asked.RECORD, record)
+    job.write_record(settings.RECORD, record)
 
 
 def _source_run(
     job: Job[SamplesStage], interface: Interface
 ) -> tuple[Sequence[FedTensor], Samples, Sequence[str]]:
     """Return the inputs, the samples with the source's outputs, and warnings about the samples."""
-    asked = job.asked
-    graph = job.graph(asked.graph)
+    settings = job.asked
+    graph = job.graph(settings.graph)
     inputs = stage_inputs(job, graph, interface.inputs)
-    survey = DataSurvey("" if asked.data is None else asked.data.name)
-    with with_assets(graph, job.path(asked.assets)) as graph:
+    survey = DataSurvey("" if settings.data is None else settings.data.name)
+    with with_assets(graph, job.path(settings.assets)) as graph:
         engine = stage_engine(job, graph, "the source")
-        run_samples = partial(engine.run, interface.outputs)
-        samples = _samples(job, graph, inputs, run_samples, survey)
+        run_graph = partial(engine.run, interface.outputs)
+        samples = _samples(job, graph, inputs, run_graph, survey)
     # Validation and calibration stages inspect their own data.
-    is_own = asked.data is not None and asked.section == "check"
+    is_own = settings.data is not None and settings.section == "check"
     return inputs, samples, list(survey.doubts(graph, inputs)) if is_own else []
 
 
@@ -150,27 +152,27 @@ def _samples(
     job: Job[SamplesStage],
     graph: Graph,
     inputs: Sequence[FedTensor],
-    run_samples: Callable[[Mapping[str, Array]], list[Array]],
+    run_graph: Callable[[Mapping[str, Array]], list[Array]],
     survey: DataSurvey,
 ) -> Samples:
     count, data = job.asked.count, job.asked.data
     if data is None or not inputs:
         try:
-            return draw_samples(graph, inputs, count, run_samples)
+            return draw_samples(graph, inputs, count, run_graph)
         except UsageError as error:
             raise RecipeError(error.message, error.hint, job.place("check")) from error
     ops = [first_ops(graph, fed.ref) for fed in inputs]
     try:
         arrays = _arrays(job, data, inputs, survey)
         feeds = recorded_feeds(arrays, inputs, ops, count, data.name)
-        outputs = tuple(run_samples(given) for given in feeds)
-        for given in feeds:
-            for name, array in given.items():
+        outputs = tuple(run_graph(values) for values in feeds)
+        for values in feeds:
+            for name, array in values.items():
                 survey.note(name, array)
     except (AccuracyError, InvalidGraphError, UsageError) as error:
         raise _about_data(error, data.name, job.place("data")) from error
-    told = {f.name: f"{f.dtype.short} {list(feeds[0][f.name].shape)}" for f in inputs}
-    return Samples(feeds, outputs, told)
+    shapes = {f.name: f"{f.dtype.short} {list(feeds[0][f.name].shape)}" for f in inputs}
+    return Samples(feeds, outputs, shapes)
 
 
 def _arrays(
@@ -179,9 +181,9 @@ def _arrays(
     """Return the array of each input: whole arrays of an .npz file, else the chosen samples."""
     files = data_files(data, job.asked.reading)
     if (files.kind or data_kind(files)) == "npz":
-        given = dict(files.reading.inputs)
+        keys = dict(files.reading.inputs)
         arrays = map_arrays(files.root)
-        return arrays | {name: array_of(arrays, key, data.name) for name, (key,) in given.items()}
+        return arrays | {name: array_of(arrays, key, data.name) for name, (key,) in keys.items()}
     choice = SampleChoice(job.asked.count, exactly=False)
     dataset = open_dataset(files, inputs, choice, labels=job.asked.labels, warn=job.warn)
     (batch,) = dataset.batches(len(dataset))
@@ -215,40 +217,40 @@ def run_check(job: Job[CheckStage]) -> None:
             another shape, or only one of the two is NaN or infinite.
         InvalidGraphError: the graph does not run.
     """
-    asked = job.asked
-    interface = job.record(Interface, asked.interface)
-    expected = read_runs(job.path(asked.expected))
+    settings = job.asked
+    interface = job.record(Interface, settings.interface)
+    expected = read_runs(job.path(settings.expected))
     feeds = _feeds(job, interface)
-    found, engine = _run(job, interface, feeds)
+    results, engine = _run(job, interface, feeds)
     basis = basis_of(job, engine)
-    gaps = differences(interface.outputs, expected, found, job.place("transforms"))
-    none = Difference("", 0.0, 0.0, 0.0)
-    worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=none)
+    gaps = differences(interface.outputs, expected, results, job.place("transforms"))
+    no_difference = Difference("", 0.0, 0.0, 0.0)
+    worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=no_difference)
     if not math.isfinite(worst.share):
         place = job.place("max_difference" if worst.is_source_lost else "transforms")
         raise not_finite(worst, _subject(job), feeds, _hint(job)).at(place)
     _judge(job, worst)
     record = CheckRecord(
-        asked.step,
+        settings.step,
         worst.name,
         shown_difference(max((g.absolute for g in gaps), default=0.0)),
         shown_difference(worst.share),
-        asked.max_difference,
+        settings.max_difference,
         engine,
         basis,
     )
-    job.write_record(asked.RECORD, record)
+    job.write_record(settings.RECORD, record)
 
 
 def _judge(job: Job[CheckStage], worst: Difference) -> None:
     """Warn or raise an error if the largest difference is too large."""
     where, hint, limit = _subject(job), _hint(job), job.asked.max_difference
-    told = f"{where} the output {worst}"
+    sentence = f"{where} the output {worst}"
     if limit is None:
         if worst.share > max([_LARGE, *_earlier(job)]):
-            job.warn(f"{told}; 'check: {{max_difference: ...}}' would refuse it")
+            job.warn(f"{sentence}; 'check: {{max_difference: ...}}' would refuse it")
     elif worst.share > limit:
-        message = f"{told}; at most {limit:.3g} is allowed"
+        message = f"{sentence}; at most {limit:.3g} is allowed"
         hint = f"{hint}, or raise max_difference ({job.place('max_difference')})"
         raise MissedLimitError(message, hint, job.place("transforms"), job.task)
 
@@ -272,20 +274,20 @@ def _hint(job: Job[CheckStage]) -> str:
 def _feeds(job: Job[CheckStage], interface: Interface) -> list[dict[str, Array]]:
     """Return the inputs of each run. Without inputs, the source ran once."""
     runs = read_runs(job.path(job.asked.samples))
-    return [dict(zip(interface.inputs, run_check, strict=True)) for run_check in runs] or [{}]
+    return [dict(zip(interface.inputs, arrays, strict=True)) for arrays in runs] or [{}]
 
 
 def _run(
     job: Job[CheckStage], interface: Interface, feeds: Sequence[Mapping[str, Array]]
 ) -> tuple[list[list[Array]], EngineRecord]:
     """Return the outputs for each sample, and the engine that ran the graph or file."""
-    asked = job.asked
+    settings = job.asked
     graph = measured_graph(job)
     where = _subject(job)
-    with with_assets(graph, job.path(asked.assets)) as graph:
+    with with_assets(graph, job.path(settings.assets)) as graph:
         engine = measuring_engine(job, graph, where, "check")
         try:
-            found = [engine.run(interface.outputs, given) for given in feeds]
+            results = [engine.run(interface.outputs, values) for values in feeds]
         except (InvalidGraphError, UsageError) as error:
             # The source ran, so the step or the packaging is at fault.
             message = f"{where} the graph does not run: {error.message}"
@@ -293,7 +295,7 @@ def _run(
         record = compared_with_reference(
             job, engine, graph, interface.outputs, feeds[0], samples=1, where=where
         )
-    return [[storable(array) for array in outputs] for outputs in found], record
+    return [[storable(array) for array in outputs] for outputs in results], record
 
 
 # Fraction of the peak that is large enough for a warning, as in a check.
@@ -313,20 +315,20 @@ _UNINSTALLED: Final = ("LiteRT is not installed", "pip install 'mobileprep[liter
 @stage(DefaultCheckStage)
 def run_default_check(job: Job[DefaultCheckStage]) -> None:
     """Write ``default_check.json``. Problems are only warnings because the check is implicit."""
-    asked = job.asked
-    samples = job.record(SamplesRecord, asked.drawn)
-    interface = job.record(Interface, asked.interface)
+    settings = job.asked
+    samples = job.record(SamplesRecord, settings.drawn)
+    interface = job.record(Interface, settings.interface)
     check: CheckRecord | None = None
     if samples.warnings:
         warnings = [_unchecked(job, samples.warnings[0], _DATA)]
     else:
         try:
-            check, warnings = _checked(job, interface, samples)
+            check, warnings = _check_quantized(job, interface, samples)
         except MobileprepError as error:
             warnings = [_unchecked(job, error.message, error.hint)]
     for warning in warnings:
         job.warn(warning)
-    job.write_record(asked.RECORD, DefaultCheckRecord(asked.number, check, tuple(warnings)))
+    job.write_record(settings.RECORD, DefaultCheckRecord(settings.number, check, tuple(warnings)))
 
 
 def _unchecked(job: Job[DefaultCheckStage], reason: str, hint: str) -> str:
@@ -338,15 +340,13 @@ def _unchecked(job: Job[DefaultCheckStage], reason: str, hint: str) -> str:
     )
 
 
-def _checked(
+def _check_quantized(
     job: Job[DefaultCheckStage], interface: Interface, samples: SamplesRecord
 ) -> tuple[CheckRecord, list[str]]:
-    asked = job.asked
-    expected = read_runs(job.path(asked.expected))
-    fed = read_runs(job.path(asked.samples))
-    feeds = [
-        dict(zip(interface.inputs, run_default_check, strict=True)) for run_default_check in fed
-    ] or [{}]
+    settings = job.asked
+    expected = read_runs(job.path(settings.expected))
+    fed = read_runs(job.path(settings.samples))
+    feeds = [dict(zip(interface.inputs, arrays, strict=True)) for arrays in fed] or [{}]
     results, engine = _results(job, interface.outputs, feeds)
     gaps = differences(interface.outputs, expected, results)
     worst = max(gaps, key=lambda gap: gap.share, default=Difference("", 0.0, 0.0, 0.0))
@@ -361,17 +361,17 @@ def _checked(
     ]
     source = "drawn samples" if samples.data is None else f"samples of {samples.data}"
     warning = (
-        f"{'in' if asked.file else 'after'} {asked.step}, on {samples.samples} {source}, "
-        f"{', and '.join(evidence)}{_advice(asked.alternatives)}"
+        f"{'in' if settings.file else 'after'} {settings.step}, on {samples.samples} {source}, "
+        f"{', and '.join(evidence)}{_advice(settings.alternatives)}"
     )
     record = CheckRecord(
-        asked.step,
+        settings.step,
         worst.name,
         shown_difference(max((gap.absolute for gap in gaps), default=0.0)),
         shown_difference(worst.share),
         None,
         engine,
-        _basis(asked.file, engine),
+        _basis(settings.file, engine),
     )
     return record, [warning] if evidence else []
 
@@ -393,21 +393,21 @@ def _results(
     job: Job[DefaultCheckStage], outputs: Sequence[str], feeds: Sequence[Mapping[str, Array]]
 ) -> tuple[list[list[Array]], EngineRecord]:
     """Return the quantized model's outputs for each sample, and the engine that ran it."""
-    asked = job.asked
-    if asked.file is not None:
-        if not asked.litert:
+    settings = job.asked
+    if settings.file is not None:
+        if not settings.litert:
             raise UnsupportedError(*_UNINSTALLED)
         from mobileprep.runtime.engines.litert_engine import LiteRtModel
 
-        model = LiteRtModel(job.path(asked.file))
-        found = [model.run(outputs, given) for given in feeds]
-        record = EngineRecord(LITERT, TOLERANCE, asked.litert, unlike="the check compares it")
+        model = LiteRtModel(job.path(settings.file))
+        results = [model.run(outputs, values) for values in feeds]
+        record = EngineRecord(LITERT, TOLERANCE, settings.litert, unlike="the check compares it")
     else:
-        with with_assets(job.graph(asked.graph), job.path(asked.assets)) as graph:
-            engine = stage_engine(job, graph, f"after {asked.step}")
-            found = [engine.run(outputs, given) for given in feeds]
+        with with_assets(job.graph(settings.graph), job.path(settings.assets)) as graph:
+            engine = stage_engine(job, graph, f"after {settings.step}")
+            results = [engine.run(outputs, values) for values in feeds]
         record = EngineRecord(REFERENCE, TOLERANCE)
-    return [[storable(array) for array in arrays] for arrays in found], record
+    return [[storable(array) for array in arrays] for arrays in results], record
 
 
 class _Flips(NamedTuple):
@@ -419,12 +419,12 @@ class _Flips(NamedTuple):
 
 
 def _flips(
-    outputs: Sequence[str], expected: Sequence[Sequence[Array]], found: Sequence[Sequence[Array]]
+    outputs: Sequence[str], expected: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]
 ) -> Iterator[_Flips]:
     """Yield the changed classes of each output that has scores for several classes."""
     for at, output in enumerate(outputs):
         before, after = (
-            [run_default_check[at] for run_default_check in runs] for runs in (expected, found)
+            [outputs_of_run[at] for outputs_of_run in runs] for runs in (expected, results)
         )
         classes = class_count(before[0].shape) if before and before[0].ndim > 1 else None
         if classes is None or classes < 2 or any(map(is_counted, before)):

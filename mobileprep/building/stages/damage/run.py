@@ -29,30 +29,30 @@ def run(job: Job[DamageStage]) -> None:
     The record is informational, so an error is reported in it and does not fail the build. Stages
     whose results depend on the data raise the error themselves.
     """
-    asked = job.asked
+    settings = job.asked
     try:
-        samples, tensors = _measured(job)
-        record = DamageRecord(asked.data.name, samples, tuple(map(_record, tensors)))
+        samples, tensors = _measure_damage(job)
+        record = DamageRecord(settings.data.name, samples, tuple(map(_record, tensors)))
     except MobileprepError as error:
-        record = DamageRecord(asked.data.name, 0, unmeasured=error.message)
-    job.write_record(asked.RECORD, record)
+        record = DamageRecord(settings.data.name, 0, unmeasured=error.message)
+    job.write_record(settings.RECORD, record)
 
 
-def _measured(job: Job[DamageStage]) -> tuple[int, tuple[TensorDamage, ...]]:
+def _measure_damage(job: Job[DamageStage]) -> tuple[int, tuple[TensorDamage, ...]]:
     """Return the number of samples and the errors of the tensors."""
-    asked = job.asked
-    interface = job.record(Interface, asked.interface)
-    graph = job.graph(asked.graph)
+    settings = job.asked
+    interface = job.record(Interface, settings.interface)
+    graph = job.graph(settings.graph)
     inputs = stage_inputs(job, graph, interface.inputs)
-    choice = SampleChoice(asked.count, exactly=False)
-    files = data_files(asked.data, asked.reading)
-    data = open_dataset(files, inputs, choice, labels=asked.labels)
-    with asset_folder(job.path(asked.assets)) as folder:
+    choice = SampleChoice(settings.count, exactly=False)
+    files = data_files(settings.data, settings.reading)
+    data = open_dataset(files, inputs, choice, labels=settings.labels)
+    with asset_folder(job.path(settings.assets)) as folder:
         graph, quantized = (
-            with_found_assets(one, (folder,)) for one in (graph, job.graph(asked.quantized))
+            with_found_assets(one, (folder,)) for one in (graph, job.graph(settings.quantized))
         )
-        found = tensor_damage(graph, quantized, _feeds(job, data, inputs))
-    return len(data), found
+        errors = tensor_damage(graph, quantized, _feeds(job, data, inputs))
+    return len(data), errors
 
 
 def _feeds(

@@ -113,9 +113,9 @@ def damage_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSp
         None without quantization or samples, or if the recipe turns it off.
     """
     data = _data(target)
-    asked = target.quantization_report
-    wanted = {None: _NODES, False: frozenset[str](), True: _NODES | _WEIGHTS}[asked]
-    places_of_steps = [at for at, step in enumerate(target.transforms) if step.name in wanted]
+    requested = target.quantization_report
+    names = {None: _NODES, False: frozenset[str](), True: _NODES | _WEIGHTS}[requested]
+    places_of_steps = [at for at, step in enumerate(target.transforms) if step.name in names]
     if data is None or not places_of_steps:
         return None
     first, last = places_of_steps[0], places_of_steps[-1]

@@ -83,25 +83,25 @@ def each_pair(first: KeptOutputs, second: KeptOutputs) -> Iterator[tuple[int, li
             if not min(sides, key=lambda side: side.count).read():
                 return
         count = sides[0].count
-        taken = zip(*(side.take() for side in sides), strict=True)
-        yield count, [None if x is None or y is None else (x, y) for x, y in taken]
+        arrays = zip(*(side.take() for side in sides), strict=True)
+        yield count, [None if x is None or y is None else (x, y) for x, y in arrays]
 
 
 class _Side:
     """Batches that were read but not yet returned."""
 
-    def __init__(self, kept: KeptOutputs) -> None:
+    def __init__(self, outputs: KeptOutputs) -> None:
         self.count = 0
-        self._batches = kept.each_batch()
+        self._batches = outputs.each_batch()
         self._read: list[tuple[int, list[Array]]] = []
 
     def read(self) -> bool:
         """Read a batch, and return whether there was one."""
-        found = next(self._batches, None)
-        if found is None:
+        batch = next(self._batches, None)
+        if batch is None:
             return False
-        self._read.append(found)
-        self.count += found[0]
+        self._read.append(batch)
+        self.count += batch[0]
         return True
 
     def take(self) -> list[Array | None]:

@@ -38,13 +38,13 @@ def engine_line(graph: str, record: EngineRecord) -> EngineLine:
 
 def engine_lines(engines: Sequence[EngineLine]) -> Iterator[str]:
     """Yield a line for each engine: the graphs that it ran, and its agreement."""
-    alike: dict[tuple[str, str, bool], list[EngineLine]] = {}
+    groups: dict[tuple[str, str, bool], list[EngineLine]] = {}
     for line in engines:
         # LiteRT may run graphs that agree and a file that does not.
         is_apart = line.within is not None and line.within > line.tolerance
         key = f"{line.name} {line.version}".rstrip(), line.unlike, is_apart
-        alike.setdefault(key, []).append(line)
-    for (engine, unlike, _), lines in alike.items():
+        groups.setdefault(key, []).append(line)
+    for (engine, unlike, _), lines in groups.items():
         # For several checked transforms, show only the number.
         after = [line for line in lines if line.graph not in ("source", "model")]
         ran = [line.graph for line in lines if line not in after]

@@ -81,29 +81,29 @@ def run(job: Job[EvaluateStage]) -> None:
     Raises:
         AccuracyError: the data is inconsistent, or does not fit the graph or a metric.
     """
-    asked = job.asked
-    interface = job.record(Interface, asked.interface)
+    settings = job.asked
+    interface = job.record(Interface, settings.interface)
     graph = measured_graph(job)
     inputs = stage_inputs(job, graph, interface.inputs)
-    survey = DataSurvey(asked.data.name)
+    survey = DataSurvey(settings.data.name)
     with placed(job.place("validation")):
         data = LabelledData(job, inputs, survey)
         measures = Measures(job, interface, data.missing)
         samples, engine = _run(job, graph, data, interface.outputs, measures)
     values = measures.values()
     doubts: list[str] = []
-    if asked.looks_at_data:
+    if settings.looks_at_data:
         doubts += survey.doubts(graph, inputs)
         doubts += _bytes_doubts(values, survey.unscaled(graph, inputs))
-        with with_assets(graph, job.path(asked.assets)) as whole:
-            doubts += norm_doubts(data_files(asked.data, asked.reading), whole, inputs)
+        with with_assets(graph, job.path(settings.assets)) as whole:
+            doubts += norm_doubts(data_files(settings.data, settings.reading), whole, inputs)
     for doubt in doubts:
         job.warn(doubt)
     warnings = (*measures.warnings(), *doubts)
     basis = basis_of(job, engine)
     record = EvaluationRecord(interface.outputs, samples, values, warnings, engine, basis)
-    job.write_record(asked.RECORD, record)
-    job.write_record(asked.DATA, data_record(survey))
+    job.write_record(settings.RECORD, record)
+    job.write_record(settings.DATA, data_record(survey))
 
 
 def _bytes_doubts(values: Sequence[MetricValue], unscaled: Iterable[str]) -> Iterator[str]:
@@ -152,15 +152,15 @@ def _run(
 
 
 def evaluated(
-    engine: Engine, given: Iterable[FedRun], fetches: Sequence[str]
+    engine: Engine, batches: Iterable[FedRun], fetches: Sequence[str]
 ) -> Iterator[RanSamples]:
     """Run the graph on the samples, batch by batch."""
     first = 0
-    for one in given:
-        outputs = [storable(array) for array in engine.run(fetches, one.feeds)]
-        cut = [a[: one.count] if a.ndim and len(a) == one.fed else a for a in outputs]
-        yield RanSamples(cut, first, one.count, one)
-        first += one.count
+    for batch in batches:
+        outputs = [storable(array) for array in engine.run(fetches, batch.feeds)]
+        cut = [a[: batch.count] if a.ndim and len(a) == batch.fed else a for a in outputs]
+        yield RanSamples(cut, first, batch.count, batch)
+        first += batch.count
 
 
 class LabelledData:
@@ -209,13 +209,13 @@ class LabelledData:
             runs(data, self._inputs, size, survey=survey)
             for data, survey in zip(self._opened.values(), surveys, strict=True)
         )
-        for alike in zip(*each, strict=True):
+        for batches in zip(*each, strict=True):
             self.labels = {
                 name: one.labels
-                for name, one in zip(self._opened, alike, strict=True)
+                for name, one in zip(self._opened, batches, strict=True)
                 if one.labels is not None
             }
-            yield alike[0]
+            yield batches[0]
         self._survey.check(len(self), self._job.warn)
 
     @property
@@ -232,11 +232,11 @@ class LabelledData:
             self.missing[name] = error.message
 
     def _open(self, labels: str, *, labelled: bool) -> Dataset:
-        asked = self._job.asked
+        settings = self._job.asked
         return open_dataset(
-            data_files(asked.data, asked.reading),
+            data_files(settings.data, settings.reading),
             self._inputs,
-            SampleChoice(asked.samples, asked.seed, asked.strict),
+            SampleChoice(settings.samples, settings.seed, settings.strict),
             labels=labels,
             labelled=labelled,
             # Report skipped samples only once.
@@ -284,7 +284,7 @@ class Measures:
         self._interface = interface
         self._fetches = interface.outputs
         self._missing = missing
-        self._measures = [self._measure(asked) for asked in job.asked.metrics]
+        self._measures = [self._measure(spec) for spec in job.asked.metrics]
 
     def update(
         self,
@@ -298,10 +298,10 @@ class Measures:
             if measure.metric is not None:
                 chosen = measure.outputs or self._fetches[:1]
                 name = measure.labels
-                given = None if name is None else _an_entry_each(labels[name], count)
+                values = None if name is None else _an_entry_each(labels[name], count)
                 with self._placed():
                     measure.metric.update(
-                        MetricBatch(outputs, chosen, count, given, name or "", first)
+                        MetricBatch(outputs, chosen, count, values, name or "", first)
                     )
 
     def values(self) -> tuple[MetricValue, ...]:
@@ -324,24 +324,24 @@ class Measures:
             notes += [] if measure.metric is None else measure.metric.notes()
         return tuple(dict.fromkeys(notes))
 
-    def _measure(self, asked: MeasuredMetric) -> Measure:
-        outputs = tuple(self._output(name) for name in asked.outputs)
-        note = self._note(asked)
-        labels = None if asked.labels in self._missing else asked.labels
-        name = asked.metric
-        if not asked.python and name == _AUTO:
+    def _measure(self, spec: MeasuredMetric) -> Measure:
+        outputs = tuple(self._output(name) for name in spec.outputs)
+        note = self._note(spec)
+        labels = None if spec.labels in self._missing else spec.labels
+        name = spec.metric
+        if not spec.python and name == _AUTO:
             name = "agreement" if labels is None else "top1"
         metric = None
-        if asked.python or labels is not None or (asked.labels is not None and name != "agreement"):
-            metric = self._metric(asked, name)
+        if spec.python or labels is not None or (spec.labels is not None and name != "agreement"):
+            metric = self._metric(spec, name)
         return Measure(name, outputs, metric, labels, note)
 
-    def _metric(self, asked: MeasuredMetric, name: str) -> Metric:
-        if asked.python:
+    def _metric(self, spec: MeasuredMetric, name: str) -> Metric:
+        if spec.python:
             from mobileprep.data.metrics.base import PythonFunction
 
-            return PythonFunction(self._job.asked.functions[asked.python].root, name)
-        options = MetricOptions(asked.peak, asked.threshold, asked.ignore, asked.characters)
+            return PythonFunction(self._job.asked.functions[spec.python].root, name)
+        options = MetricOptions(spec.peak, spec.threshold, spec.ignore, spec.characters)
         return make_metric(name, options)
 
     def _output(self, name: str) -> str:
@@ -353,16 +353,16 @@ class Measures:
         raise AccuracyError(message, nearest_hint(name, self._fetches), self._place_of(name))
 
     def _place_of(self, output: str) -> str:
-        found = (m.place for m in self._job.asked.metrics if output in m.outputs)
-        return next(found, "") or self._job.place("validation")
+        matches = (m.place for m in self._job.asked.metrics if output in m.outputs)
+        return next(matches, "") or self._job.place("validation")
 
-    def _note(self, asked: MeasuredMetric) -> str:
+    def _note(self, spec: MeasuredMetric) -> str:
         """Return the warning for a metric without labels."""
-        why = self._missing.get(asked.labels or "", "")
-        if not why or asked.python:
+        reason = self._missing.get(spec.labels or "", "")
+        if not reason or spec.python:
             return ""
-        told = f"{why}: without labels, the model is compared with the source alone"
-        return f"{told}; write 'metric: agreement' if that is meant"
+        sentence = f"{reason}: without labels, the model is compared with the source alone"
+        return f"{sentence}; write 'metric: agreement' if that is meant"
 
     @contextmanager
     def _placed(self) -> Iterator[None]:

@@ -146,7 +146,7 @@ def evaluate_spec(
         batch=validation.batch,
         strict=validation.strict,
         inputs=target.inputs,
-        metrics=tuple(_measured(choice, validation.data) for choice in validation.metrics),
+        metrics=tuple(_measured_metric(choice, validation.data) for choice in validation.metrics),
         functions={_slot(file): single_file(file) for file in validation.functions},
         interface=frozen.interface,
         assets=frozen.assets,
@@ -157,7 +157,7 @@ def evaluate_spec(
     return StageSpec(label, stage, where)
 
 
-def _measured(choice: MetricChoice, data: Data) -> MeasuredMetric:
+def _measured_metric(choice: MetricChoice, data: Data) -> MeasuredMetric:
     function = choice.metric if isinstance(choice.metric, MetricFunction) else None
     name = choice.metric if function is None else function.function
     assert isinstance(name, str)

@@ -44,13 +44,15 @@ from mobileprep.runtime.sampling.inputs import known_shapes
 @stage(FreezeStage)
 def run(job: Job[FreezeStage]) -> None:
     """Write the graph, interface, records, and assets. The app also needs the assets."""
-    asked = job.asked
-    options = FreezeOptions(asked.outputs, asked.signature or "", **structs.asdict(asked.freeze))
-    result = _freeze(_load(asked), options, job)
+    settings = job.asked
+    options = FreezeOptions(
+        settings.outputs, settings.signature or "", **structs.asdict(settings.freeze)
+    )
+    result = _freeze(_load(settings), options, job)
     check_graph(result.graph, job.place("source"))
     write_graph_page(job.output(PAGE), result.graph)
     size = job.leave_graph(GRAPH, result.graph)
-    inputs = tuple(i.name for i in asked.inputs) or result.inputs
+    inputs = tuple(i.name for i in settings.inputs) or result.inputs
     job.write_record(INTERFACE, Interface(inputs, result.outputs, result.init_ops))
     warnings = (
         *result.warnings,
@@ -68,7 +70,7 @@ def run(job: Job[FreezeStage]) -> None:
         init_ops=result.init_ops,
         assets={asset.tensor: f"assets/{asset.name}" for asset in result.assets},
     )
-    job.write_record(asked.RECORD, record)
+    job.write_record(settings.RECORD, record)
 
 
 def _file_warnings(result: FreezeResult, inputs: tuple[str, ...]) -> Iterator[str]:
@@ -104,13 +106,13 @@ def _first(result: FreezeResult) -> tuple[TensorSpec, ...]:
     return guess(LoadedSource(result.graph, "")).inputs
 
 
-def _load(asked: FreezeStage) -> LoadedSource:
-    path = asked.graph.root
-    checkpoint = None if asked.checkpoint is None else named_checkpoint(asked.checkpoint)
-    saver = None if asked.saver is None else asked.saver.root
-    kind = asked.kind if asked.kind in ("meta_graph", "saved_model") else "graph"
-    loaded = load_source(**{kind: path}, checkpoint=checkpoint, saver=saver, tags=asked.tags)
-    members = () if asked.assets is None else asked.assets.members
+def _load(settings: FreezeStage) -> LoadedSource:
+    path = settings.graph.root
+    checkpoint = None if settings.checkpoint is None else named_checkpoint(settings.checkpoint)
+    saver = None if settings.saver is None else settings.saver.root
+    kind = settings.kind if settings.kind in ("meta_graph", "saved_model") else "graph"
+    loaded = load_source(**{kind: path}, checkpoint=checkpoint, saver=saver, tags=settings.tags)
+    members = () if settings.assets is None else settings.assets.members
     return structs.replace(loaded, files=tuple(member.path for member in members))
 
 
@@ -145,27 +147,27 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage])
     return structs.replace(result, graph=result.graph.with_nodes(nodes.values()))
 
 
-def _with_declared(node: Node, known: TensorShape, declared: InputSpec, where: str) -> Node:
+def _with_declared(node: Node, inferred: TensorShape, declared: InputSpec, where: str) -> Node:
     """Check the declared dtype of a placeholder, and refine its shape.
 
     Raises:
         InvalidGraphError: the declaration contradicts the graph.
     """
-    found = node.attr_dtype("dtype")
-    if declared.dtype and dtype_from_text(declared.dtype) != found:
-        message = f"the input {node.name!r} is {found.short} in the graph, not {declared.dtype}"
-        raise InvalidGraphError(message, f"write dtype: {found.short}", where)
+    dtype = node.attr_dtype("dtype")
+    if declared.dtype and dtype_from_text(declared.dtype) != dtype:
+        message = f"the input {node.name!r} is {dtype.short} in the graph, not {declared.dtype}"
+        raise InvalidGraphError(message, f"write dtype: {dtype.short}", where)
     if declared.shape is None:
         return node
     try:
-        shape = merge(known, declared.shape)
+        shape = merge(inferred, declared.shape)
     except ShapeConflictError as error:
         message = (
-            f"the input {node.name!r} has the shape {list(known or ())} in the graph, "
+            f"the input {node.name!r} has the shape {list(inferred or ())} in the graph, "
             f"which {list(declared.shape)} does not fit"
         )
         raise InvalidGraphError(message, "use the graph's sizes, -1 for any", where) from error
-    return node if shape == known else node.with_attrs(shape=attr.shape(shape))
+    return node if shape == inferred else node.with_attrs(shape=attr.shape(shape))
 
 
 def named_checkpoint(named: Files) -> Path:
@@ -177,19 +179,19 @@ def named_checkpoint(named: Files) -> Path:
     Raises:
         CorruptFileError: such a checkpoint does not exist.
     """
-    found = find_checkpoint(named.root)
-    if _is_of(named, found):
+    checkpoint = find_checkpoint(named.root)
+    if _is_of(named, checkpoint):
         return named.root
-    beside = _folder(named.root) / found.prefix.name
+    beside = _folder(named.root) / checkpoint.prefix.name
     with contextlib.suppress(CorruptFileError):
         if _is_of(named, find_checkpoint(beside)):
             return beside
-    message = f"names the checkpoint {str(found.prefix)!r}, which is not next to it"
+    message = f"names the checkpoint {str(checkpoint.prefix)!r}, which is not next to it"
     raise CorruptFileError(message, "name that by its prefix in the recipe", str(named.root))
 
 
-def _is_of(named: Files, found: CheckpointFiles) -> bool:
-    files = found.tables or (index_path(found.prefix),)
+def _is_of(named: Files, checkpoint: CheckpointFiles) -> bool:
+    files = checkpoint.tables or (index_path(checkpoint.prefix),)
     return {*map(os.path.realpath, files)} <= {os.path.realpath(m.path) for m in named.members}
 
 

@@ -109,7 +109,7 @@ class Interface(Struct, frozen=True):
     init_ops: tuple[str, ...] = ()
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def retained(self) -> tuple[str, ...]:
         """Names that transforms must keep: the outputs and the init ops."""
         return (*self.outputs, *self.init_ops)
 

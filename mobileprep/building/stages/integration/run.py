@@ -32,42 +32,42 @@ def run(job: Job[IntegrationStage]) -> None:
         UnsupportedError: a language's interface does not support a tensor's dtype, the recipe names
             no inputs or outputs, or Jinja is not installed.
     """
-    asked = job.asked
+    settings = job.asked
     model = _app_model(job)
-    for language in asked.integration.languages:
+    for language in settings.integration.languages:
         try:
             files = integration_code(model, language)
         except UnsupportedError as error:
             raise error.at(job.place("integration")) from error
         for name, text in sorted(files.items()):
             write_text(job.output(f"{PUBLISHED}{FOLDER}/{name}"), text)
-    if asked.classes is not None:
-        lines = "".join(f"{name}\n" for name in class_names(asked.classes.root))
-        write_text(job.output(f"{PUBLISHED}{asked.labels}"), lines)
+    if settings.classes is not None:
+        lines = "".join(f"{name}\n" for name in class_names(settings.classes.root))
+        write_text(job.output(f"{PUBLISHED}{settings.labels}"), lines)
 
 
 def _app_model(job: Job[IntegrationStage]) -> AppModel:
-    asked = job.asked
-    interface = job.record(Interface, asked.interface)
-    declared = {spec.name: spec.shape for spec in asked.inputs}
+    settings = job.asked
+    interface = job.record(Interface, settings.interface)
+    declared = {spec.name: spec.shape for spec in settings.inputs}
     try:
         inputs, outputs = app_tensors(
-            job.graph(asked.graph), interface.inputs, interface.outputs, declared
+            job.graph(settings.graph), interface.inputs, interface.outputs, declared
         )
     except UsageError as error:
         raise error.at(job.place("inputs")) from error
     return AppModel(
-        file=asked.file,
-        artifact=asked.artifact,
-        encrypted=asked.encrypted,
-        inputs=_stored(inputs, asked.input_type),
-        outputs=_stored(outputs, asked.output_type),
+        file=settings.file,
+        artifact=settings.artifact,
+        encrypted=settings.encrypted,
+        inputs=_stored(inputs, settings.input_type),
+        outputs=_stored(outputs, settings.output_type),
         init_ops=interface.init_ops,
-        pictures=pictures_of(asked, inputs),
-        labels=asked.labels or None,
-        threads=asked.integration.threads,
-        package=asked.integration.package,
-        class_name=asked.integration.class_name,
+        pictures=pictures_of(settings, inputs),
+        labels=settings.labels or None,
+        threads=settings.integration.threads,
+        package=settings.integration.package,
+        class_name=settings.integration.class_name,
     )
 
 

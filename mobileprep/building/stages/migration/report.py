@@ -23,7 +23,7 @@ def migration_lines(record: MigrationRecord) -> Iterator[str]:
     if record.found is None:
         yield f"runtimes not tried: {record.untried}"
         return
-    yield f"runtimes {_tried(record.found, record.before)}"
+    yield f"runtimes {_attempt_text(record.found, record.before)}"
     yield from (f"  {line}" for line in way_lines(record.found))
 
 
@@ -34,7 +34,7 @@ def migration_markdown(record: MigrationRecord) -> Iterator[str]:
         yield f"Runtimes are not tried: {plain(record.untried)}."
         return
     routes = record.found.routes
-    yield f"Runtimes for {plain(_tried(record.found, record.before))}:"
+    yield f"Runtimes for {plain(_attempt_text(record.found, record.before))}:"
     yield ""
     yield from table(_HEADINGS, map(_cells, routes))
     changes = [
@@ -46,26 +46,26 @@ def migration_markdown(record: MigrationRecord) -> Iterator[str]:
     yield from (f"- {plain(change)}" for change in changes)
 
 
-def ends_text(found: Migration) -> str:
+def ends_text(migration: Migration) -> str:
     """Format the size, inputs, and outputs of a graph."""
-    ends = f"{', '.join(found.inputs) or 'nothing'} to {', '.join(found.outputs)}"
-    return f"{found.nodes:,} nodes, {found.bytes:,} bytes; {ends}"
+    ends = f"{', '.join(migration.inputs) or 'nothing'} to {', '.join(migration.outputs)}"
+    return f"{migration.nodes:,} nodes, {migration.bytes:,} bytes; {ends}"
 
 
-def way_lines(found: Migration, *, verbose: bool = False) -> Iterator[str]:
+def way_lines(migration: Migration, *, verbose: bool = False) -> Iterator[str]:
     """Yield the verdict of each runtime, and the nodes to replace with inputs."""
     answers = {"as it is": "runs it as it is", "after changes": "runs it after changes"}
-    for route in found.routes:
+    for route in migration.routes:
         yield f"{route.runtime}: {answers.get(route.verdict, 'does not run it')}"
         changes = _changes(route, None if verbose else _EXAMPLES)
         yield from (f"  {line}" for line in (*changes, *_gains(route)))
-    if found.advice:
+    if migration.advice:
         yield "Cut off, or feed instead:"
-    yield from (f"  {_advice(advice)}" for advice in found.advice)
+    yield from (f"  {_advice(advice)}" for advice in migration.advice)
 
 
-def _tried(found: Migration, before: str) -> str:
-    return f"{ends_text(found)}{f', before {before}' if before else ''}"
+def _attempt_text(migration: Migration, before: str) -> str:
+    return f"{ends_text(migration)}{f', before {before}' if before else ''}"
 
 
 def _changes(route: Route, examples: int | None) -> Iterator[str]:
@@ -83,14 +83,14 @@ def _lacks(what: str, lacks: Sequence[Lack], examples: int | None) -> Iterator[s
     groups: dict[str, list[Lack]] = {}
     for lack in lacks:
         groups.setdefault(lack.mend, []).append(lack)
-    for mend, group in groups.items():
+    for hint, group in groups.items():
         if len(group) == 1:
             (lack,) = group
-            yield f"{what} {_named(lack.op, lack.node, lack.count)}: {lack.reason}; {mend}"
+            yield f"{what} {_named(lack.op, lack.node, lack.count)}: {lack.reason}; {hint}"
             continue
         ops = len({lack.op for lack in group})
         count = f"{sum(lack.count for lack in group):,} nodes of {ops} op{'s' * (ops != 1)}"
-        yield f"{what} {count}; {mend}:"
+        yield f"{what} {count}; {hint}:"
         for lack in group[:examples]:
             yield f"  {_named(lack.op, lack.node, lack.count)}: {lack.reason}"
         rest = len(group) - len(group[:examples])
@@ -111,10 +111,10 @@ def _named(op: str, node: str, count: int) -> str:
 def _gains(route: Route) -> Iterator[str]:
     if not route.sizes:
         return
-    what = "operators" if route.runtime == "LiteRT" else "nodes"
+    kind = "operators" if route.runtime == "LiteRT" else "nodes"
     code = f", about {route.code_bytes:,} bytes of code" if route.code_bytes else ""
     kinds = "kinds" if route.runtime == "LiteRT" else "kernels"
-    yield f"{route.operators:,} {what} of {route.kinds} {kinds}{code}"
+    yield f"{route.operators:,} {kind} of {route.kinds} {kinds}{code}"
     sizes = (f"{s.form} {s.bytes:,} ({s.share:.0%})" for s in route.sizes)
     yield f"bytes: {', '.join(sizes)}"
 

@@ -17,13 +17,13 @@ def run(job: Job[MigrationStage]) -> None:
 
     The record is informational, so an error is reported in it and does not fail the build.
     """
-    asked = job.asked
-    ends = job.record(Interface, asked.interface)
+    settings = job.asked
+    ends = job.record(Interface, settings.interface)
     try:
         context = Context(ends.inputs, ends.outputs)
-        with with_assets(job.graph(asked.graph), job.path(asked.assets)) as graph:
-            found = surveyed(graph, context, asked.platform)
-        record = MigrationRecord(asked.before, found)
+        with with_assets(job.graph(settings.graph), job.path(settings.assets)) as graph:
+            migration = surveyed(graph, context, settings.platform)
+        record = MigrationRecord(settings.before, migration)
     except MobileprepError as error:
-        record = MigrationRecord(asked.before, untried=error.message)
-    job.write_record(asked.RECORD, record)
+        record = MigrationRecord(settings.before, untried=error.message)
+    job.write_record(settings.RECORD, record)

@@ -40,31 +40,31 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     where = job.place("artifact")
     assert job.asked.assets is not None
     with with_assets(graph, job.path(job.asked.assets)) as whole:
-        model = _converted(job, whole, interface, warnings)
+        model = _convert(job, whole, interface, warnings)
     flexible = flex_of(model)
     if flexible:
         warnings.append(f"the app has to link the Flex delegate, for {', '.join(flexible)}")
         job.warn(f"{where}: {warnings[-1]}")
     with placed(job.place("validation")):
-        content = _described(job, graph, interface, model)
+        content = _describe(job, graph, interface, model)
     write_bytes(path, content)
     _leave_build_files(job, model, has_flex=bool(flexible))
     return len(content)
 
 
-def _converted(
+def _convert(
     job: Job[PackageStage], graph: Graph, interface: Interface, warnings: list[str]
 ) -> ModelRecord:
-    asked, notes = job.asked, list[str]()
-    mode = cast(Mode, asked.quantize.mode) if asked.quantize.mode in MODES else "float"
+    settings, notes = job.asked, list[str]()
+    mode = cast(Mode, settings.quantize.mode) if settings.quantize.mode in MODES else "float"
     model = converted(
         graph,
         [CutInput(name) for name in interface.inputs],
         interface.outputs,
         mode=mode,
         integers=_integers(job) if mode in INTEGERS else None,
-        flex=asked.flex,
-        min_runtime=asked.min_runtime,
+        flex=settings.flex,
+        min_runtime=settings.min_runtime,
         where=job.place("artifact"),
         tell=notes.append,
     )
@@ -76,24 +76,24 @@ def _converted(
 
 def _integers(job: Job[PackageStage]) -> Integers:
     """Return the integer quantization settings of the recipe."""
-    asked = job.asked.quantize
+    quantize = job.asked.quantize
     ranges = {}
     if job.asked.ranges is not None:
         measured = read_range_file(job.path(job.asked.ranges)).tensors
-        ranges = {name: (found.low, found.high) for name, found in measured.items()}
+        ranges = {name: (values.low, values.high) for name, values in measured.items()}
     return Integers(
-        INTEGERS[cast(Mode, asked.mode)],
+        INTEGERS[cast(Mode, quantize.mode)],
         ranges,
-        is_trained=asked.ranges == "trained",
-        rules=tuple(rule.text for rule in asked.rules),
-        input_type=asked.inference_input_type,
-        output_type=asked.inference_output_type,
+        is_trained=quantize.ranges == "trained",
+        rules=tuple(rule.text for rule in quantize.rules),
+        input_type=quantize.inference_input_type,
+        output_type=quantize.inference_output_type,
     )
 
 
 def _leave_build_files(job: Job[PackageStage], model: ModelRecord, *, has_flex: bool) -> None:
     """Write the files for the build of the app."""
-    asked = job.asked
+    settings = job.asked
     versions: dict[tuple[str, bool], int] = {}
     for operator in (op for part in model.subgraphs for op in part.operators):
         code = operator.code
@@ -101,23 +101,23 @@ def _leave_build_files(job: Job[PackageStage], model: ModelRecord, *, has_flex: 
         versions[key] = max(versions.get(key, 1), code.version)
     operators = tuple(LiteOperator(n, v, custom) for (n, custom), v in versions.items())
     runtime = dict(model.metadata)[RUNTIME].rstrip(b"\0").decode()
-    file = LiteFile(asked.name, asked.file, operators, runtime, has_flex, asked.encrypted)
-    for name, text in sorted(lite_files(asked.platform, asked.abis, file).items()):
+    file = LiteFile(settings.name, settings.file, operators, runtime, has_flex, settings.encrypted)
+    for name, text in sorted(lite_files(settings.platform, settings.abis, file).items()):
         write_text(job.output(f"{PUBLISHED}{name}"), text)
 
 
-def _described(
+def _describe(
     job: Job[PackageStage], graph: Graph, interface: Interface, model: ModelRecord
 ) -> bytes:
     """Serialize the file, with its metadata and the appended file of classes."""
-    asked = job.asked
-    declared = {spec.name: spec.shape for spec in asked.inputs}
+    settings = job.asked
+    declared = {spec.name: spec.shape for spec in settings.inputs}
     try:
         inputs, outputs = app_tensors(graph, interface.inputs, interface.outputs, declared)
     except UsageError as error:
         raise error.at(job.place("inputs")) from error
-    names = [] if asked.classes is None else class_names(asked.classes.root)
-    table = described(asked.name, inputs, outputs, pictures_of(asked, inputs), len(names))
+    names = [] if settings.classes is None else class_names(settings.classes.root)
+    table = described(settings.name, inputs, outputs, pictures_of(settings, inputs), len(names))
     entry = (ENTRY, description_bytes(table))
-    whole = model_bytes(replace(model, metadata=(*model.metadata, entry)), asked.model)
+    whole = model_bytes(replace(model, metadata=(*model.metadata, entry)), settings.model)
     return with_files(whole, {LABELS: "".join(f"{n}\n" for n in names)} if names else {})

@@ -13,11 +13,11 @@ def model_line(model: ModelFacts, packed: CompressRecord) -> str:
     )
 
 
-def kernels_text(found: KernelsRecord) -> str:
+def kernels_text(record: KernelsRecord) -> str:
     """Describe a header.
 
     Example: ``12 kernels of TensorFlow 1.15 registered, about 534,120 bytes of code``.
     """
-    plural = "s" * (found.kernels != 1)
-    code = "" if found.bytes is None else f", about {found.bytes:,} bytes of code"
-    return f"{found.kernels:,} kernel{plural} of TensorFlow {found.tensorflow} registered{code}"
+    plural = "s" * (record.kernels != 1)
+    code = "" if record.bytes is None else f", about {record.bytes:,} bytes of code"
+    return f"{record.kernels:,} kernel{plural} of TensorFlow {record.tensorflow} registered{code}"

@@ -66,20 +66,20 @@ def run_package(job: Job[PackageStage]) -> None:
         UnsupportedError: a TensorFlow release of the target cannot load or run the model.
         InvalidGraphError: an output needs a placeholder that is not an input.
     """
-    asked = job.asked
-    graph = without_statistics(job.graph(asked.graph))
+    settings = job.asked
+    graph = without_statistics(job.graph(settings.graph))
     warnings = _warnings(job, graph)
     shipped, size = _leave_model(job, graph, warnings)
-    size += OVERHEAD if asked.encrypted else 0
+    size += OVERHEAD if settings.encrypted else 0
     warnings += _check_loads(job, shipped)
     _copy_op_sources(job)
-    kernels = [_write_registration(job, shipped, release) for release in asked.registration]
+    kernels = [_write_registration(job, shipped, release) for release in settings.registration]
     _write_app_files(job)
     statistics = structs.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
-    basis = f"counted on {BEFORE_CONVERSION}" if asked.artifact == "tflite" else ""
-    facts = ModelFacts(asked.encrypted or asked.file, **statistics, basis=basis)
-    job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings), tuple(kernels)))
+    basis = f"counted on {BEFORE_CONVERSION}" if settings.artifact == "tflite" else ""
+    facts = ModelFacts(settings.encrypted or settings.file, **statistics, basis=basis)
+    job.write_record(settings.RECORD, PackageRecord(facts, ops, tuple(warnings), tuple(kernels)))
 
 
 def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> tuple[Graph, int]:
@@ -93,7 +93,7 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
         from mobileprep.targets.memmapped import PAGE_SIZE, convert  # few targets need it
 
         done = convert(graph, PAGE_SIZE, quantized=True, safe=True)
-        warnings += _kept(job, done)
+        warnings += _unmapped(job, done)
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
     if job.asked.artifact == "tflite":
@@ -117,13 +117,13 @@ def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
     ]
     for text in unused:
         job.warn(f"{where}: {text}")
-    left = norms_left(graph, Context(interface.inputs, interface.kept))
-    if left:
-        job.warn(f"{job.place('transforms')}: {left}")
-    return [*unused, left] if left else unused
+    norms = norms_left(graph, Context(interface.inputs, interface.retained))
+    if norms:
+        job.warn(f"{job.place('transforms')}: {norms}")
+    return [*unused, norms] if norms else unused
 
 
-def _kept(job: Job[PackageStage], done: MemmapResult) -> list[str]:
+def _unmapped(job: Job[PackageStage], done: MemmapResult) -> list[str]:
     """Return a warning about constants that are not mapped, and report it immediately."""
     if not done.written:
         return []
@@ -138,16 +138,16 @@ def _kept(job: Job[PackageStage], done: MemmapResult) -> list[str]:
 
 def _check_loads(job: Job[PackageStage], graph: Graph) -> list[str]:
     """Check that the target's TensorFlow can load a graph. Return warnings about allowed ops."""
-    asked = job.asked
-    if not asked.registration:
+    settings = job.asked
+    if not settings.registration:
         return []
-    build = AppBuild(asked.registration, asked.platform, asked.allow, asked.ops)
+    build = AppBuild(settings.registration, settings.platform, settings.allow, settings.ops)
     try:
         check_loads(graph, build)
     except UnsupportedError as error:
         raise error.at(job.place("registration")) from error
     warnings = list(build.accepted(graph))
-    own = sorted(ops_of(graph) & asked.ops.keys())
+    own = sorted(ops_of(graph) & settings.ops.keys())
     if own:
         warnings.append(f"the app has to register {named(own)}, which no TensorFlow library has")
     unknown = [op for op in own if not family_of(op)]
@@ -173,12 +173,17 @@ def _copy_op_sources(job: Job[PackageStage]) -> None:
 
 def _write_app_files(job: Job[PackageStage]) -> None:
     """Write the files for the build of the app. Only TensorFlow 1.15 has libraries for apps."""
-    asked = job.asked
-    if TF115 not in asked.registration:
+    settings = job.asked
+    if TF115 not in settings.registration:
         return
-    model, encrypted = asked.encrypted or asked.file, bool(asked.encrypted)
+    model, encrypted = settings.encrypted or settings.file, bool(settings.encrypted)
     files = app_files(
-        asked.platform, asked.abis, asked.name, model, encrypted=encrypted, custom_ops=asked.ops
+        settings.platform,
+        settings.abis,
+        settings.name,
+        model,
+        encrypted=encrypted,
+        custom_ops=settings.ops,
     )
     for name, text in sorted(files.items()):
         write_text(job.output(f"{PUBLISHED}{name}"), text)
@@ -186,15 +191,20 @@ def _write_app_files(job: Job[PackageStage]) -> None:
 
 def _write_registration(job: Job[PackageStage], graph: Graph, release: str) -> KernelsRecord:
     """Write the header and build files for a release, and return its record."""
-    asked, folder = job.asked, job.asked.registration_folder(release)
-    custom = [OpKernel(op, kernel) for op, kernels in asked.ops.items() for kernel in kernels]
+    settings, folder = job.asked, job.asked.registration_folder(release)
+    custom = [OpKernel(op, kernel) for op, kernels in settings.ops.items() for kernel in kernels]
     ops = ops_and_kernels(
-        [graph], release, default_ops=(*DEFAULT_OPS, *custom), functions=True, allow=asked.allow
+        [graph], release, default_ops=(*DEFAULT_OPS, *custom), functions=True, allow=settings.allow
     )
     write_text(job.output(f"{PUBLISHED}{folder}{HEADER}"), registration_header(ops, release))
-    sources = [files.root.name for files in asked.op_sources.values()]
+    sources = [files.root.name for files in settings.op_sources.values()]
     fragments = build_fragments(
-        ops, release, asked.platform, asked.abis, custom_ops=asked.ops, custom_sources=sources
+        ops,
+        release,
+        settings.platform,
+        settings.abis,
+        custom_ops=settings.ops,
+        custom_sources=sources,
     )
     for name, text in sorted(fragments.items()):
         write_text(job.output(f"{PUBLISHED}{folder}{name}"), text)
@@ -227,18 +237,18 @@ FRAME: Final = 2 + 2 + 4
 @stage(CompressStage)
 def run_compress(job: Job[CompressStage]) -> None:
     """Write ``compress.json``."""
-    asked = job.asked
+    settings = job.asked
     size = compressed_size(_model(job))
-    job.write_record(asked.RECORD, CompressRecord(size, asked.compressor))
+    job.write_record(settings.RECORD, CompressRecord(size, settings.compressor))
 
 
 def _model(job: Job[CompressStage]) -> Iterator[bytes | memoryview]:
     """Yield the bytes of the model file, as written by the package stage."""
-    asked = job.asked
-    if asked.graph is None:
-        assert asked.model is not None
-        return job.data(asked.model)
-    return raw_chunks(graph_to_pieces(without_statistics(job.graph(asked.graph))))
+    settings = job.asked
+    if settings.graph is None:
+        assert settings.model is not None
+        return job.data(settings.model)
+    return raw_chunks(graph_to_pieces(without_statistics(job.graph(settings.graph))))
 
 
 def compressed_size(pieces: Iterable[bytes | memoryview]) -> int:
@@ -315,13 +325,13 @@ def run_encrypt(job: Job[EncryptStage]) -> None:
         RecipeError: the environment variable has no key, or the key changed during the build.
         UnsupportedError: the package cryptography is not installed.
     """
-    asked, where = job.asked, job.place("protect")
-    key = key_from_environment(asked.variable, where, asked.key_id)
+    settings, where = job.asked, job.place("protect")
+    key = key_from_environment(settings.variable, where, settings.key_id)
     try:
         encrypted = encrypt(_content(job), key)
     except UnsupportedError as error:
         raise error.at(where) from error
-    write_bytes(job.output(*asked.output_files), encrypted)
+    write_bytes(job.output(*settings.output_files), encrypted)
 
 
 def _content(job: Job[EncryptStage]) -> bytes:

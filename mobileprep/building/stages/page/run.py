@@ -35,9 +35,9 @@ from mobileprep.targets.integration.render import AppTensor, Pictures
 @stage(NodesStage)
 def run_nodes(job: Job[NodesStage]) -> None:
     """Write ``nodes.json``."""
-    asked = job.asked
-    graph = job.graph(asked.graph)
-    feeds = {fed.name: fed.shape for fed in asked.inputs if fed.shape is not None}
+    settings = job.asked
+    graph = job.graph(settings.graph)
+    feeds = {fed.name: fed.shape for fed in settings.inputs if fed.shape is not None}
     data = {
         "graph": {
             **structs.asdict(node_table(graph, feeds)),
@@ -46,7 +46,7 @@ def run_nodes(job: Job[NodesStage]) -> None:
         "ranges": list(_ranges(job)),
     }
     text = json.dumps(data, default=structs.asdict, separators=(",", ":"), allow_nan=False)
-    write_bytes(job.output(asked.LEFT), text.encode())
+    write_bytes(job.output(settings.LEFT), text.encode())
 
 
 def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
@@ -56,30 +56,30 @@ def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
     from mobileprep.formats.range_file import ranges_from_bytes
 
     for upstream in job.asked.ranges:
-        found = ranges_from_bytes(b"".join(job.data(upstream)), upstream.task)
-        for name, values in found.tensors.items():
+        range_file = ranges_from_bytes(b"".join(job.data(upstream)), upstream.task)
+        for name, values in range_file.tensors.items():
             yield [name, values.low, values.high]
 
 
 def pictures_of(
-    asked: IntegrationStage | PackageStage, inputs: Sequence[AppTensor]
+    settings: IntegrationStage | PackageStage, inputs: Sequence[AppTensor]
 ) -> Pictures | None:
     """Return the options for converting images to values, with defaults; None without images."""
-    reading, named = asked.reading, asked.picture_input
+    reading, named = settings.reading, settings.picture_input
     fed = [t for t in inputs if named is None or parse_ref(t.name) == parse_ref(named)]
     if reading is None or len(fed) != 1:
         return None
     count = 1 if reading.channels == "grayscale" else 3
     numbers = []
     whole = fed[0].dtype is not DType.FLOAT
-    for key, given in (
+    for key, values in (
         ("mean", reading.mean or (0.0,)),
         ("std", reading.std or (1.0 if whole else 255.0,)),
     ):
-        if len(given) not in (1, count):
-            message = f"{key!r} has {len(given)} numbers for {count} channels"
+        if len(values) not in (1, count):
+            message = f"{key!r} has {len(values)} numbers for {count} channels"
             raise AccuracyError(message, "give one number, or one for each channel")
-        numbers.append(given * count if len(given) == 1 else given)
+        numbers.append(values * count if len(values) == 1 else values)
     return Pictures(fed[0].name, reading.channels, *numbers)
 
 
@@ -103,10 +103,10 @@ _MOST_SIZES: Final = 10_000
 
 def write_graph_page(path: Path, graph: Graph, before: Graph | None = None) -> None:
     """Write a graph's compressed size and the nodes that a step changed, for the report page."""
-    found: dict[str, Callable[[], Any]] = {"compressed": lambda: compressed_graph(graph)}
+    functions: dict[str, Callable[[], Any]] = {"compressed": lambda: compressed_graph(graph)}
     if before is not None:
-        found["step"] = lambda: _changes(before, graph)
-    data = dict(zip(found, at_once(lambda find: find(), list(found.values())), strict=True))
+        functions["step"] = lambda: _changes(before, graph)
+    data = dict(zip(functions, at_once(lambda find: find(), list(functions.values())), strict=True))
     text = json.dumps(data, default=structs.asdict, separators=(",", ":"), allow_nan=False)
     write_bytes(path, text.encode())
 

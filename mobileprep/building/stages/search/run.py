@@ -60,27 +60,27 @@ def quantized(
     Args:
         rules: rules for some layers; the recipe's rules follow and take precedence.
     """
-    asked = job.asked
-    interface = job.record(Interface, asked.interface)
+    settings = job.asked
+    interface = job.record(Interface, settings.interface)
     options = {
-        **asked.options,
-        "range_file": str(job.path(asked.ranges)),
-        "rule": (*rules, *own_rules(asked)),
+        **settings.options,
+        "range_file": str(job.path(settings.ranges)),
+        "rule": (*rules, *own_rules(settings)),
     }
     try:
         step = ChainStep(QUANTIZER, options)
-        after, (done,) = run_chain(graph, [step], Context(interface.inputs, interface.kept))
+        after, (done,) = run_chain(graph, [step], Context(interface.inputs, interface.retained))
     except MobileprepError as error:
         message = f"{error.where}: {error.message}" if error.where else error.message
         raise error.at(job.place("transforms"), message=message) from error
     return after, done
 
 
-def own_rules(asked: SearchStage) -> tuple[str, ...]:
+def own_rules(settings: SearchStage) -> tuple[str, ...]:
     """Return the rules of the recipe."""
-    given = asked.options.get("rule", ())
-    assert isinstance(given, tuple)
-    return tuple(map(str, given))
+    rules = settings.options.get("rule", ())
+    assert isinstance(rules, tuple)
+    return tuple(map(str, rules))
 
 
 def level_rules(layers: Sequence[str], levels: Levels) -> tuple[str, ...]:
@@ -126,16 +126,16 @@ def run_rank(job: Job[RankStage]) -> None:
         AccuracyError: the data does not fit the graph.
         CorruptFileError: the data cannot be read.
     """
-    asked = job.asked
-    if best_try(recorded_tries(job, asked.tries)) is not None:
-        job.write_record(asked.RECORD, RankingRecord(0, (), 0))
+    settings = job.asked
+    if best_try(recorded_tries(job, settings.tries)) is not None:
+        job.write_record(settings.RECORD, RankingRecord(0, (), 0))
         return
-    graph = job.graph(asked.graph)
-    outputs = job.record(Interface, asked.interface).outputs
-    rules = Rules(QUANTIZER, own_rules(asked))
-    known = quantized_layers(graph, quantized(job, graph)[0])
-    layers = [name for name in known if not rules.decide(graph[name])]
-    with placed(job.place("validation")), with_assets(graph, job.path(asked.assets)) as whole:
+    graph = job.graph(settings.graph)
+    outputs = job.record(Interface, settings.interface).outputs
+    rules = Rules(QUANTIZER, own_rules(settings))
+    candidates = quantized_layers(graph, quantized(job, graph)[0])
+    layers = [name for name in candidates if not rules.decide(graph[name])]
+    with placed(job.place("validation")), with_assets(graph, job.path(settings.assets)) as whole:
         feeds, samples = _feeds(job, graph)
 
         def quantize(floats: Collection[str]) -> Graph:
@@ -144,24 +144,24 @@ def run_rank(job: Job[RankStage]) -> None:
         comparison = OutputComparison(whole, outputs, feeds)
         damage = damage_alone(layers, quantize, comparison, job.progress)
     # Round to hundredths of a dB, so that the order does not depend on the processor.
-    found = [
+    ranking = [
         RankedLayer(name, graph[name].op, round(one.sqnr, 2))
         for name, one in zip(layers, damage, strict=True)
     ]
-    found.sort(key=lambda one: one.sqnr)
-    record = RankingRecord(samples, tuple(found), len(known) - len(layers))
-    job.write_record(asked.RECORD, record)
+    ranking.sort(key=lambda one: one.sqnr)
+    record = RankingRecord(samples, tuple(ranking), len(candidates) - len(layers))
+    job.write_record(settings.RECORD, record)
 
 
 def _feeds(job: Job[RankStage], graph: Graph) -> tuple[list[Mapping[str, Array]], int]:
     """Return the inputs of each run, and the number of samples."""
-    asked = job.asked
-    interface = job.record(Interface, asked.interface)
+    settings = job.asked
+    interface = job.record(Interface, settings.interface)
     inputs = stage_inputs(job, graph, interface.inputs)
     data = open_dataset(
-        data_files(asked.data, asked.reading),
+        data_files(settings.data, settings.reading),
         inputs,
-        SampleChoice(asked.samples, exactly=False),
+        SampleChoice(settings.samples, exactly=False),
     )
     fed = list(runs(data, inputs, _BATCH))
     return [one.feeds for one in fed], sum(one.count for one in fed)
@@ -174,36 +174,36 @@ def run_trial(job: Job[TrialStage]) -> None:
     After the last try, the graph is the best one so far, or the nearest one. It is already
     evaluated, so the stages after it are cache hits.
     """
-    asked = job.asked
-    layers, tries = ranked(job, asked.ranking), recorded_tries(job, asked.tries)
+    settings = job.asked
+    layers, tries = ranked(job, settings.ranking), recorded_tries(job, settings.tries)
     new = next_levels(len(layers), tries)
     levels = new or (best_try(tries) or nearest_try(tries)).levels
-    graph, _ = quantized(job, job.graph(asked.graph), level_rules(layers, levels))
-    job.leave_graph(asked.GRAPH, graph)
+    graph, _ = quantized(job, job.graph(settings.graph), level_rules(layers, levels))
+    job.leave_graph(settings.GRAPH, graph)
     record = TrialRecord(levels.floats, levels.weights, new is not None)
-    job.write_record(asked.RECORD, record)
+    job.write_record(settings.RECORD, record)
 
 
 @stage(VerdictStage)
 def run_verdict(job: Job[VerdictStage]) -> None:
     """Write ``tries.json`` with the earlier tries, and this one if it is new."""
-    asked = job.asked
-    trial = job.record(TrialRecord, asked.trial)
-    before = () if asked.tries is None else job.record(TriesRecord, asked.tries).tries
-    tries = (*before, _judged(job, trial)) if trial.is_new else before
-    job.write_record(asked.RECORD, TriesRecord(tries))
+    settings = job.asked
+    trial = job.record(TrialRecord, settings.trial)
+    before = () if settings.tries is None else job.record(TriesRecord, settings.tries).tries
+    tries = (*before, _judge(job, trial)) if trial.is_new else before
+    job.write_record(settings.RECORD, TriesRecord(tries))
 
 
-def _judged(job: Job[VerdictStage], trial: TrialRecord) -> TryRecord:
+def _judge(job: Job[VerdictStage], trial: TrialRecord) -> TryRecord:
     try:
         judgement = judged(job)
     except AccuracyError as error:
         return TryRecord(trial.floats, trial.weights, None, (error.message,))
     missed = [record for _, record in judgement.missed]
-    told = [text for record in missed for text in complaints(record, judgement.before.samples)]
+    messages = [text for record in missed for text in complaints(record, judgement.before.samples)]
     # Further digits depend on the processor's BLAS.
     gap = float(f"{max(map(shortfall, missed), default=0.0):.6g}")
-    return TryRecord(trial.floats, trial.weights, gap, tuple(told))
+    return TryRecord(trial.floats, trial.weights, gap, tuple(messages))
 
 
 _NAMED: Final = 3
@@ -225,29 +225,31 @@ def run_choice(job: Job[ChoiceStage]) -> None:
     Raises:
         AccuracyError: no try meets the validation's limits.
     """
-    asked = job.asked
-    layers = ranked(job, asked.ranking)
-    best = best_try(recorded_tries(job, asked.tries))
+    settings = job.asked
+    layers = ranked(job, settings.ranking)
+    best = best_try(recorded_tries(job, settings.tries))
     if best is None:
         raise _none_holds(job, layers)
-    graph = job.graph(asked.graph)
-    warnings = list(cautions(graph, asked.earlier, QUANTIZER, asked.options))
+    graph = job.graph(settings.graph)
+    warnings = list(cautions(graph, settings.earlier, QUANTIZER, settings.options))
     after, done = quantized(job, graph, level_rules(layers, best.levels))
     for warning in warnings:
         job.warn(warning)
     # Exclusions are expected, so they appear in the report but not as warnings of the build.
-    left = _left(layers, best.levels)
-    done = replace(done, warnings=(*left, *warnings, *done.warnings))
+    exclusions = _exclusions(layers, best.levels)
+    done = replace(done, warnings=(*exclusions, *warnings, *done.warnings))
     write_graph_page(job.output(PAGE), after, graph)
-    job.write_record(asked.RECORD, step_record(done, after, job.leave_graph(asked.GRAPH, after)))
+    job.write_record(
+        settings.RECORD, step_record(done, after, job.leave_graph(settings.GRAPH, after))
+    )
 
 
-def _left(layers: Sequence[str], levels: Levels) -> Iterator[str]:
+def _exclusions(layers: Sequence[str], levels: Levels) -> Iterator[str]:
     """Yield a sentence for each level that is not 8-bit, with the equivalent rule."""
     for mode, names in layers_at(layers, levels).items():
         if names:
-            told = f"auto: {len(names)} of {len(layers)} layers {_SAYS[mode]}"
-            yield f"{told}; as a rule: {recipe_rule(mode, names)}"
+            sentence = f"auto: {len(names)} of {len(layers)} layers {_SAYS[mode]}"
+            yield f"{sentence}; as a rule: {recipe_rule(mode, names)}"
 
 
 def _none_holds(job: Job[ChoiceStage], layers: Sequence[str]) -> AccuracyError:

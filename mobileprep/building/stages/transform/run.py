@@ -23,16 +23,16 @@ from mobileprep.transforms.chains.chain import ChainStep, StepRecord, cautions, 
 @stage(TransformStage)
 def run(job: Job[TransformStage]) -> None:
     """Write ``graph.pb``, ``step.json``, and ``page.json``."""
-    asked = job.asked
-    interface = job.record(Interface, asked.interface)
-    plugin = None if asked.plugin is None else asked.plugin.root
-    options = options_of(asked)
-    if asked.ranges is not None:
-        options["range_file"] = str(job.path(asked.ranges))
-    step = ChainStep(asked.transform, options, asked.ignore_errors, plugin)
-    context = Context(interface.inputs, interface.kept, offload=job.offload)
-    before = job.graph(asked.graph)
-    warnings = list(cautions(before, asked.earlier, step.name, step.options))
+    settings = job.asked
+    interface = job.record(Interface, settings.interface)
+    plugin = None if settings.plugin is None else settings.plugin.root
+    options = options_of(settings)
+    if settings.ranges is not None:
+        options["range_file"] = str(job.path(settings.ranges))
+    step = ChainStep(settings.transform, options, settings.ignore_errors, plugin)
+    context = Context(interface.inputs, interface.retained, offload=job.offload)
+    before = job.graph(settings.graph)
+    warnings = list(cautions(before, settings.earlier, step.name, step.options))
     for caution in warnings:
         job.warn(caution)
     try:
@@ -41,11 +41,11 @@ def run(job: Job[TransformStage]) -> None:
         # Include the location in the graph, because the error's location is in the recipe.
         message = f"{error.where}: {error.message}" if error.where else error.message
         raise error.at(job.place("transforms"), message=message) from error
-    told = tuple(_portable(asked, text) for text in (*warnings, *done.warnings))
-    skipped = {_portable(asked, why): count for why, count in done.skipped.items()}
-    done = structs.replace(done, warnings=told, skipped=skipped)
+    messages = tuple(_portable(settings, text) for text in (*warnings, *done.warnings))
+    skipped = {_portable(settings, why): count for why, count in done.skipped.items()}
+    done = structs.replace(done, warnings=messages, skipped=skipped)
     write_graph_page(job.output(PAGE), graph, before)
-    job.write_record(asked.RECORD, step_record(done, graph, job.leave_graph(GRAPH, graph)))
+    job.write_record(settings.RECORD, step_record(done, graph, job.leave_graph(GRAPH, graph)))
 
 
 def step_record(done: StepRecord, graph: Graph, size: int) -> TransformRecord:
@@ -54,11 +54,11 @@ def step_record(done: StepRecord, graph: Graph, size: int) -> TransformRecord:
     return TransformRecord(**structs.asdict(done), **structs.asdict(statistics))
 
 
-def options_of(asked: TransformStage) -> dict[str, Any]:
+def options_of(settings: TransformStage) -> dict[str, Any]:
     """Return the step's parameters, with file names replaced by their paths."""
 
     def lying(item: object, slot: str) -> object:
-        named = asked.named.get(slot)
+        named = settings.named.get(slot)
         if named is None:
             return item
         return str(named_checkpoint(named) if named.is_checkpoint else named.root)
@@ -67,14 +67,14 @@ def options_of(asked: TransformStage) -> dict[str, Any]:
         name: tuple(lying(item, file_slot(name, i)) for i, item in enumerate(value))
         if isinstance(value, tuple)
         else lying(value, file_slot(name, None))
-        for name, value in asked.options.items()
+        for name, value in settings.options.items()
     }
 
 
-def _portable(asked: TransformStage, text: str) -> str:
+def _portable(settings: TransformStage, text: str) -> str:
     """Replace the paths in a message with the names in the recipe."""
     names: dict[str, str] = {}
-    for files in _all_files(asked):
+    for files in _all_files(settings):
         names |= {str(file.path): file.name for file in files.members}
         names[str(files.root)] = files.name
     for path in sorted(names, key=len, reverse=True):
@@ -82,7 +82,7 @@ def _portable(asked: TransformStage, text: str) -> str:
     return text
 
 
-def _all_files(asked: TransformStage) -> Iterator[Files]:
-    if asked.plugin is not None:
-        yield asked.plugin
-    yield from asked.named.values()
+def _all_files(settings: TransformStage) -> Iterator[Files]:
+    if settings.plugin is not None:
+        yield settings.plugin
+    yield from settings.named.values()

@@ -87,14 +87,14 @@ def metric_text(record: MetricRecord, value: float) -> str:
 
 def limit_text(record: MetricRecord) -> str:
     """Describe the limits of a metric."""
-    told = []
+    limits = []
     if record.max_drop is not None:
-        told.append(f"{'drop' if record.higher_is_better else 'rise'} {record.max_drop:g}")
+        limits.append(f"{'drop' if record.higher_is_better else 'rise'} {record.max_drop:g}")
     if record.at_least is not None:
-        told.append(f"at least {record.at_least:g}")
+        limits.append(f"at least {record.at_least:g}")
     if record.at_most is not None:
-        told.append(f"at most {record.at_most:g}")
-    return ", ".join(told)
+        limits.append(f"at most {record.at_most:g}")
+    return ", ".join(limits)
 
 
 def metric_table(records: Sequence[MetricRecord], width: int) -> list[str]:

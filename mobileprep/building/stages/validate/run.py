@@ -47,11 +47,11 @@ def run(job: Job[ValidateStage]) -> None:
         AccuracyError: a metric misses a limit, or an output has another shape, or NaN or infinity
             in other places.
     """
-    asked = job.asked
+    settings = job.asked
     judgement = judged(job)
     before, after, missed = judgement.before, judgement.after, judgement.missed
     if missed:
-        raise _missed(job, missed, before.samples, after.basis)
+        raise _missed_error(job, missed, before.samples, after.basis)
     record = ValidationRecord(
         samples=before.samples,
         metrics=tuple(_shown(record) for _, record in judgement.metrics),
@@ -63,7 +63,7 @@ def run(job: Job[ValidateStage]) -> None:
         engines=ValidationEngines(before.engine, after.engine),
         basis=after.basis,
     )
-    job.write_record(asked.RECORD, record)
+    job.write_record(settings.RECORD, record)
 
 
 def _shown(record: MetricRecord) -> MetricRecord:
@@ -76,22 +76,22 @@ def _shown(record: MetricRecord) -> MetricRecord:
     return MetricRecord(record.metric, record.output, before, after, drop, is_better, *limits)
 
 
-def _missed(
+def _missed_error(
     job: Job[ValidateStage],
     missed: Sequence[tuple[JudgedMetric, MetricRecord]],
     samples: int,
     basis: str,
 ) -> AccuracyError:
     """Create the error for all missed limits, at the location of the first."""
-    told = [f"{text}; {basis}" for _, record in missed for text in complaints(record, samples)]
+    messages = [f"{text}; {basis}" for _, record in missed for text in complaints(record, samples)]
     hint = "use a gentler quantization, or change the limit"
     if missed[0][1].max_drop is not None:
         hint = "use a gentler quantization, or raise max_drop"
     place = missed[0][0].place or job.place("validation")
     if all(list(complaints(replace(r, after=r.before, drop=0.0), samples)) for _, r in missed):
         # The source misses them as well, so the transforms are not the cause.
-        return AccuracyError("\n".join(told), hint, place)
-    return MissedLimitError("\n".join(told), hint, place, job.task)
+        return AccuracyError("\n".join(messages), hint, place)
+    return MissedLimitError("\n".join(messages), hint, place, job.task)
 
 
 def _warnings(
@@ -99,10 +99,10 @@ def _warnings(
 ) -> Iterator[str]:
     """Yield reasons why the comparison may be unreliable."""
     yield from dict.fromkeys((*before.warnings, *after.warnings))
-    found = [*_chances(job, before), *_data_warnings(job)]
-    for warning in found:
+    warnings = [*_chances(job, before), *_data_warnings(job)]
+    for warning in warnings:
         job.warn(warning)
-    yield from found
+    yield from warnings
 
 
 def _chances(job: Job[ValidateStage], before: EvaluationRecord) -> Iterator[str]:
@@ -120,17 +120,17 @@ def _chances(job: Job[ValidateStage], before: EvaluationRecord) -> Iterator[str]
         yield (
             f"the source's top-{top[1]} accuracy is {metric.value:.4f} on {samples} samples, near "
             f"chance: {chance:.4f} for {metric.classes} classes. Check that the labels and the "
-            f"order of the classes are the model's, and how samples are scaled{_fed(job)}"
+            f"order of the classes are the model's, and how samples are scaled{_input_ranges(job)}"
         )
 
 
-def _fed(job: Job[ValidateStage]) -> str:
+def _input_ranges(job: Job[ValidateStage]) -> str:
     """Describe the range of each input in the validation data."""
     if job.asked.data is None:
         return ""
     ends = job.record(DataRecord, job.asked.data).ends
-    found = [f"{name!r} is fed {low:.4g} to {high:.4g}" for name, (low, high) in ends.items()]
-    return f" ({', '.join(found)})" if found else ""
+    ranges = [f"{name!r} is fed {low:.4g} to {high:.4g}" for name, (low, high) in ends.items()]
+    return f" ({', '.join(ranges)})" if ranges else ""
 
 
 def _data_warnings(job: Job[ValidateStage]) -> Iterator[str]:
@@ -195,14 +195,14 @@ class Judgement(Struct, frozen=True):
 
 def judged(job: Job[ValidateStage]) -> Judgement:
     """Compare the two evaluations."""
-    asked = job.asked
-    before = job.record(EvaluationRecord, asked.before)
-    after = job.record(EvaluationRecord, asked.after)
-    compared = _compared(job, before)
+    settings = job.asked
+    before = job.record(EvaluationRecord, settings.before)
+    after = job.record(EvaluationRecord, settings.after)
+    compared = _compare(job, before)
     outputs = tuple(_output(job, name, compared[name]) for name in before.outputs)
     metrics = tuple(
         (limits, record)
-        for limits, old, new in zip(asked.metrics, before.metrics, after.metrics, strict=True)
+        for limits, old, new in zip(settings.metrics, before.metrics, after.metrics, strict=True)
         for record in _records(job, limits, old, new, compared)
     )
     return Judgement(before, after, outputs, metrics)
@@ -220,11 +220,11 @@ def complaints(record: MetricRecord, samples: int) -> Iterator[str]:
             amount = f"{record.drop:.4f}, from {record.before:.4f} to {after:.4f}"
             of = f"{round(record.drop * samples)} of {of}"
         yield f"{title} {moved} by {amount} ({of}); at most {record.max_drop} is allowed"
-    told = f"{title} is {after:.6g} ({samples} samples), and the source's {record.before:.6g}"
+    sentence = f"{title} is {after:.6g} ({samples} samples), and the source's {record.before:.6g}"
     if record.at_least is not None and after < record.at_least:
-        yield f"{told}; at least {record.at_least} is required"
+        yield f"{sentence}; at least {record.at_least} is required"
     if record.at_most is not None and after > record.at_most:
-        yield f"{told}; at most {record.at_most} is required"
+        yield f"{sentence}; at most {record.at_most} is required"
 
 
 def shortfall(record: MetricRecord) -> float:
@@ -241,23 +241,23 @@ def shortfall(record: MetricRecord) -> float:
     return max(gaps)
 
 
-def _compared(job: Job[ValidateStage], before: EvaluationRecord) -> dict[str, OutputAgreement]:
+def _compare(job: Job[ValidateStage], before: EvaluationRecord) -> dict[str, OutputAgreement]:
     """Compare each output with the source's, batch by batch."""
     names = before.outputs
     free = {name for m in before.metrics if m.metric in FREE_SHAPES for name in m.outputs}
-    found = {name: OutputAgreement(name) for name in names}
-    kept = [
+    agreements = {name: OutputAgreement(name) for name in names}
+    stored = [
         KeptOutputs(job.path(upstream), len(names))
         for upstream in (job.asked.before_outputs, job.asked.after_outputs)
     ]
     place = job.place("outputs")
-    for count, pairs in each_pair(*kept):
+    for count, pairs in each_pair(*stored):
         for name, pair in zip(names, pairs, strict=True):
             if pair is None:
-                found[name].pass_over()
+                agreements[name].pass_over()
             else:
-                found[name].update(*pair, count, where=place, free=name in free)
-    return found
+                agreements[name].update(*pair, count, where=place, free=name in free)
+    return agreements
 
 
 def _output(job: Job[ValidateStage], name: str, compared: OutputAgreement) -> OutputRecord:

@@ -148,7 +148,7 @@ def validate_spec(
 def comparison(validation: Validation, before: str, after: str) -> dict[str, Any]:
     """Return the fields of a ``ValidateStage`` for two evaluations; see ``validate_spec``."""
     return {
-        "metrics": tuple(map(_judged, validation.metrics)),
+        "metrics": tuple(map(_judged_metric, validation.metrics)),
         "before": Upstream(before, EvaluateStage.RECORD),
         "after": Upstream(after, EvaluateStage.RECORD),
         "before_outputs": Upstream(before, EvaluateStage.OUTPUTS),
@@ -156,7 +156,7 @@ def comparison(validation: Validation, before: str, after: str) -> dict[str, Any
     }
 
 
-def _judged(choice: MetricChoice) -> JudgedMetric:
+def _judged_metric(choice: MetricChoice) -> JudgedMetric:
     if isinstance(choice.metric, MetricFunction):
         is_better = choice.metric.higher_is_better
     else:

@@ -51,7 +51,7 @@ class Scripted:
         return True
 
     def has(self, name: str, size: int | None, left: TimeLeft) -> bool:
-        self.seconds.append(left.left())
+        self.seconds.append(left.remaining())
         self._act("has")
         return False
 
