@@ -35,7 +35,7 @@ class ErrorCode(Struct, frozen=True):
     recipe: str = ""
 
 
-_NODE: Final = r"(?:.*(?:\{\{node |\[\[Node: |name ?[=:] ?[\"']?)(?P<node>[\w.][\w./-]*))?"
+_NODE: Final = r"(?:.*(?:\{\{node |\[\[Node: )(?P<node>[\w.][\w./-]*))?"
 """The node of an error status, as TensorFlow prints it after the message."""
 
 _APPS: Final = (
@@ -52,7 +52,8 @@ _APPS: Final = (
     ErrorCode(
         "MP102",
         "Attribute unknown to the runtime",
-        r"NodeDef mentions attr '(?P<attr>\w+)' not in Op<name=(?P<op>\w+)"
+        r"NodeDef mentions attr(?:ibute)? '?(?P<attr>\w+)'? (?:which is )?not in "
+        r"(?:the op definition: )?Op<name=(?P<op>\w+)"
         r"(?s:.*?NodeDef: (?:\{\{node )?(?P<node>[\w.][\w./-]*))?",
         "The graph was saved by a newer TensorFlow, whose op has another attribute. The "
         "runtime of the app does not know the attribute.",
@@ -90,9 +91,9 @@ _APPS: Final = (
     ErrorCode(
         "MP106",
         "Flex delegate missing",
-        r"Regular TensorFlow ops are not supported by this interpreter"
-        r"|Select TensorFlow op\(s\), included in the given model, (?:is|are) not supported"
-        r"|Node number \d+ \(Flex(?P<op>\w+)\) failed to prepare",
+        r"(?:Regular TensorFlow ops are not supported by this interpreter"
+        r"|Select TensorFlow op\(s\), included in the given model, is\(are\) not supported"
+        r"|Node number \d+ (?=\(Flex)|unresolved custom op: (?=Flex))(?s:.*?\bFlex(?P<op>\w+))?",
         "The file contains TensorFlow ops, and the app does not link the Flex delegate.",
         "Link the Flex delegate, or build without `flex` to see which ops need it.",
         "targets:\n  phone: {artifact: tflite, flex: false}",
@@ -100,15 +101,14 @@ _APPS: Final = (
     ErrorCode(
         "MP107",
         "Custom LiteRT operator missing",
-        r"Encountered unresolved custom op: (?P<op>\w+)",
+        r"Encountered unresolved custom op: (?P<op>\w+)|Encountered an unresolved custom op",
         "The file contains a custom operator, and the app does not register it.",
         "Register the operator in the app's resolver before the interpreter is created.",
     ),
     ErrorCode(
         "MP108",
         "Input not fed",
-        r"You must feed a value for placeholder tensor '(?P<node>[^']+)'"
-        r"|Placeholder_?\d* .*must be fed",
+        r"You must feed a value for placeholder tensor '(?P<node>[^']+)'",
         "The graph needs a placeholder, and the app does not feed it.",
         "Feed it, or replace it by a constant in the recipe. `keep_prob` of a dropout is 1 for "
         "inference; `remove_dropout` removes the dropout.",
@@ -118,7 +118,8 @@ _APPS: Final = (
         "MP109",
         "Uninitialized variable",
         r"Attempting to use uninitialized value (?P<node>[\w./-]+)"
-        r"|Error while reading resource variable (?P<variable>[\w./-]+) from Container",
+        r"|Error while reading resource variable [\w./-]+ from Container"
+        r"|Could not find variable [\w./-]+\. This could mean",
         "The graph still contains variables, and the app restores no checkpoint.",
         "Freeze the graph: name its checkpoint in the recipe.",
         "source: {graph: graph.pbtxt, checkpoint: model.ckpt}",
@@ -135,7 +136,8 @@ _APPS: Final = (
         "MP111",
         "Shape not accepted by the runtime",
         r"Cannot reshape a tensor with|Input to reshape is a tensor with"
-        r"|(?:to_copy|bytes required|num_input_elements) ?!=",
+        r"|num_input_elements != num_output_elements|Cannot set tensor: "
+        r"|Cannot copy (?:to|from) a TensorFlowLite tensor",
         "The app feeds a tensor of another shape or dtype than the graph has.",
         "Compare the input with the list of `mobileprep summarize`. The generated code feeds "
         "the right shape.",
@@ -254,7 +256,7 @@ _MESSAGES: Final = (
     ErrorCode(
         "MP309",
         "Key set twice",
-        r"(?:is already set|is set twice|duplicate key|a second time)",
+        r"is already set|is given twice|a second time",
         "The same key or step occurs twice.",
         "Keep one of them.",
     ),
@@ -557,11 +559,6 @@ def find_app_message(text: str) -> tuple[ErrorCode, dict[str, str]] | None:
         if match is not None:
             return entry, {k: v for k, v in match.groupdict().items() if v is not None}
     return None
-
-
-def find_message(text: str) -> ErrorCode | None:
-    """The entry whose pattern matches an error message of mobileprep; None if none does."""
-    return next((e for e in _MESSAGES if e.pattern and _search(e.pattern, text)), None)
 
 
 def _search(pattern: str, text: str) -> re.Match[str] | None:

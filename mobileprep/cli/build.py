@@ -157,12 +157,13 @@ def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -
     _tell_stages(len(done.ran), len(state.plan.stages), started)
     if args.verbose and progress.seconds:
         _say(f"slowest: {slowest(progress.seconds)}")
-    if not (args.json and failures):
+    as_json = args.output_format == "json"
+    if not (as_json and failures):
         from mobileprep.cli._shared.folders import print_reports
 
-        changed = [b.report for b in done.targets if args.json or (b.is_changed and not args.quiet)]
+        changed = [b.report for b in done.targets if as_json or (b.is_changed and not args.quiet)]
         beside = [b.report for b in done.targets] if changed else []
-        print_reports(changed, as_json=args.json, beside=beside)
+        print_reports(changed, as_json=as_json, beside=beside)
     _raise_first(failures)
 
 
@@ -202,7 +203,11 @@ def _check(args: argparse.Namespace) -> None:
     if args.depfile is not None and args.dry_run:
         message = "--depfile needs a build, and --dry-run does not build"
         raise UsageError(message)
-    if args.depfile is not None and args.json and is_stdout(output_path(args.depfile)):
+    if (
+        args.depfile is not None
+        and args.output_format == "json"
+        and is_stdout(output_path(args.depfile))
+    ):
         message = "--json and --depfile cannot both be written to the standard output"
         raise UsageError(message, "name a file after --depfile")
     if args.exit_code and not args.dry_run:
@@ -266,7 +271,7 @@ def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
     """Print the summary and the JSON of a dry run, and return the exit code."""
     if any(not verdict.fresh for verdict in judged):
         _say(summary(judged))
-    if args.json:
+    if args.output_format == "json":
         print(json.dumps([verdict.as_data() for verdict in judged], indent=1))
     return int(args.exit_code and not all(verdict.fresh for verdict in judged))
 

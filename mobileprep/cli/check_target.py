@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
             for g in found.gaps
         ]
     )
-    if args.json:
+    if args.output_format == "json":
         print(json.dumps(to_builtins(found), indent=1))
     else:
         show(_lines(found, _EXAMPLES if not args.verbose else len(found.gaps)))

@@ -18,7 +18,6 @@ from mobileprep.errors import UsageError, nearest_hint
 
 if TYPE_CHECKING:
     from mobileprep.error_codes import ErrorCode
-    from mobileprep.graph.graph import Graph
 
 _MAX_NODES: Final = 10
 _MAX_LOG: Final = 1 << 20
@@ -73,8 +72,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the title, the cause, the affected nodes, the fix, and the change to the recipe."""
     text = " ".join(args.text)
-    if text == "-":
-        text = sys.stdin.read(_MAX_LOG)
+    if text == "-":  # logs of devices may contain any bytes
+        text = sys.stdin.buffer.read(_MAX_LOG).decode("utf-8", "replace")
     entry, names = _entry(text.strip())
     nodes = _nodes(names, args.model)
     explanation = Explanation(
@@ -96,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _entry(text: str) -> tuple[ErrorCode, Mapping[str, str]]:
-    from mobileprep.error_codes import CODES, find_app_message, find_message
+    from mobileprep.error_codes import CODES, find_app_message
 
     known = {entry.code: entry for entry in CODES}
     code = text.upper()
@@ -105,15 +104,15 @@ def _entry(text: str) -> tuple[ErrorCode, Mapping[str, str]]:
     if len(code) == len("MP000") and code.startswith("MP"):
         message = f"unknown error code {text!r}"
         raise UsageError(message, nearest_hint(code, known) or "see the error reference")
+    entry = next((e for c, e in known.items() if f"[{c}]" in text), None)
+    if entry is not None:
+        return entry, {}
     in_app = find_app_message(text)
-    if in_app is not None:
-        return in_app
-    entry = next((e for c, e in known.items() if f"[{c}]" in text), None) or find_message(text)
-    if entry is None:
+    if in_app is None:
         message = "no known error in the text"
         hint = "pass the whole line of the log; 'mobileprep check-target MODEL' checks a model"
         raise UsageError(message, hint)
-    return entry, {}
+    return in_app
 
 
 def _nodes(names: Mapping[str, str], model: str | None) -> list[str]:
@@ -122,17 +121,13 @@ def _nodes(names: Mapping[str, str], model: str | None) -> list[str]:
     if model is None:
         return nodes
     from mobileprep.freezing.loading import ModelOptions, load_model
+    from mobileprep.graph.tflite import PREFIX
 
     graph = load_model(Path(model), ModelOptions(), warn).graph
-    nodes += [name for name in _matching(graph, names) if name not in nodes]
-    return nodes
-
-
-def _matching(graph: Graph, names: Mapping[str, str]) -> Iterator[str]:
-    op = names.get("op")
-    for node in graph:
-        if node.op == op and ("attr" not in names or names["attr"] in node.attrs):
-            yield node.name
+    op, attr = names.get("op"), names.get("attr")
+    ops = (op, f"{PREFIX}{op}", f"{PREFIX}Flex{op}")  # the last two in .tflite files
+    matching = (n.name for n in graph if n.op in ops and (attr is None or attr in n.attrs))
+    return list(dict.fromkeys([*nodes, *matching]))
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         check(recipes, warn=foreseen.append)
     warn_of_chains(recipes)
     warn_all(foreseen)
-    if args.json:
+    if args.output_format == "json":
         data = [
             {"file": r.file, "name": r.name, "targets": [t.folder for t in r.targets]}
             for r in recipes

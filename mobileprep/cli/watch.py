@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mobileprep.building.watching import SameReads, Watched
 
 # Flags of build that watch does not support.
-_NOT_HERE = ("dry_run", "exit_code", "json")
+_NOT_HERE = ("dry_run", "exit_code")
 
 
 @verb(
@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
             message = f"--{name.replace('_', '-')} is not an option of watch"
             raise UsageError(message, "it is for 'mobileprep build'")
     if args.output_format != "text":
-        message = f"--output-format {args.output_format} is not an option of watch"
+        flag = "--json" if args.output_format == "json" else "--output-format"
+        message = f"{flag} is not an option of watch"
         raise UsageError(message, "it is for 'mobileprep build'")
     watcher()
     before: Watched | None = None

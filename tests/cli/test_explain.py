@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mobileprep import to_tflite
 from mobileprep.error_codes import CODES, ErrorCode
+from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from tests.cli.conftest import Run
+from tests.litert.graphs import feed, op
 
 NO_KERNEL = "Invalid argument: No OpKernel was registered to support Op 'Erf' with these attrs"
 
@@ -39,24 +42,40 @@ def test_a_log_line_lists_the_nodes_of_the_model(tmp_path: Path, run: Run) -> No
     assert "recipe:\n  transforms:\n" in result.out
 
 
+def test_a_log_line_of_litert_lists_operators(tmp_path: Path, run: Run) -> None:
+    nodes = [feed("x", (3, 3)), op("y", "MatrixInverse", ["x"], T=DType.FLOAT, adjoint=False)]
+    nodes.append(op("z", "Relu", ["y"], T=DType.FLOAT))
+    model = tmp_path / "model.tflite"
+    to_tflite(Graph(nodes), model, flex=True)
+    flex = run("explain", "Node number 0 (FlexMatrixInverse) failed to prepare.", "--model", model)
+    assert "op: MatrixInverse\nnode: y\n" in flex.out
+    line = "Didn't find op for builtin opcode 'RELU' version '9'"
+    assert "version: 9\nnode: z\n" in run("explain", line, "--model", model).out
+
+
 def test_words_of_a_message_need_no_quotes(run: Run) -> None:
     result = run("explain", "No", "session", "factory", "registered")
     assert result.out.startswith("MP104: ")
 
 
 def test_a_log_is_read_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"E/native: loading\nE/native: {NO_KERNEL}\n"))
+    log = b"E/native: \xff\nE/native: " + NO_KERNEL.encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log)))
     assert run("explain", "-").out.startswith("MP101: ")
 
 
 def test_a_message_of_mobileprep_is_found_by_its_code(run: Run) -> None:
-    result = run("explain", "error: model.pb: is empty [MP400]")
-    assert result.out.startswith("MP400: ")
+    for message in ("is empty", "No session factory registered"):
+        result = run("explain", f"error: model.pb: {message} [MP400]")
+        assert result.out.startswith("MP400: ")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("MP999", "unknown error code 'MP999'"), ("all is well", "no known error in the text")],
+    [
+        ("MP999", "unknown error code 'MP999'"),
+        ("no labels, no class: all is well", "no known error in the text"),
+    ],
 )
 def test_other_texts_are_usage_errors(text: str, message: str, run: Run) -> None:
     result = run("explain", text)

@@ -114,45 +114,21 @@ def split_problems(message: str) -> tuple[str, ...]:
     return tuple("\n".join(lines) for lines in problems)
 
 
-class _SetFormat(argparse.Action):
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,  # noqa: ANN401 - as argparse declares it
-        option_string: str | None = None,
-    ) -> None:
-        namespace.output_format = values
-        namespace.json = values == "json"
-
-
 def add_output_format(parser: argparse.ArgumentParser, json_help: str) -> None:
     """Add ``--output-format``, and ``--json`` as the short form of its value ``json``."""
     parser.add_argument(
         "--output-format",
         choices=FORMATS,
         default="text",
-        action=_SetFormat,
         help="Format of results; github and sarif print errors, warnings, and findings",
     )
     parser.add_argument(
         "--json",
-        nargs=0,
-        action=_SetJson,
-        default=False,
+        action="store_const",
+        const="json",
+        dest="output_format",
         help=f"{json_help}, as --output-format json",
     )
-
-
-class _SetJson(_SetFormat):
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,  # noqa: ANN401 - as argparse declares it
-        option_string: str | None = None,
-    ) -> None:
-        super().__call__(parser, namespace, "json", option_string)
 
 
 def requested_format(arguments: Sequence[str]) -> str:
