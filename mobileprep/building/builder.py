@@ -18,7 +18,7 @@ from mobileprep.building.pipeline.eviction import store_bound
 from mobileprep.building.pipeline.execute import Advance, Executor, Listener, Ran, ignore
 from mobileprep.building.pipeline.execute import Warn as StageWarn
 from mobileprep.building.pipeline.file_index import FileIndex
-from mobileprep.building.pipeline.folder_lock import folder_locks
+from mobileprep.building.pipeline.locks import folder_locks
 from mobileprep.building.pipeline.overlaps import check_overlaps
 from mobileprep.building.pipeline.publish import MANIFEST, hash_all, listed, made_of, manifest
 from mobileprep.building.pipeline.runner import FollowUp, stale_stages

@@ -21,9 +21,9 @@ from mobileprep.building.pipeline.eviction import (
     survey,
 )
 from mobileprep.building.pipeline.file_index import FileIndex
+from mobileprep.building.pipeline.locks import alone, remove_folder
 from mobileprep.building.pipeline.output import sweep
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.pipeline.store_lock import alone, remove_folder
 from mobileprep.core.files import unreadable
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.recipe.settings import SIGN_IN

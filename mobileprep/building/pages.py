@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from mobileprep import __version__
 from mobileprep.building.pipeline.execute import Executor
-from mobileprep.building.pipeline.folder_lock import folder_locks
+from mobileprep.building.pipeline.locks import folder_locks
 from mobileprep.building.pipeline.output import Record
 from mobileprep.building.pipeline.publish import from_here
 from mobileprep.building.pipeline.runner import FollowUp, collect, collect_target

@@ -18,7 +18,7 @@ from mobileprep.building.pipeline.doit_tasks import (
     task_name,
 )
 from mobileprep.building.pipeline.execute import Executor
-from mobileprep.building.pipeline.folder_lock import folder_locks
+from mobileprep.building.pipeline.locks import folder_locks
 from mobileprep.building.pipeline.overlaps import check_overlaps
 from mobileprep.building.pipeline.publish import from_here, published_names, unpublish
 from mobileprep.building.pipeline.runner import collect_target

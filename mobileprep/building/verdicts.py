@@ -233,7 +233,7 @@ def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
     verdict = state.verdict(spec.task)
     runs = forecast.runs(spec.task)
     outputs = verdict.record.outputs if isinstance(verdict, Fresh) and not runs else {}
-    last = verdict.record if isinstance(verdict, Fresh) else verdict.last
+    last = verdict.record.summary if isinstance(verdict, Fresh) else verdict.last
     return Verdict(
         spec.task,
         spec.kind,

@@ -16,7 +16,7 @@ from mobileprep.building import pages as api_pages
 from mobileprep.building.builder import build, prepared
 from mobileprep.building.pages import Pages, remove_page
 from mobileprep.building.pipeline.execute import Executor, Ran
-from mobileprep.building.pipeline.folder_lock import folder_locks
+from mobileprep.building.pipeline.locks import folder_locks
 from mobileprep.building.targets import publish_target
 from mobileprep.building.verdicts import PUBLISH, WRITE_PAGE, Verdict, verdicts
 from mobileprep.errors import CorruptFileError, MobileprepError

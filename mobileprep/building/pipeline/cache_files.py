@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import stat
 import time
 from pathlib import Path
 from typing import Final
@@ -69,36 +67,3 @@ def mark_used(record: Path) -> None:
     with contextlib.suppress(OSError):  # removed, or the cache is read-only
         if abs(time.time() - record.stat().st_mtime) > _MARK_SECONDS:
             os.utime(record)
-
-
-_TRIES: Final = 3
-
-
-def clear_way(path: Path, top: Path) -> None:
-    """Remove everything that prevents writing a file to ``path``, up to ``top``.
-
-    Regular files and symlinks at ``path`` itself remain because writing replaces them.
-    """
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            _clear(path, top)
-        except (FileNotFoundError, NotADirectoryError):
-            # Another build or thread is clearing the same path.
-            if not tries_left:
-                raise
-        else:
-            return
-
-
-def _clear(path: Path, top: Path) -> None:
-    for above in reversed(path.relative_to(top).parents[:-1]):
-        if os.path.lexists(top / above) and not (top / above).is_dir():
-            (top / above).unlink()
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if stat.S_ISDIR(mode):
-        shutil.rmtree(path)
-    elif not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
-        path.unlink()

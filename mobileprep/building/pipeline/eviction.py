@@ -9,7 +9,6 @@ last hour stay because a build may be about to need them.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import stat
@@ -20,15 +19,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
+from mobileprep.building.pipeline.locks import Release, alone, share
 from mobileprep.building.pipeline.output import sweep
-from mobileprep.building.pipeline.store_lock import Release, alone, share
-from mobileprep.core.files import read_file, unreadable, write_bytes
+from mobileprep.core.files import unreadable, write_bytes
 from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
 from mobileprep.recipe.units import parse_bytes
 
 _GRACE_SECONDS = 3600
+_PAUSE_SECONDS = 3600
 # Allowed clock difference between machines that share a cache. A time further ahead comes from a
 # wrong clock: the real time is unknown, but the entry has not been used since.
 _SKEW_SECONDS = 3600
@@ -237,15 +237,6 @@ MAX_VARIABLE: Final = "MOBILEPREP_CACHE_MAX"
 DEFAULT_MAX: Final = 20 * 10**9
 """Default maximum size of the cache in bytes."""
 _UNBOUNDED: Final = "none"
-_MOST_NOTE: Final = 1 << 20
-# Do not follow a symlink or block on a pipe.
-_PLAIN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_COUNTED_SECONDS: Final = 24 * 3600
-# Entries used within an hour are never removed. If these alone exceed the limit, not every build
-# needs to count again.
-_PAUSE_SECONDS: Final = 600
-# Evict slightly more than necessary, so that not every build must evict.
-_ROOM: Final = 0.9
 
 
 def store_bound(environ: Mapping[str, str]) -> int | None:
@@ -271,13 +262,6 @@ def bound_of(text: str, where: str) -> int:
     return size
 
 
-class _Note(Struct, frozen=True):
-    """The size of a cache in bytes, and when it was counted, in seconds since 1970."""
-
-    bytes: int
-    counted: float
-
-
 class Upkeep:
     """Maintenance of the cache during one run.
 
@@ -288,91 +272,51 @@ class Upkeep:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._release: Release | None = None
-        self._found_empty = False
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Register this run as a user of the cache, and remove directories of dead processes."""
+        """Register this run as a user of the cache, and remove abandoned work directories."""
         with self._lock:
             if self._release is None:
                 self._release = share(self._folder)
-                kinds = (self._folder / kind for kind in ("cas", "ac"))
-                self._found_empty = not any(folder.exists() for folder in kinds)
                 sweep(self._folder / "tmp")
 
-    def end(self, limit: int | None, written: int, references: References) -> None:
+    def end(self, limit: int | None, references: References) -> None:
         """Unregister this run, and evict entries if the cache exceeds its limit.
 
-        Errors are ignored: the next build tries again.
+        The cache is measured at most once an hour. Errors are ignored: the next build tries again.
 
         Args:
             limit: maximum size in bytes, None if unlimited.
-            written: number of bytes that this run has added.
             references: see ``evict``.
         """
         with self._lock:
             if self._release is None:
                 return
-            if limit is not None and written:
-                self._add(written)
             self._release()
             self._release = None
-        if limit is not None:
-            with contextlib.suppress(CorruptFileError, ArtifactError):
-                self._bound(limit, references)
-
-    def counted(self, total: int) -> None:
-        """Save the counted size of the cache; the caller must hold it exclusively."""
-        write_bytes(self._note, _note_line(total), follow=False)
-
-    def _add(self, written: int) -> None:
-        """Record the bytes that this run has added, while its shared lock prevents counting.
-
-        Each run appends a line, so that concurrent runs lose nothing. A cache that was empty at the
-        start need not be counted; any other cache without a size file is.
-        """
-        with contextlib.suppress(OSError):
-            if self._found_empty:
-                with contextlib.suppress(FileExistsError):
-                    self._append(_note_line(0), os.O_CREAT | os.O_EXCL)
-            self._append(f"{written}\n".encode())
-
-    def _append(self, line: bytes, flags: int = 0) -> None:
-        descriptor = os.open(self._note, os.O_WRONLY | os.O_APPEND | _PLAIN | flags, 0o666)
-        try:
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
-
-    def _bound(self, limit: int, references: References) -> None:
-        note = self._read_note()
-        if note is not None:
-            age = time.time() - note.counted
-            if 0 <= age < (_PAUSE_SECONDS if note.bytes > limit else _COUNTED_SECONDS):
-                return
-        is_over = note is not None and note.bytes > limit
-        # If another build is still running, the last one to end finds the cache over its limit.
-        with alone(self._folder, wait=False, tell=_discard_message):
+        if limit is None or self._is_recent():
+            return
+        with (
+            contextlib.suppress(CorruptFileError, ArtifactError),
+            # If another build is still running, a later one measures the cache.
+            alone(self._folder, wait=False, tell=_discard_message),
+        ):
             remove_unfinished(self._folder)
             forget_notes(self._folder, limit)
-            done = evict(self._folder, int(limit * _ROOM) if is_over else limit, references)
-            self.counted(done.left_bytes)
+            evict(self._folder, limit, references)
+            write_bytes(self._note, b"", follow=False)
 
-    def _read_note(self) -> _Note | None:
+    def _is_recent(self) -> bool:
         try:
-            counted, *added = read_file(self._note, limit=_MOST_NOTE).splitlines()
-            data = json.loads(counted)
-            return _Note(int(data["bytes"]) + sum(map(int, added)), float(data["counted"]))
-        except (CorruptFileError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return None
+            return _within(_PAUSE_SECONDS, self._note.lstat().st_mtime, time.time())
+        except OSError:
+            return False
 
     @property
     def _note(self) -> Path:
-        return self._folder / "size.json"
-
-
-def _note_line(total: int) -> bytes:
-    return f"{json.dumps(structs.asdict(_Note(total, time.time())))}\n".encode()
+        """A file whose mtime is the time of the last measurement."""
+        return self._folder / "measured"
 
 
 def _discard_message(sentence: str) -> None:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -47,7 +47,6 @@ class FileIndex:
     ) -> None:
         self._path = path
         self._checksum = checksum
-        self._systems = FileSystems()
         self._kept = dict(kept or {}) if path is None else load_entries(path)
         self._taken: dict[str, IndexEntry] = {}
         self._written: set[str] = set()
@@ -125,7 +124,7 @@ class FileIndex:
         if entry is None or key in self._touched:
             return False
         try:
-            return self._same(key, entry.stamp, _stamp(path))
+            return entry.stamp.shows_same_content(_stamp(path))
         except CorruptFileError:
             return False
 
@@ -180,8 +179,6 @@ class FileIndex:
         entry = None if self._checksum else parse(self._kept.get(key), stamp)
         if entry is None or not entry.settled(now):
             return None
-        if not self._systems.tell_changes(key, stamp.device):
-            return None
         self._taken[key] = entry
         return entry
 
@@ -208,21 +205,12 @@ class FileIndex:
         if stamp != FileStamp.of(after) or not stat.S_ISREG(before_read.st_mode):
             moment = 0  # Changed while it was read: the digest may match no state of the file.
         before = self._taken.get(key)
-        if before and (before.sha256 != sha256 or not self._same(key, before.stamp, stamp)):
+        if before and (before.sha256 != sha256 or not before.stamp.shows_same_content(stamp)):
             self._touched.add(key)
         self._taken[key] = IndexEntry(sha256, moment, stamp)
         self._written.discard(key)
         self._has_news = True
         return sha256
-
-    def _same(self, key: str, before: FileStamp, now: FileStamp) -> bool:
-        if before == now:
-            return True
-        # Inode numbers may change where the file system generates them.
-        return not self._systems.tell_changes(key, now.device) and (
-            (before.size, before.mtime_ns, before.ctime_ns)
-            == (now.size, now.mtime_ns, now.ctime_ns)
-        )
 
 
 def _key(path: Path) -> str:
@@ -266,6 +254,14 @@ class FileStamp(Struct, frozen=True):
     def of(cls, facts: os.stat_result) -> FileStamp:
         """Create a stamp from a result of ``os.stat``."""
         return cls(facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+
+    def shows_same_content(self, other: FileStamp) -> bool:
+        """Compare without inode numbers, which some network file systems generate."""
+        return (self.size, self.mtime_ns, self.ctime_ns) == (
+            other.size,
+            other.mtime_ns,
+            other.ctime_ns,
+        )
 
     def text(self) -> str:
         """Format the stamp for the index file."""
@@ -320,141 +316,3 @@ def parse(text: str | None, stamp: FileStamp) -> IndexEntry | None:
     if not match or match[3] != stamp.text():
         return None
     return IndexEntry(match[1], int(match[2]), stamp)
-
-
-# Local file systems with stable inode numbers and a ctime that the kernel sets at every change,
-# including writes through a mapping, and never otherwise. Excluded on purpose, as are all unknown
-# ones:
-# - tmpfs, ramfs: writes to a page that was mapped and read first are not recorded;
-# - vfat, exfat, ntfs: no real ctime or no real inode numbers;
-# - nfs, cifs, 9p, virtiofs, fuse: times come from elsewhere and may be cached for seconds.
-_TRUE = frozenset(
-    {
-        # Linux disk file systems with on-disk inode numbers. Some store whole seconds only.
-        *("ext2", "ext3", "ext4", "xfs", "f2fs", "jfs", "nilfs2"),
-        # The same with subvolumes, each of which has its own device number.
-        *("btrfs", "bcachefs", "zfs"),
-        # Used by containers. Times and inodes are those of the layer that contains the file.
-        # Copying to the upper layer may change device and inode; then the file is hashed again. If
-        # that layer is visible, its own file system decides: live systems keep it in memory.
-        "overlay",
-    }
-)
-# Their files may have devices that no mount lists: subvolumes and overlay layers.
-_UNNAMED = frozenset(("btrfs", "bcachefs", "overlay"))
-# For smaller files, looking up the file system costs as much as it saves.
-_RESERVED: Final = 4 << 20
-# ext4, and the overlay that containers put on top of it.
-_ALLOCATING_LATE: Final = frozenset(("ext4", "overlay"))
-
-_MOUNTINFO = Path("/proc/self/mountinfo")
-_UPPER = re.compile(rb"(?:^|,)upperdir=([^,]+)")
-_ESCAPE = re.compile(rb"\\([0-7]{3})")
-
-
-class Mount(Struct, frozen=True):
-    """A mounted file system: device numbers, mount point, type, and upper directory.
-
-    ``upper`` is the writable directory of an overlay, or empty if it is unknown.
-    """
-
-    major: int
-    minor: int
-    point: str
-    kind: str
-    upper: str = ""
-
-
-def read_mounts() -> list[Mount]:
-    """Return the mounts in order of mounting; empty if the system has no mountinfo (not Linux)."""
-    try:
-        lines = _MOUNTINFO.read_bytes().splitlines()
-    except OSError:
-        return []
-    return [mount for line in lines if (mount := _parse(line)) is not None]
-
-
-def _parse(line: bytes) -> Mount | None:
-    """Parse a line of proc(5): ``36 35 98:0 /root /point options ... - kind source options``."""
-    fields, _, rest = line.partition(b" - ")
-    try:
-        major, minor = map(int, fields.split()[2].split(b":"))
-        point = _unescaped(fields.split()[4])
-        kind, _, *options = rest.split()
-        match = _UPPER.search(options[0]) if options else None
-        upper = _unescaped(match[1]) if match else ""
-        return Mount(major, minor, point, kind.decode(), upper)
-    except (ValueError, IndexError):
-        return None
-
-
-def _unescaped(text: bytes) -> str:
-    return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), text))
-
-
-class FileSystems:
-    """File system types by device; each device is looked up once."""
-
-    def __init__(self) -> None:
-        self._kinds: dict[int, str] = {}
-
-    def tell_changes(self, path: str, device: int) -> bool:
-        """Return whether any change to a file on ``device`` alters its inode, size, or ctime."""
-        return self._kind_of(path, device) in _TRUE
-
-    def reserve(self, descriptor: int, path: str, size: int) -> None:
-        """Allocate the blocks of a new file before writing if that saves time.
-
-        ext4 delays allocation until a file replaces another one by rename, and then allocates one
-        run of pages at a time while the caller waits. On other file systems, the C library may
-        write to every block instead.
-
-        Args:
-            descriptor: open file.
-            path: path of the file, to find its file system.
-            size: final size in bytes.
-        """
-        device = os.fstat(descriptor).st_dev
-        if size >= _RESERVED and self._kind_of(path, device) in _ALLOCATING_LATE:
-            os.posix_fallocate(descriptor, 0, size)
-
-    def _kind_of(self, path: str, device: int) -> str:
-        if device not in self._kinds:
-            # Read again for each device, because it may have been mounted since.
-            self._kinds[device] = _kind(read_mounts(), path, device)
-        return self._kinds[device]
-
-
-def _kind(mounts: list[Mount], path: str, device: int) -> str:
-    """Return the file system type of a device, or an empty string if it is unknown."""
-    if not mounts:
-        return ""
-    major, minor = os.major(device), os.minor(device)
-    kinds = {_seen(mounts, m) for m in mounts if (m.major, m.minor) == (major, minor)}
-    if kinds:
-        return kinds.pop() if len(kinds) == 1 else ""
-    nearest = _nearest(mounts, path)
-    if nearest is None or major != 0 or nearest.kind not in _UNNAMED:
-        return ""
-    return _seen(mounts, nearest)
-
-
-def _seen(mounts: list[Mount], mount: Mount) -> str:
-    """Return a mount's type; for an overlay on an untrusted visible layer, that layer's type."""
-    upper = Path(mount.upper)
-    if mount.kind != "overlay" or not upper.is_absolute() or not upper.exists():
-        return mount.kind
-    layer = _nearest(mounts, mount.upper)
-    return mount.kind if layer is None or layer.kind in _TRUE else layer.kind
-
-
-def _nearest(mounts: list[Mount], path: str) -> Mount | None:
-    """Return the mount that contains a path."""
-    real = os.path.realpath(path)
-    above = [m for m in mounts if _is_below(real, m.point)]
-    # Of mounts at the same point, the last one hides the others.
-    return max(reversed(above), key=lambda m: len(m.point), default=None)
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")

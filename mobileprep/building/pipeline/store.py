@@ -15,16 +15,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.building.pipeline.cache_files import FORMAT, clear_way, mark_used, seal, unseal
+from msgspec import to_builtins
+
+from mobileprep.building.pipeline.cache_files import FORMAT, mark_used, seal, unseal
 from mobileprep.building.pipeline.eviction import Evicted, Upkeep, evict
-from mobileprep.building.pipeline.file_index import FileIndex, FileSystems
+from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.output import (
     LastRun,
     Output,
     Record,
-    last_run_data,
     last_run_from,
-    record_data,
     record_from,
     workspace_name,
 )
@@ -70,7 +70,6 @@ class Store:
         self.folder = folder / FORMAT
         self.files = files or FileIndex(None)
         self.objects = Objects(self.folder, self.files)
-        self._systems = FileSystems()
         self._upkeep = Upkeep(self.folder)
         self._fetching = threading.Lock()
         # Stale stages are checked repeatedly, but the remote cache is queried once per fingerprint.
@@ -197,7 +196,6 @@ class Store:
         """
         folder = self.folder / "tmp" / workspace_name()
         try:
-            clear_way(folder, self.folder)
             for name in ("left", "read"):
                 (folder / name).mkdir(parents=True)
         except OSError as error:
@@ -234,7 +232,6 @@ class Store:
             self.objects.place(Part(output.sha256, output.size), target)
         else:
             with atomic_writer(target, follow=False) as stream:
-                self._systems.reserve(stream.fileno(), str(target), output.size)
                 stream.writelines(self.blocks(output))
         self.files.note(target, output.sha256)
 
@@ -275,14 +272,11 @@ class Store:
 
     def finish(self, limit: int | None) -> None:
         """End a run. If the run has used the cache, reduce the cache to ``limit`` bytes."""
-        self._upkeep.end(limit, self.objects.written_bytes, self.references)
+        self._upkeep.end(limit, self.references)
 
     def collect(self, limit: int) -> Evicted:
         """Reduce the cache to ``limit`` bytes; the caller must hold it exclusively."""
-        done = evict(self.folder, limit, self.references)
-        with contextlib.suppress(ArtifactError):  # the next build only counts again
-            self._upkeep.counted(done.left_bytes)
-        return done
+        return evict(self.folder, limit, self.references)
 
     def save(self, fingerprint: str, record: Record) -> None:
         """Save a record.
@@ -290,7 +284,7 @@ class Store:
         Raises:
             ArtifactError: the cache cannot be written.
         """
-        self._write("ac", fingerprint, record_data(record))
+        self._write("ac", fingerprint, to_builtins(record))
 
     def last_run(self, task_key: str) -> LastRun | None:
         """Return a task's last run in this cache, or None if it is missing or unreadable."""
@@ -298,7 +292,7 @@ class Store:
 
     def save_last_run(self, task_key: str, record: Record) -> None:
         """Save the summary of a task's last run; raises the same errors as ``save``."""
-        self._write("latest", task_key, last_run_data(record))
+        self._write("latest", task_key, to_builtins(record.summary))
 
     def _own_record(self, fingerprint: str) -> Record | None:
         record = record_from(self._json("ac", fingerprint))
@@ -323,14 +317,7 @@ class Store:
         return self.folder.joinpath(kind, key[:2], f"{key}.json")
 
     def _write(self, kind: str, key: str, data: object) -> None:
-        path = self._path(kind, key)
-        try:
-            clear_way(path, self.folder)
-            write_bytes(path, seal(key, data), follow=False)
-        except OSError as error:
-            raise unwritable(error, path.parent) from error
-        except ArtifactError as error:
-            raise ArtifactError(error.message, HINT, error.where) from error
+        _write_file(self._path(kind, key), [seal(key, data)])
 
     def _json(self, kind: str, key: str) -> object:
         try:
@@ -352,7 +339,10 @@ def _parts_there(index: Part, sharing: Sharing) -> tuple[Part, ...] | None:
             return None
 
 
-HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
+HINT = (
+    "free space on its disk, clear it with 'mobileprep cache clear', "
+    "or set MOBILEPREP_CACHE to a folder that can be written"
+)
 _SIZE = 2
 """Position of the file size in a stamp."""
 _GONE_HINT = "build again to restore the missing entries"
@@ -374,8 +364,6 @@ class Objects:
         self._lock = threading.Lock()
         # Stamps of the objects that this process has written or verified.
         self._verified: dict[str, tuple[int, ...]] = {}
-        self.written_bytes = 0
-        """Number of bytes that this process has added."""
 
     def path(self, sha256: str) -> Path:
         """Return the path of the object with a digest, whether or not it exists."""
@@ -443,13 +431,7 @@ class Objects:
         """Move a file with known content into the cache."""
         target = self.path(part.sha256)
         try:
-            try:
-                _move(path, target)
-            except OSError:
-                # Only on failure, because a remote cache may provide hundreds of objects.
-                clear_way(target, self._folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _move(path, target)
+            _move(path, target)
         except OSError as error:
             raise unwritable(error, target.parent) from error
         self._written(target, part)
@@ -530,24 +512,11 @@ class Objects:
         path = self.path(part.sha256)
         try:
             write_new(str(path), pieces)
-        except OSError:
-            # Only on failure, because a graph may have hundreds of tensors.
-            self._write_in_the_way(path, pieces)
+        except OSError:  # only on failure, because a graph may have hundreds of tensors
+            _write_file(path, pieces)
         self._written(path, part)
 
-    def _write_in_the_way(self, path: Path, pieces: Sequence[Buffer]) -> None:
-        """Write an object whose directory is missing or whose path is blocked by something else."""
-        try:
-            clear_way(path, self._folder)
-            write_bytes(path, iter(pieces), follow=False)
-        except OSError as error:
-            raise unwritable(error, path.parent) from error
-        except ArtifactError as error:
-            raise ArtifactError(error.message, HINT, error.where) from error
-
     def _written(self, path: Path, part: Part) -> None:
-        with self._lock:
-            self.written_bytes += part.size
         self._files.note(path, part.sha256)
         stamp = _stamp(str(path))
         if stamp is not None:
@@ -568,7 +537,7 @@ def _move(path: Path, target: Path) -> None:
     try:
         path.replace(target)
     except FileNotFoundError:
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         path.replace(target)
 
 
@@ -594,6 +563,14 @@ class _Map(mmap.mmap):
         except (OSError, ValueError) as error:
             reason = error if isinstance(error, OSError) else OSError(str(error))
             raise unreadable(path, reason) from error
+
+
+def _write_file(path: Path, pieces: Sequence[Buffer]) -> None:
+    """Write a file of the cache, and create its directory if it is missing."""
+    try:
+        write_bytes(path, iter(pieces), follow=False)
+    except ArtifactError as error:
+        raise ArtifactError(error.message, HINT, error.where) from error
 
 
 def unwritable(error: OSError, folder: Path) -> ArtifactError:

@@ -9,9 +9,8 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,7 +20,7 @@ from msgspec.structs import astuple
 
 from mobileprep.building.pipeline import file_index
 from mobileprep.building.pipeline.cache_files import seal, unseal
-from mobileprep.building.pipeline.file_index import FileIndex, FileStamp, FileSystems, IndexEntry
+from mobileprep.building.pipeline.file_index import FileIndex, FileStamp, IndexEntry
 from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import CorruptFileError
 
@@ -89,7 +88,6 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     # The rules, wherever the tests lie; what file systems tell has tests of its own.
-    monkeypatch.setattr(FileSystems, "tell_changes", lambda *_: True)
     return Bench(tmp_path, monkeypatch)
 
 
@@ -515,7 +513,7 @@ def test_many_files_are_answered_as_one_by_one(bench: Bench) -> None:
         assert answers == [i == 7 for i in range(20)] + [False] + [i == 7 for i in range(20)]
 
 
-# -- checksum, and file systems that do not tell
+# -- checksum
 
 
 def test_checksum_hashes_everything_once_in_a_run(bench: Bench) -> None:
@@ -527,52 +525,14 @@ def test_checksum_hashes_everything_once_in_a_run(bench: Bench) -> None:
     assert bench.hashes(bench.digest) == 0
 
 
-def test_a_file_system_without_true_ctime_is_always_hashed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FileSystems, "tell_changes", lambda *_: False)
-    assert [bench.hashes(bench.digest) for _ in range(3)] == [1, 1, 1]
-    stamp = FileStamp.of(bench.model.stat())
-    edit_in_place(bench.model)
-    monkeypatch.setattr(FileStamp, "of", lambda _: stamp)  # it tells of no change
-    assert bench.digest() == sha256_bytes(NEW)
-
-
-def test_made_up_inode_numbers_are_no_change_during_a_run(
+def test_inode_numbers_that_change_are_no_change_during_a_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = bench.run()
     index.digest(bench.model)
     stamp = stamped(bench.model, inode=12345)
     monkeypatch.setattr(FileStamp, "of", lambda _: stamp)
-    assert not index.unchanged(bench.model)
-    monkeypatch.setattr(FileSystems, "tell_changes", lambda *_: False)
     assert index.unchanged(bench.model)
-
-
-SHM = Path("/dev/shm")
-
-
-@pytest.fixture
-def in_memory() -> Iterator[Path]:
-    """A folder on tmpfs."""
-    with tempfile.TemporaryDirectory(dir=SHM) as folder:
-        yield Path(folder)
-
-
-@pytest.mark.skipif(not os.access(SHM, os.W_OK), reason="no tmpfs here")
-def test_on_tmpfs_an_edit_that_leaves_no_trace_is_seen(
-    in_memory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = Bench(in_memory, monkeypatch)
-    for _ in range(2):
-        assert bench.digest() == sha256_bytes(OLD)
-    stamp = FileStamp.of(bench.model.stat())
-    with bench.model.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as view:
-        assert view[:] == OLD
-        view[:] = NEW
-    assert FileStamp.of(bench.model.stat()) == stamp, "tmpfs tells now: it may be trusted"
-    assert bench.digest() == sha256_bytes(NEW)
 
 
 # -- the file of the index
