@@ -205,8 +205,8 @@ def _one(option: Declared) -> Schema:
     if option.choices:
         return {"enum": list(option.choices)}
     text = {"minLength": extra.min_length, "format": extra.format}
-    given = {key: value for key, value in text.items() if value is not None}
-    return {"type": _TYPES[option.kind], **given}
+    constraints = {key: value for key, value in text.items() if value is not None}
+    return {"type": _TYPES[option.kind], **constraints}
 
 
 def _bounds(option: Declared) -> Schema:

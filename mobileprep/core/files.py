@@ -35,7 +35,7 @@ _BLOCK = 1 << 20
 # Large enough that a hashing thread seldom waits for the GIL.
 _HASHED_AT_ONCE = 4 << 20
 # Temporary names are longer than final names, which can have the maximum length.
-_NAME_KEPT = 80
+_MAX_NAME_BYTES = 80
 """Maximum bytes of the final name in a temporary name."""
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
 _FICLONE = 0x40049409  # linux/fs.h
@@ -301,7 +301,7 @@ def _write_all(stream: RawIOBase, rest: memoryview) -> None:
 def _temporary_name(name: str) -> str:
     # tempfile would create private files, but outputs need the permissions of the user's umask,
     # which threads cannot read without changing it.
-    return f".{_name_kept(name)}.{os.urandom(8).hex()}"
+    return f".{_short_name(name)}.{os.urandom(8).hex()}"
 
 
 def unfinished(folder: Path, names: Collection[str]) -> list[str]:
@@ -309,13 +309,13 @@ def unfinished(folder: Path, names: Collection[str]) -> list[str]:
 
     The caller must ensure that no process is writing them.
     """
-    kept = {_name_kept(name) for name in names}
+    short_names = {_short_name(name) for name in names}
     try:
-        found = sorted(path.name for path in folder.iterdir())
+        files = sorted(path.name for path in folder.iterdir())
     except (OSError, ValueError):
         return []  # It does not exist yet, or the name is not valid.
-    matches = ((name, _TEMPORARY.fullmatch(name)) for name in found)
-    return [name for name, match in matches if match is not None and match[1] in kept]
+    matches = ((name, _TEMPORARY.fullmatch(name)) for name in files)
+    return [name for name, match in matches if match is not None and match[1] in short_names]
 
 
 def remove_file(path: Path) -> None:
@@ -329,8 +329,8 @@ def remove_file(path: Path) -> None:
         raise ArtifactError(message, "check the rights of its folder", str(path)) from error
 
 
-def _name_kept(name: str) -> str:
-    return name.encode("utf-8", "ignore")[:_NAME_KEPT].decode("utf-8", "ignore")
+def _short_name(name: str) -> str:
+    return name.encode("utf-8", "ignore")[:_MAX_NAME_BYTES].decode("utf-8", "ignore")
 
 
 def write_text(path: Path, text: str, *, follow: bool = True) -> None:

@@ -155,9 +155,10 @@ def spend(operations: float, what: str = "it") -> None:
     if work is None:
         return
     if work.done + operations > work.limit:
-        left = max(work.limit - work.done, 0)
+        remaining = max(work.limit - work.done, 0)
         message = (
-            f"{what} takes {_told(operations)}, and {_told(left)} remain of the limit for a run"
+            f"{what} takes {_format_flops(operations)}, "
+            f"and {_format_flops(remaining)} remain of the limit for a run"
         )
         raise OverWorkError(message)
     work.done += int(operations)
@@ -172,7 +173,7 @@ def spend_products(count: float, dtype: np.dtype[Any]) -> None:
     spend(2 * count * (_INTEGER_PRODUCTS if dtype.kind in "iub" else 1))
 
 
-def _told(operations: float) -> str:
+def _format_flops(operations: float) -> str:
     for unit, name in ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):
         if operations >= unit:
             return f"{operations / unit:,.1f} {name}"

@@ -171,8 +171,8 @@ class _Exits:
             if os.getpid() != process:  # A forked child process may exit.
                 self._exit(status)
             error = SystemExit(status)
-            for noted in self._running:
-                noted.append(error)
+            for errors in self._running:
+                errors.append(error)
             raise error
 
         with self._lock:

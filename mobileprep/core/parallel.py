@@ -61,8 +61,8 @@ def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Fu
     """
     from concurrent.futures import Future  # costs start-up time
 
-    found: dict[_Key, Future[_Result]] = {item: Future() for item in items}
-    todo = deque(found.items())
+    futures: dict[_Key, Future[_Result]] = {item: Future() for item in items}
+    todo = deque(futures.items())
 
     def work() -> None:
         while todo:
@@ -75,9 +75,9 @@ def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Fu
             except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
                 future.set_exception(error)
 
-    for _ in range(min(len(found), cores())):
+    for _ in range(min(len(futures), cores())):
         threading.Thread(target=work, name="mobileprep-ahead", daemon=True).start()
-    return found
+    return futures
 
 
 Listener: TypeAlias = Callable[[str, float, float, str], None]

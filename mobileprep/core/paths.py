@@ -214,10 +214,10 @@ def refuse_foreign(data: bytes | memoryview, file: str) -> None:
     Raises:
         UnsupportedError: if the data starts like one.
     """
-    found = foreign_format(data)
-    if found is not None:
-        message = f"is {found.what}"
-        raise UnsupportedError(message, found.hint, file)
+    foreign = foreign_format(data)
+    if foreign is not None:
+        message = f"is {foreign.what}"
+        raise UnsupportedError(message, foreign.hint, file)
 
 
 def directory_error(path: Path, where: str = "", shown: str = "") -> CorruptFileError:
@@ -238,15 +238,15 @@ def file_error(path: Path, where: str = "", shown: str = "") -> MobileprepError:
     """Return the error for a file that should be the directory of a SavedModel."""
     try:
         with opened(path) as stream:
-            found = foreign_format(stream.read(PROBE))
+            foreign = foreign_format(stream.read(PROBE))
     except OSError as error:
         from mobileprep.core.files import unreadable  # Slow to import, and only needed for errors.
 
         failure = unreadable(path, error)
         return failure.at(where, message=f"{shown} {failure.message}") if where else failure
-    if found is not None:
-        message = _about(f"is {found.what}", shown)
-        return UnsupportedError(message, found.hint, where or str(path))
+    if foreign is not None:
+        message = _about(f"is {foreign.what}", shown)
+        return UnsupportedError(message, foreign.hint, where or str(path))
     message = _about("is a file, not the directory of a SavedModel", shown)
     hint = (
         f"name the directory that holds {_SAVED_MODEL_NAMES[0]}; a graph goes under `frozen:` or "

@@ -70,12 +70,12 @@ def read_arrays(
     Raises:
         CorruptFileError: if the file is unreadable or damaged, or the arrays exceed the limit.
     """
-    left = limit
+    remaining = limit
 
     def read(stream: IO[bytes], size: int, where: str) -> NDArray[Any]:
-        nonlocal left
-        array = _read_array(stream, size, left, where)
-        left -= array.nbytes
+        nonlocal remaining
+        array = _read_array(stream, size, remaining, where)
+        remaining -= array.nbytes
         return array
 
     return _read(path, read, names)
@@ -163,11 +163,11 @@ def _members(
 def _read_array(stream: IO[bytes], size: int, limit: int, where: str) -> NDArray[Any]:
     shape, fortran, dtype = read_header(stream, where)
     _refuse_objects(dtype, where)
-    wanted = math.prod(shape) * dtype.itemsize
-    if wanted > min(size, limit):
-        message = f"declares {wanted} bytes, with {size} there and {limit} allowed"
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes > min(size, limit):
+        message = f"declares {nbytes} bytes, with {size} there and {limit} allowed"
         raise CorruptFileError(message, _HINT, where)
-    return view_of(stream.read(wanted), shape, dtype, fortran=fortran, where=where)
+    return view_of(stream.read(nbytes), shape, dtype, fortran=fortran, where=where)
 
 
 def view_of(
@@ -180,12 +180,12 @@ def view_of(
 ) -> NDArray[Any]:
     """Return a view of bytes as an array; ignore additional bytes at the end."""
     _refuse_objects(dtype, where)
-    wanted = math.prod(shape) * dtype.itemsize
-    if len(data) < wanted:
-        message = f"ends after {len(data)} of {wanted} bytes"
+    nbytes = math.prod(shape) * dtype.itemsize
+    if len(data) < nbytes:
+        message = f"ends after {len(data)} of {nbytes} bytes"
         raise CorruptFileError(message, _HINT, where)
     try:
-        return np.frombuffer(data[:wanted], dtype).reshape(shape, order="F" if fortran else "C")
+        return np.frombuffer(data[:nbytes], dtype).reshape(shape, order="F" if fortran else "C")
     except ValueError as error:
         # An axis is too long for memory addresses, or there are more axes than numpy supports.
         raise _no_array(error, where) from error
@@ -249,7 +249,7 @@ def map_arrays(path: Path, names: Container[str] | None = None) -> dict[str, NDA
 def _mapped_members(
     stream: IO[bytes], path: Path, names: Container[str] | None
 ) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     small: set[str] = set()
     try:
         with zipfile.ZipFile(stream) as archive:
@@ -260,13 +260,13 @@ def _mapped_members(
                 if entry.file_size < _SMALL:
                     small.add(name)
                 elif entry.compress_type == zipfile.ZIP_STORED:
-                    found[name] = _stored(stream, entry, f"{path}, {entry.filename}")
+                    arrays[name] = _stored(stream, entry, f"{path}, {entry.filename}")
                 else:
-                    found[name] = _unpacked(archive, entry, f"{path}, {entry.filename}")
+                    arrays[name] = _unpacked(archive, entry, f"{path}, {entry.filename}")
     except ARCHIVE_FAULTS as error:
         message = f"is not a readable .npz file: {error}"
         raise CorruptFileError(message, "save it again with numpy.savez", str(path)) from error
-    return {**found, **read_arrays(path, names=small)}
+    return {**arrays, **read_arrays(path, names=small)}
 
 
 def _stored(stream: IO[bytes], entry: zipfile.ZipInfo, where: str) -> NDArray[Any]:
@@ -277,10 +277,10 @@ def _stored(stream: IO[bytes], entry: zipfile.ZipInfo, where: str) -> NDArray[An
     if magic != b"PK\3\4" or entry.file_size != entry.compress_size:
         raise CorruptFileError("its entries do not fit their list", "save it again", where)  # noqa: EM101
     stream.seek(start)
-    checksum, left = 0, entry.file_size
-    while left and (block := stream.read(min(_BLOCK, left))):
-        checksum, left = zlib.crc32(block, checksum), left - len(block)
-    if left or checksum != entry.CRC:
+    checksum, remaining = 0, entry.file_size
+    while remaining and (block := stream.read(min(_BLOCK, remaining))):
+        checksum, remaining = zlib.crc32(block, checksum), remaining - len(block)
+    if remaining or checksum != entry.CRC:
         raise CorruptFileError("is damaged: its checksum is another", "save it again", where)  # noqa: EM101
     stream.seek(start)
     return _mapped(stream, start, entry.file_size, where)

@@ -45,8 +45,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
         path: the prefix, any file of the checkpoint, a ``checkpoint`` state file (for its newest
             checkpoint, even if the directory was moved), or a directory.
     """
-    found = find_checkpoint(path)
-    return CheckpointV1(found.prefix, found.tables) if found.is_v1 else TensorBundle(found.prefix)
+    files = find_checkpoint(path)
+    return CheckpointV1(files.prefix, files.tables) if files.is_v1 else TensorBundle(files.prefix)
 
 
 _META_KEY: Final = b""
@@ -88,12 +88,13 @@ class CheckpointV1(Checkpoint):
             where = f"{path}, tensor {tensor.name[:80]!r}"
             entry = entry_of(tensor.type, tensor.shape, where)
             slices = tuple(extents_of(s) for s in tensor.slice)
-            known = tensors.get(tensor.name)
-            if known is not None and known.entry != entry:
+            previous = tensors.get(tensor.name)
+            if previous is not None and previous.entry != entry:
                 message = "has another type or shape than in another file of the checkpoint"
                 raise CorruptFileError(message, _HINT, where)
             self._places.update({(tensor.name, extents): path for extents in slices})
-            tensors[tensor.name] = StoredTensor(entry, (known.slices if known else ()) + slices)
+            slices = (previous.slices if previous else ()) + slices
+            tensors[tensor.name] = StoredTensor(entry, slices)
 
     def _read_slice(self, name: str, extents: Extents, box: Box) -> Array:
         path = self._places[name, extents]

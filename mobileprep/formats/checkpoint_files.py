@@ -70,10 +70,10 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
         return _in_folder(path)
     if _is_file(path) and is_state_file(path):
         return _named_by(path)
-    found = _at(path)
-    if found is None:
+    files = _at(path)
+    if files is None:
         raise _nothing_at(path)
-    return found
+    return files
 
 
 def _in_folder(folder: Path) -> CheckpointFiles:
@@ -81,9 +81,9 @@ def _in_folder(folder: Path) -> CheckpointFiles:
     if _is_file(state) and is_state_file(state):
         return _named_by(state)
     prefixes = _prefixes(folder)
-    found = _at(folder / prefixes[0]) if len(prefixes) == 1 else None
-    if found is not None:
-        return found
+    files = _at(folder / prefixes[0]) if len(prefixes) == 1 else None
+    if files is not None:
+        return files
     if not prefixes:
         message, hint = "holds no checkpoint", "name the folder or the prefix of one"
     else:
@@ -96,20 +96,20 @@ def _named_by(state: Path) -> CheckpointFiles:
     """Return the newest checkpoint in a state file, or one of that name next to the file."""
     named = newest_path(state)
     base = re.split(r"[/\\]", named)[-1]
-    found = _at(state.parent / named) or (_at(state.parent / base) if base else None)
-    if found is None:
+    files = _at(state.parent / named) or (_at(state.parent / base) if base else None)
+    if files is None:
         message = f"names {named!r}, which does not exist"
         raise CorruptFileError(message, _prefix_hint(state.parent, base), str(state))
-    return found
+    return files
 
 
 def _at(path: Path) -> CheckpointFiles | None:
     """Return the checkpoint with that prefix, otherwise the one that contains that file."""
     member = _MEMBER.match(path.name)
-    found = _of_prefix(path, is_table=member is None)
-    if found is None and member is not None:
-        found = _of_prefix(path.with_name(member[1]), is_table=True)
-    return found
+    files = _of_prefix(path, is_table=member is None)
+    if files is None and member is not None:
+        files = _of_prefix(path.with_name(member[1]), is_table=True)
+    return files
 
 
 def _of_prefix(prefix: Path, *, is_table: bool) -> CheckpointFiles | None:
@@ -149,14 +149,14 @@ def _table_counts(prefix: Path) -> list[int]:
 
 def _prefixes(folder: Path) -> list[str]:
     """Return the names of the checkpoints in a directory, sorted."""
-    found = set()
+    names = set()
     for name in _file_names(folder)[:_LOOKED_AT]:
         table = _TABLE.match(name)
         if name.endswith(".index"):
-            found.add(name.removesuffix(".index"))
+            names.add(name.removesuffix(".index"))
         elif not _MEMBER.match(name) and _ends_as_table(folder / name):
-            found.add(table[1] if table else name)
-    return sorted(found - {""})
+            names.add(table[1] if table else name)
+    return sorted(names - {""})
 
 
 def _all_parts(stem: Path, count: int) -> tuple[Path, ...]:

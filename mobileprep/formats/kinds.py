@@ -72,8 +72,8 @@ def kind_of(data: Buffer) -> Kind | None:
     if foreign_format(data[:PROBE]) is not None:
         return None
     if looks_like_text(data):
-        found = _FIRST_FIELD.match(data)
-        return _TEXT_KINDS.get(found[1]) if found else None
+        match = _FIRST_FIELD.match(data)
+        return _TEXT_KINDS.get(match[1]) if match else None
     try:
         return _binary_kind(Cursor(data))
     except CorruptFileError:
@@ -83,10 +83,10 @@ def kind_of(data: Buffer) -> Kind | None:
 def expect_kind(data: Buffer, expected: Kind, file: str) -> None:
     """Reject a foreign format, and bytes that start as another kind of message."""
     refuse_foreign(data[:PROBE], file)
-    found = kind_of(data)
-    if found not in (None, expected):
-        message = f"is a {found}, not a {expected}"
-        raise CorruptFileError(message, _HINTS[found or expected], file)
+    kind = kind_of(data)
+    if kind not in (None, expected):
+        message = f"is a {kind}, not a {expected}"
+        raise CorruptFileError(message, _HINTS[kind or expected], file)
 
 
 def _binary_kind(cursor: Cursor) -> Kind | None:

@@ -124,7 +124,7 @@ def _directory_at(view: memoryview, file: str) -> int:
 
 def _elements(cursor: Cursor, directory: int) -> list[pb.MemmappedFileSystemDirectoryElement]:
     """Parse and check the elements of a directory one by one, so that an invalid one ends early."""
-    found: list[pb.MemmappedFileSystemDirectoryElement] = []
+    elements: list[pb.MemmappedFileSystemDirectoryElement] = []
     before = -1
     while cursor:
         if cursor.varint() != _ELEMENT:
@@ -145,8 +145,8 @@ def _elements(cursor: Cursor, directory: int) -> list[pb.MemmappedFileSystemDire
             )
             raise _damaged(message, cursor.file)
         before = element.offset
-        found.append(element)
-    return found
+        elements.append(element)
+    return elements
 
 
 def _element(cursor: Cursor, length: int) -> pb.MemmappedFileSystemDirectoryElement:

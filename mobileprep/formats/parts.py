@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.wire import Buffer, Cursor, encode_varint
@@ -21,11 +21,15 @@ _COUNT: Final = struct.Struct("<I")
 _PART: Final = struct.Struct("<32sQ")
 
 
-class Part(Struct, frozen=True):
-    """Bytes in a separate file: their SHA-256 as hex, and their length."""
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+"""A SHA-256 in hexadecimal."""
 
-    sha256: str
-    size: int
+
+class Part(Struct, frozen=True):
+    """Bytes in a separate file: their SHA-256 and their length."""
+
+    sha256: Digest
+    size: Annotated[int, Meta(ge=0)]
 
 
 def index_bytes(kind: bytes, parts: Sequence[Part], body: Iterable[Buffer]) -> bytes:
@@ -46,8 +50,8 @@ def read_index(
     """Return the parts and the body of an index."""
     view = memoryview(data)
     head = len(GRAPH) + _COUNT.size
-    found = index_kind(view)
-    if found is None or kind not in (None, found) or len(view) < head:
+    actual = index_kind(view)
+    if actual is None or kind not in (None, actual) or len(view) < head:
         message = "is not an index of parts"
         raise CorruptFileError(message, "the file is damaged or of another kind", file)
     (count,) = _COUNT.unpack_from(view, len(GRAPH))

@@ -77,9 +77,9 @@ def range_file_text(ranges: RangeFile) -> str:
     if ranges.data:
         lines.append(f"data: {_name(ranges.data)}\n")
     lines.append("tensors:\n" if ranges.tensors else "tensors: {}\n")
-    for tensor, found in sorted(ranges.tensors.items()):
-        graph = f", graph: {_quoted(found.graph)}" if found.graph else ""
-        ends = f"min: {number(found.low)}, max: {number(found.high)}"
+    for tensor, bounds in sorted(ranges.tensors.items()):
+        graph = f", graph: {_quoted(bounds.graph)}" if bounds.graph else ""
+        ends = f"min: {number(bounds.low)}, max: {number(bounds.high)}"
         lines.append(f"  {_key(tensor)}: {{{ends}{graph}}}\n")
     if ranges.unseen:
         lines.append("unseen:\n")
@@ -134,7 +134,7 @@ class _Reader:
 
     def read(self) -> RangeFile:
         tensors: dict[str, TensorRange] = {}
-        given: dict[str, str] = {}
+        header: dict[str, str] = {}
         unseen: tuple[str, ...] = ()
         next(self._events)  # Start of the stream.
         start = next(self._events)
@@ -145,44 +145,44 @@ class _Reader:
             elif key == "unseen":
                 unseen = tuple(self._texts(event))
             elif key in ("version", "method", "samples", "data"):
-                given[key] = self._text(event)
+                header[key] = self._text(event)
             else:
                 raise self._wrong(event, f"unknown key {_shown(key)}")
         next(self._events)  # End of the document.
         end = next(self._events)
         self._expect(end, yaml.StreamEndEvent, "a second YAML document starts here")
-        if given.get("version") != "1":
+        if header.get("version") != "1":
             raise self._wrong(start, "its version is not 1")
-        samples = given.get("samples", "0")
+        samples = header.get("samples", "0")
         if not (samples.isascii() and samples.isdigit() and len(samples) <= _DIGITS):
             raise self._wrong(start, f"'samples' is not a number: {_shown(samples)}")
-        method, data = given.get("method", ""), given.get("data", "")
+        method, data = header.get("method", ""), header.get("data", "")
         return RangeFile(tensors, method, int(samples), data, unseen)
 
     def _tensors(self, event: yaml.Event) -> dict[str, TensorRange]:
-        found: dict[str, TensorRange] = {}
+        ranges: dict[str, TensorRange] = {}
         for tensor, start in self._mapping(event):
-            if len(found) == _MOST_TENSORS:
+            if len(ranges) == _MOST_TENSORS:
                 raise self._wrong(start, f"more than {_MOST_TENSORS:,} tensors")
-            given: dict[str, str] = {}
+            fields: dict[str, str] = {}
             for key, value in self._mapping(start):
                 if key not in ("min", "max", "graph"):
                     raise self._wrong(value, f"a range has no {_shown(key)}, but min, max, graph")
-                given[key] = self._text(value)
-            found[tensor] = self._range(tensor, given, start)
-        return found
+                fields[key] = self._text(value)
+            ranges[tensor] = self._range(tensor, fields, start)
+        return ranges
 
-    def _range(self, tensor: str, given: Mapping[str, str], event: yaml.Event) -> TensorRange:
+    def _range(self, tensor: str, fields: Mapping[str, str], event: yaml.Event) -> TensorRange:
         ends = []
         for key in ("min", "max"):
-            if key not in given:
+            if key not in fields:
                 raise self._wrong(event, f"{_shown(tensor)} has no {key}")
-            ends.append(self._number(tensor, key, given[key], event))
+            ends.append(self._number(tensor, key, fields[key], event))
         low, high = ends
         if low > high:
             message = f"the range of {_shown(tensor)} is empty: min {low:g} is above max {high:g}"
             raise self._wrong(event, message)
-        return TensorRange(low, high, given.get("graph", ""))
+        return TensorRange(low, high, fields.get("graph", ""))
 
     def _number(self, tensor: str, key: str, text: str, event: yaml.Event) -> float:
         try:

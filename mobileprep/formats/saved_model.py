@@ -68,14 +68,14 @@ def read_saved_model(folder: Path, tags: Sequence[str] = ()) -> MetaGraph:
     if not sets:
         msg = "holds no MetaGraph"
         raise CorruptFileError(msg, "export the model again", str(path))
-    wanted = frozenset(tags or (SERVE,))
-    if wanted in sets:
-        chosen = sets.index(wanted)
+    tag_set = frozenset(tags or (SERVE,))
+    if tag_set in sets:
+        chosen = sets.index(tag_set)
     elif not tags and len(sets) == 1:
         chosen = 0
     else:
         there = " or ".join(sorted(repr(",".join(sorted(s))) for s in sets))
-        message = f"no MetaGraph has the tags {','.join(sorted(wanted))!r}"
+        message = f"no MetaGraph has the tags {','.join(sorted(tag_set))!r}"
         raise UsageError(message, f"there is {there}", str(path))
     return MetaGraph(proto.meta_graphs[chosen], payloads, str(path))
 

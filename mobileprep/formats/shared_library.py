@@ -88,10 +88,10 @@ def texts_in(path: Path, library: SharedLibrary, texts: Iterable[str]) -> frozen
 
 def _apart(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merge overlapping ranges, because headers may name the same bytes many times."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for offset, length in sorted(runs):
-        if found and offset <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], offset + length))
+        if ranges and offset <= ranges[-1][1]:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], offset + length))
         else:
-            found.append((offset, offset + length))
-    return found
+            ranges.append((offset, offset + length))
+    return ranges

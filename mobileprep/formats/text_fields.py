@@ -176,9 +176,9 @@ def _float_encoder(tag: bytes, form: str) -> Encode:
 
 
 def _float(token: bytes) -> float:
-    found = _FLOAT.match(token)
-    if found:
-        return float(found[1])
+    match = _FLOAT.match(token)
+    if match:
+        return float(match[1])
     sign = -1.0 if token[:1] == b"-" else 1.0
     value = _NOT_FINITE.get(token.removeprefix(b"-").lower())
     if value is None:
@@ -189,11 +189,11 @@ def _float(token: bytes) -> float:
 
 def _name_encoder(names: Mapping[bytes, bytes], expected: str) -> Encode:
     def encode(token: bytes) -> bytes:
-        found = names.get(token)
-        if found is None:
+        value = names.get(token)
+        if value is None:
             msg = f"{_shown(token)} stands where {expected} is expected"
             raise ValueError(msg)
-        return found
+        return value
 
     return encode
 
@@ -203,9 +203,9 @@ def _enum_encoder(tag: bytes, enum: EnumDescriptor) -> Encode:
     by_number = _integer_encoder(tag, *_RANGES[FieldDescriptor.TYPE_ENUM])
 
     def encode(token: bytes) -> bytes:
-        found = names.get(token)
-        if found is not None:
-            return found
+        value = names.get(token)
+        if value is not None:
+            return value
         if _INTEGER.match(token):
             return by_number(token)
         near = nearest_hint(_shown(token), [n.decode() for n in names])
@@ -238,14 +238,14 @@ _PIECE: Final = 1 << 20
 def literal_end(data: Buffer, start: int) -> int | None:
     """Return the position of the quote that ends the literal opened at ``start``, or None."""
     search = _ENDS[data[start]].search
-    found = search(data, start + 1)
-    while found is not None and data[found.start()] == data[start]:
-        end = back = found.start()
+    match = search(data, start + 1)
+    while match is not None and data[match.start()] == data[start]:
+        end = back = match.start()
         while data[back - 1] == _BACKSLASH:
             back -= 1
         if (end - back) % 2 == 0:
             return end
-        found = search(data, end + 1)
+        match = search(data, end + 1)
     return None
 
 
@@ -273,18 +273,18 @@ def _unescape_piece(piece: bytes) -> bytes:
     return plain.decode("unicode_escape").encode("latin-1")
 
 
-def _one_escape(found: re.Match[bytes]) -> bytes:
-    octal, short, four, eight, letter = found.groups()
+def _one_escape(match: re.Match[bytes]) -> bytes:
+    octal, short, four, eight, letter = match.groups()
     if octal or short:
         value = int(octal, 8) if octal else int(short, 16)
         if value > 0xFF:
-            msg = f"the escape {found[0].decode()} is beyond one byte"
+            msg = f"the escape {match[0].decode()} is beyond one byte"
             raise ValueError(msg)
         return bytes([value])
     if four or eight:
-        return _utf8(int(four or eight, 16), found[0].decode())
+        return _utf8(int(four or eight, 16), match[0].decode())
     if letter is None or letter[0] not in _SIMPLE:
-        shown = found[0].decode("ascii", "backslashreplace")
+        shown = match[0].decode("ascii", "backslashreplace")
         msg = f"the escape {shown} is unknown"
         raise ValueError(msg)
     return bytes([_SIMPLE[letter[0]]])
@@ -319,12 +319,12 @@ class Scanner:
 
     def token(self) -> bytes:
         """Read a number or a name; white space may follow a minus sign."""
-        found = _TOKEN.match(self.data, self.at)
-        if found is None:
+        match = _TOKEN.match(self.data, self.at)
+        if match is None:
             expected = "a value"
             raise self.unexpected(expected)
-        self.at = found.end()
-        return b"".join(found[0].split())
+        self.at = match.end()
+        return b"".join(match[0].split())
 
     def literals(self, *, keep: bool) -> bytes:
         """Read one literal, or several adjacent ones, which are concatenated."""
@@ -350,15 +350,15 @@ class Scanner:
         Returns:
             The next byte; empty at the end of the text.
         """
-        found = blank.match(self.data, self.at)
-        if found is not None:
-            self.at = found.end()
+        match = blank.match(self.data, self.at)
+        if match is not None:
+            self.at = match.end()
         return bytes(self.data[self.at : self.at + 1])
 
     def unexpected(self, expected: str) -> CorruptFileError:
         """Return the error for text that is not the expected one."""
-        found = _SHOWN.match(self.data, self.at)
-        shown = found[0][:40].decode("ascii", "backslashreplace") if found else ""
+        match = _SHOWN.match(self.data, self.at)
+        shown = match[0][:40].decode("ascii", "backslashreplace") if match else ""
         what = f"{shown!r} stands" if shown else "the text ends"
         return self.error(f"{what} where {expected} is expected", self.at)
 

@@ -86,65 +86,65 @@ class _Parser(Scanner):
         self._frame = _Frame(fields, None, b"", 0)
         self._stack = [self._frame]
         # Encoded messages by field, depth, and text, which determine them.
-        self._known: dict[tuple[Field, int, bytes], bytes] = {}
+        self._cache: dict[tuple[Field, int, bytes], bytes] = {}
 
     def parse(self) -> memoryview:
-        data, match = self.data, _USUAL.match
+        data, match_usual = self.data, _USUAL.match
         while True:
-            found = None if self._frame.is_list else match(data, self.at)
-            if found is None:
+            match = None if self._frame.is_list else match_usual(data, self.at)
+            if match is None:
                 if not self._unusual():
                     return memoryview(self._frame.out).toreadonly()
                 continue
-            shape = found.lastindex
+            shape = match.lastindex
             if shape == _CLOSE:
-                self._close(found[_CLOSE], found.start(_CLOSE))
+                self._close(match[_CLOSE], match.start(_CLOSE))
                 if len(self._stack) == 1 and parallel.is_heard():
                     parallel.tell(f"reading {self.file}", self.at, len(data), "bytes")
             else:
                 frame = self._frame
-                field = frame.fields.get(found[1])
+                field = frame.fields.get(match[1])
                 if shape == _OPEN:
-                    likely = b"" if field is None or field.bit else self._likely(found)
+                    likely = b"" if field is None or field.bit else self._likely(match)
                     if field is not None and likely:
-                        known = self._known.get((field, len(self._stack), likely))
-                        if known is not None:
-                            frame.out += known
-                            self.at = found.end() + len(likely)
+                        encoded = self._cache.get((field, len(self._stack), likely))
+                        if encoded is not None:
+                            frame.out += encoded
+                            self.at = match.end() + len(likely)
                             continue
-                    self._open(field, found[_OPEN], found.start(_OPEN))
+                    self._open(field, match[_OPEN], match.start(_OPEN))
                     self._frame.again = likely
                 elif field is not None:
-                    self._value(frame, field, found, shape)
-            self.at = found.end()
+                    self._value(frame, field, match, shape)
+            self.at = match.end()
 
-    def _likely(self, found: re.Match[bytes]) -> bytes:
+    def _likely(self, match: re.Match[bytes]) -> bytes:
         """Return the text of the message that starts here, if it is short and has the usual form.
 
         Its end is then the first closing bracket with the indentation of the opening line. The
         caller checks after parsing that the message really ends there.
         """
-        if len(self._stack) < _WITHIN or found[_OPEN] != b"{":
+        if len(self._stack) < _WITHIN or match[_OPEN] != b"{":
             return b""
-        start = found.end()
+        start = match.end()
         ahead = bytes(self.data[start : start + _SHORT])
-        closer = found[0][: found.start(1) - found.start()] + b"}"
+        closer = match[0][: match.start(1) - match.start()] + b"}"
         return ahead[: ahead.find(closer) + len(closer)] if closer in ahead else b""
 
     def _value(
-        self, frame: _Frame, field: Field, found: re.Match[bytes], shape: int | None
+        self, frame: _Frame, field: Field, match: re.Match[bytes], shape: int | None
     ) -> None:
         try:
             if shape == _ATOM and field.scalar is not None:
-                encoded = field.scalar(found[_ATOM])
+                encoded = field.scalar(match[_ATOM])
             elif shape == _STRING and field.is_text:
-                encoded = field.text(found[_STRING])
+                encoded = field.text(match[_STRING])
             else:
-                raise self.error(_misfit(field), _value_start(found))
+                raise self.error(_misfit(field), _value_start(match))
         except ValueError as error:
-            raise self.error(str(error), _value_start(found)) from error
+            raise self.error(str(error), _value_start(match)) from error
         if frame.seen & field.bit:
-            raise self._twice(field, found.start(1))
+            raise self._twice(field, match.start(1))
         frame.seen |= field.bit
         frame.out += encoded
 
@@ -180,8 +180,8 @@ class _Parser(Scanner):
         elif frame.owner is not None:
             written = frame.owner.tag + encode_varint(len(frame.out)) + frame.out
             parent.out += written
-            if frame.again and start == frame.start + len(frame.again) and len(self._known) < _MOST:
-                self._known[frame.owner, len(self._stack), frame.again] = bytes(written)
+            if frame.again and start == frame.start + len(frame.again) and len(self._cache) < _MOST:
+                self._cache[frame.owner, len(self._stack), frame.again] = bytes(written)
 
     def _unusual(self) -> bool:
         """Parse one comment, item, or field; return False at the end of the text."""
@@ -203,14 +203,14 @@ class _Parser(Scanner):
             raise self.error(message, self.at)
 
     def _field(self) -> None:
-        found = _NAME.match(self.data, self.at)
-        if found is None:
+        match = _NAME.match(self.data, self.at)
+        if match is None:
             expected = "a field's name"
             raise self.unexpected(expected)
-        self.at = found.end()
-        if found[0][:1] == b"[" and self._any(found[0]):
+        self.at = match.end()
+        if match[0][:1] == b"[" and self._any(match[0]):
             return
-        field = self._frame.fields.get(found[0])
+        field = self._frame.fields.get(match[0])
         here = self.skip_blank()
         colon = here == b":"
         if colon:
@@ -222,7 +222,7 @@ class _Parser(Scanner):
         elif here == b"[":
             self._open_list(field)
         elif colon:
-            self._scalar(field, found.start())
+            self._scalar(field, match.start())
         else:
             expected = "':' or '{'"
             raise self.unexpected(expected)
@@ -287,9 +287,9 @@ class _Parser(Scanner):
         return self.error(f"the field {field.name!r} is given twice", at)
 
 
-def _value_start(found: re.Match[bytes]) -> int:
-    shape = found.lastindex or 0
-    return found.start(shape) - (shape == _STRING)  # The group does not include the quote.
+def _value_start(match: re.Match[bytes]) -> int:
+    shape = match.lastindex or 0
+    return match.start(shape) - (shape == _STRING)  # The group does not include the quote.
 
 
 def _misfit(field: Field) -> str:

@@ -52,7 +52,7 @@ class TFRecordFile:
         self._data = map_file(path)
         if not is_tf_record(self._data):
             self._data = _unpacked(self._data, path)
-        self._starts = array("q", self._found())
+        self._starts = array("q", self._offsets())
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -67,7 +67,7 @@ class TFRecordFile:
             raise CorruptFileError("is damaged: its checksum is another", _HINT, self._where(start))  # noqa: EM101
         return data
 
-    def _found(self) -> Iterator[int]:
+    def _offsets(self) -> Iterator[int]:
         """Yield the offset of each record, after checking that it is inside the file."""
         size, at = len(self._data), 0
         while at < size:
@@ -194,7 +194,7 @@ class Feature(Struct, frozen=True):
 
 def read_example(data: bytes) -> Mapping[bytes, memoryview]:
     """Return the serialized features of an example by name; the last of equal names applies."""
-    found: dict[bytes, memoryview] = {}
+    by_name: dict[bytes, memoryview] = {}
     example = Cursor(data, file=_FILE)
     while example:
         features = _submessage(example, _FIRST_BYTES)
@@ -202,8 +202,8 @@ def read_example(data: bytes) -> Mapping[bytes, memoryview]:
             entry = _submessage(features, _FIRST_BYTES)
             if entry is not None:
                 name, feature = _entry(entry)
-                found[name] = feature
-    return found
+                by_name[name] = feature
+    return by_name
 
 
 def read_feature(data: memoryview) -> Feature | None:
@@ -219,10 +219,10 @@ def read_feature(data: memoryview) -> Feature | None:
     return Feature(kind, _texts(values) if kind is DType.STRING else _numbers(values, kind))
 
 
-def _submessage(cursor: Cursor, wanted: int) -> Cursor | None:
+def _submessage(cursor: Cursor, expected: int) -> Cursor | None:
     """Return the next field if it has this tag; skip other fields."""
     tag = cursor.varint()
-    if tag == wanted:
+    if tag == expected:
         return _sub(cursor)
     skip_field(cursor, tag)
     return None
@@ -251,12 +251,12 @@ def _entry(cursor: Cursor) -> tuple[bytes, memoryview]:
 
 
 def _texts(cursor: Cursor) -> list[bytes]:
-    found = []
+    texts = []
     while cursor:
         if cursor.varint() != _FIRST_BYTES:
             raise _stranger(cursor)
-        found.append(bytes(cursor.take(cursor.varint())))
-    return found
+        texts.append(bytes(cursor.take(cursor.varint())))
+    return texts
 
 
 def _numbers(cursor: Cursor, kind: DType) -> NDArray[Any]:

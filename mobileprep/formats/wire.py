@@ -190,15 +190,15 @@ def _movable_field(cursor: Cursor) -> int:
     A repeated field stays in place, because protobuf merges its values.
     """
     scout = Cursor(cursor.data, cursor.position, cursor.end, file=cursor.file, base=cursor.base)
-    found = 0
+    field = 0
     while scout:
         tag = scout.varint()
         if tag >> 3 in _MOVABLE:
-            if found or tag & 7 != BYTES:
+            if field or tag & 7 != BYTES:
                 return 0
-            found = tag >> 3
+            field = tag >> 3
         skip_field(scout, tag)
-    return found
+    return field
 
 
 def skip_field(cursor: Cursor, tag: int) -> None:
@@ -248,12 +248,12 @@ def payload_at(payloads: list[Payload], number: int, file: str) -> Payload:
     If a file itself contains that field, in a tensor that is too small to be parsed, it refers to
     the payload of another tensor, and the second use raises an error.
     """
-    found = payloads[number - 1] if 1 <= number <= len(payloads) else _TAKEN
-    if found is _TAKEN:
+    payload = payloads[number - 1] if 1 <= number <= len(payloads) else _TAKEN
+    if payload is _TAKEN:
         message = "a tensor has a field that no TensorFlow writes"
         raise CorruptFileError(message, "write the graph again with TensorFlow", file)
     payloads[number - 1] = _TAKEN
-    return found
+    return payload
 
 
 _VARINT_BYTES = 10
@@ -322,9 +322,9 @@ class Cursor:
 
     def skip(self, count: int) -> None:
         """Skip the next ``count`` bytes."""
-        left = self.end - self.position
-        if not 0 <= count <= left:
-            msg = f"{count} bytes are declared where {left} remain"
+        remaining = self.end - self.position
+        if not 0 <= count <= remaining:
+            msg = f"{count} bytes are declared where {remaining} remain"
             raise self.corrupt(msg)
         self.position += count
 

@@ -73,8 +73,8 @@ class Branches:
     def taken(self, node: Node) -> int | None:
         """Return the output that a Switch always selects, or None if it depends on inputs."""
         literals = self._switches.get(node.name)
-        known = None if literals is None else self._pred(literals[0][0])
-        return None if known is None else int(known)
+        value = None if literals is None else self._pred(literals[0][0])
+        return None if value is None else int(value)
 
     def never(self, ref: Ref) -> bool:
         """Return whether a tensor is never computed, or a node never runs, for any inputs."""
@@ -87,9 +87,9 @@ class Branches:
         if literals is None or ref.is_control:
             return own
         literal = literals[ref.index & 1]
-        known = self._pred(literal[0])
-        if known is not None:
-            return own if known == literal[1] else own | {_NEVER}
+        value = self._pred(literal[0])
+        if value is not None:
+            return own if value == literal[1] else own | {_NEVER}
         return own | {literal}
 
     def _source(self, tensor: Edge) -> Edge:

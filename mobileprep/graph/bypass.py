@@ -80,10 +80,10 @@ class Bypass:
 
     def source(self, ref: Ref) -> Ref:
         """Return the current replacement of a tensor or a control dependency."""
-        found = self._sources.get(ref.node)
-        if found is None:
+        replacements = self._sources.get(ref.node)
+        if replacements is None:
             return ref
-        return control(found[0].node) if ref.is_control else found[ref.index]
+        return control(replacements[0].node) if ref.is_control else replacements[ref.index]
 
     def take_out(self, node: Node, *sources: Ref) -> bool:
         """Replace a node with ``sources``, unless that would change results.
@@ -106,12 +106,14 @@ class Bypass:
         graph = self._graph
         if not self._sources:
             return Rewritten(graph, skipped=self._skipped)
-        left = graph.with_nodes(self._reconnected(n) for n in graph if n.name not in self._sources)
+        result = graph.with_nodes(
+            self._reconnected(n) for n in graph if n.name not in self._sources
+        )
         if with_unused:
-            left = left.with_nodes(without_dangling(left.nodes, left.by_name))
+            result = result.with_nodes(without_dangling(result.nodes, result.by_name))
         else:
-            left = without_newly_unused(graph, left, self._protected)
-        return Rewritten(left, len(self._sources), self._skipped)
+            result = without_newly_unused(graph, result, self._protected)
+        return Rewritten(result, len(self._sources), self._skipped)
 
     def _reason(self, node: Node, sources: Sequence[Ref]) -> str:
         if node.name in self._protected:
@@ -168,8 +170,8 @@ def without_idle_controls(graph: Graph, protected: Collection[str]) -> Graph:
     idle = _idle(graph)
     nodes = []
     for node in graph:
-        kept = tuple(r for r in node.inputs if not (r.is_control and r.node in idle))
-        nodes.append(node if len(kept) == len(node.inputs) else replace(node, inputs=kept))
+        inputs = tuple(r for r in node.inputs if not (r.is_control and r.node in idle))
+        nodes.append(node if len(inputs) == len(node.inputs) else replace(node, inputs=inputs))
     if all(a is b for a, b in zip(nodes, graph, strict=True)):
         return graph
     return without_newly_unused(graph, graph.with_nodes(nodes), protected)

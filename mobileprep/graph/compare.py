@@ -63,12 +63,12 @@ class GraphDifference(Struct, frozen=True):
             return f"- {self.name} ({self.before})"
         what = f"{self.kind} {self.detail}".strip()
         whose = f"{self.name}: " if self.name else ""
-        told = f"~ {whose}{what}: {self.before} became {self.after}"
+        text = f"~ {whose}{what}: {self.before} became {self.after}"
         if self.largest is None:
-            return told
+            return text
         if math.isnan(self.largest):
-            return f"{told}, not numbers on one side only"
-        return f"{told}, largest difference {self.largest:g}"
+            return f"{text}, not numbers on one side only"
+        return f"{text}, largest difference {self.largest:g}"
 
 
 def compare(
@@ -107,62 +107,64 @@ def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[GraphD
         tolerance: largest absolute difference of float constants to ignore. The order of control
             inputs is always ignored.
     """
-    found = _versions(a, b)
-    found += _nodes(a.by_name, b.by_name, "", tolerance)
-    return found + _functions(a.library, b.library, tolerance)
+    differences = _versions(a, b)
+    differences += _nodes(a.by_name, b.by_name, "", tolerance)
+    return differences + _functions(a.library, b.library, tolerance)
 
 
 def _functions(a: Library, b: Library, tolerance: float) -> list[GraphDifference]:
     old, new = a.functions, b.functions
-    found = []
+    differences = []
     for name in sorted({*old, *new}):
         if name not in old or name not in new:
-            told = ("present", "absent") if name in old else ("absent", "present")
-            found.append(GraphDifference("function", name, "", *told))
+            states = ("present", "absent") if name in old else ("absent", "present")
+            differences.append(GraphDifference("function", name, "", *states))
             continue
         bodies = [{n.name: n for n in f.nodes} for f in (old[name], new[name])]
-        found += _nodes(bodies[0], bodies[1], f"{name}/", tolerance)
+        differences += _nodes(bodies[0], bodies[1], f"{name}/", tolerance)
         if old[name].signature != new[name].signature or old[name].ret != new[name].ret:
-            found.append(GraphDifference("function", name, "signature", "one", "another"))
-    return found
+            differences.append(GraphDifference("function", name, "signature", "one", "another"))
+    return differences
 
 
 def _versions(a: Graph, b: Graph) -> list[GraphDifference]:
     if a.versions == b.versions:
         return []
-    told = [f"producer {g.versions.producer}, at least {g.versions.min_consumer}" for g in (a, b)]
-    return [GraphDifference("versions", "", before=told[0], after=told[1])]
+    before, after = (
+        f"producer {g.versions.producer}, at least {g.versions.min_consumer}" for g in (a, b)
+    )
+    return [GraphDifference("versions", "", before=before, after=after)]
 
 
 def _nodes(
     old: Mapping[str, Node], new: Mapping[str, Node], prefix: str, tolerance: float
 ) -> list[GraphDifference]:
-    found = []
+    differences = []
     for name, node in old.items():
         if name not in new:
-            found.append(GraphDifference("removed", prefix + name, before=node.op))
+            differences.append(GraphDifference("removed", prefix + name, before=node.op))
         elif node is not new[name]:
-            found += _node(node, new[name], prefix + name, tolerance)
+            differences += _node(node, new[name], prefix + name, tolerance)
     added = [
         GraphDifference("added", prefix + n, after=x.op) for n, x in new.items() if n not in old
     ]
-    return found + added
+    return differences + added
 
 
 def _node(a: Node, b: Node, name: str, tolerance: float) -> list[GraphDifference]:
-    found = []
+    differences = []
     if a.op != b.op:
-        found.append(GraphDifference("op", name, before=a.op, after=b.op))
+        differences.append(GraphDifference("op", name, before=a.op, after=b.op))
     if a.data_inputs != b.data_inputs or set(a.control_inputs) != set(b.control_inputs):
-        told = [", ".join(map(str, n.inputs)) or "none" for n in (a, b)]
-        found.append(GraphDifference("inputs", name, before=told[0], after=told[1]))
+        before, after = (", ".join(map(str, n.inputs)) or "none" for n in (a, b))
+        differences.append(GraphDifference("inputs", name, before=before, after=after))
     if a.device != b.device:
-        found.append(
+        differences.append(
             GraphDifference("device", name, before=a.device or "none", after=b.device or "none")
         )
     for key in sorted({*a.attrs, *b.attrs}):
-        found += _attribute(name, key, a.attrs.get(key), b.attrs.get(key), tolerance)
-    return found
+        differences += _attribute(name, key, a.attrs.get(key), b.attrs.get(key), tolerance)
+    return differences
 
 
 def _attribute(
@@ -172,7 +174,7 @@ def _attribute(
         return []
     if a is not None and b is not None and a.kind == b.kind == "tensor":
         return _constant(name, key, a.value, b.value, tolerance)
-    return [GraphDifference("attribute", name, key, _told(a), _told(b))]
+    return [GraphDifference("attribute", name, key, _format_value(a), _format_value(b))]
 
 
 def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> list[GraphDifference]:
@@ -186,8 +188,8 @@ def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> li
         return []
     if largest is not None and a.dtype.is_floating and largest <= tolerance:
         return []
-    told = f"other in {count:,} of {a.size:,} elements"
-    return [GraphDifference("constant", name, key, repr(a), told, largest)]
+    after = f"other in {count:,} of {a.size:,} elements"
+    return [GraphDifference("constant", name, key, repr(a), after, largest)]
 
 
 def _numbers_differ(x: Array, y: Array) -> tuple[int, float]:
@@ -234,11 +236,11 @@ def _furthest_apart(x: Array, y: Array) -> tuple[Array, Array]:
         largest = gaps.max(initial=0)
     if not np.isfinite(largest):
         return x, y
-    found = gaps == largest
-    return x[found], y[found]
+    mask = gaps == largest
+    return x[mask], y[mask]
 
 
-def _told(value: AttrValue | None) -> str:
+def _format_value(value: AttrValue | None) -> str:
     if value is None:
         return "absent"
     text = _in_words(value.value)

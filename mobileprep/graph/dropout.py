@@ -111,10 +111,11 @@ def neutral_probability(graph: Graph, name: str) -> float | None:
         1 for a probability to keep, 0 for a probability to drop, and None for other nodes.
     """
     for node in graph:
-        found = masked(graph, node)
-        if found is not None:
-            value = 0.0 if found[1].dropped else 1.0
-            for source, is_complement in _probabilities(graph, found[1].ref):
+        dropout = masked(graph, node)
+        if dropout is not None:
+            rate = dropout[1]
+            value = 0.0 if rate.dropped else 1.0
+            for source, is_complement in _probabilities(graph, rate.ref):
                 if source == name:
                     return 1.0 - value if is_complement else value
     return None
@@ -122,19 +123,19 @@ def neutral_probability(graph: Graph, name: str) -> float | None:
 
 def _probabilities(graph: Graph, ref: Ref) -> list[tuple[str, bool]]:
     """Return the nodes that pass on a probability, and whether each contains one minus it."""
-    found: list[tuple[str, bool]] = []
+    sources: list[tuple[str, bool]] = []
     is_complement = False
     seen: set[str] = set()
     while ref.node not in seen:
         seen.add(ref.node)
         node = graph[ref.node]
-        found.append((node.name, is_complement))
+        sources.append((node.name, is_complement))
         if is_one_minus(graph, node):
             is_complement = not is_complement
             ref = node.data_inputs[1]
         elif node.op in _HANDED_ON and node.data_inputs:
             ref = node.data_inputs[0]
-    return found
+    return sources
 
 
 _UNIFORM: Final = frozenset({"RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2"})
@@ -198,10 +199,10 @@ class KeepRate(Struct, frozen=True):
         return source_behind(self.graph, self.ref)
 
     def _is(self, number: float | None) -> bool:
-        kept = self.constant
-        if kept is None or number is None:
+        constant = self.constant
+        if constant is None or number is None:
             return False
-        return math.isclose(kept, number, rel_tol=_TOLERANCE)
+        return math.isclose(constant, number, rel_tol=_TOLERANCE)
 
 
 def kept_with(graph: Graph, mask: Ref, *, is_number: bool) -> KeepRate | None:

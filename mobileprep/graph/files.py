@@ -281,8 +281,8 @@ def graph_from_index(data: Buffer, find: Callable[[Part], memoryview], file: str
 
 def tensors_apart(graph: Graph) -> list[Tensor]:
     """Return the tensors that ``graph_index`` stores separately, without duplicates."""
-    found = (node.attrs[name].value for node in graph.nodes for name in _apart(node))
-    return list({id(tensor): tensor for tensor in found}.values())
+    tensors = (node.attrs[name].value for node in graph.nodes for name in _apart(node))
+    return list({id(tensor): tensor for tensor in tensors}.values())
 
 
 def lies_apart(tensor: Tensor) -> bool:

@@ -33,12 +33,12 @@ class Frame:
 
     def ancestors(self) -> list[Frame]:
         """Return the frame itself and the enclosing frames, innermost first."""
-        found: list[Frame] = []
+        frames: list[Frame] = []
         frame: Frame | None = self
         while frame is not None:
-            found.append(frame)
+            frames.append(frame)
             frame = frame.parent
-        return found
+        return frames
 
     def of_op(self, ops: Collection[str]) -> list[Node]:
         """Return the nodes with one of these ops."""
@@ -77,14 +77,14 @@ class Frames:
         return self._outputs.get(name, self.root)
 
     def _frame(self, node: Node, fed: Collection[Edge]) -> Frame:
-        found = [
+        frames = [
             self._outputs[r.node]
             for r in node.inputs
             if edge(r) not in fed and r.node in self._outputs
         ]
-        deepest = max(found, key=lambda frame: len(frame.ancestors()), default=self.root)
+        deepest = max(frames, key=lambda frame: len(frame.ancestors()), default=self.root)
         around = deepest.ancestors()
-        if any(frame not in around for frame in found):
+        if any(frame not in around for frame in frames):
             message = f"node {node.name!r} ({node.op}) takes tensors of two loops"
             raise InvalidGraphError(message, "export the graph again", self._where)
         return self._entered(node, deepest) if node.op in ENTERS else deepest

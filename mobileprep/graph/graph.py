@@ -98,11 +98,11 @@ class Graph:
             for node in self.nodes:
                 names = [r.node for r in node.inputs]
                 for name in dict.fromkeys(names) if len(names) > 1 else names:
-                    found = consumers.get(name)
-                    if found is None:
+                    users = consumers.get(name)
+                    if users is None:
                         consumers[name] = [node]
                     else:
-                        found.append(node)
+                        users.append(node)
             self._consumers = consumers
         return self._consumers
 

@@ -65,11 +65,11 @@ class Node(Struct, frozen=True):
         Raises:
             InvalidGraphError: if the node does not have the attribute.
         """
-        found = self.attrs.get(name)
-        if found is None:
+        attr = self.attrs.get(name)
+        if attr is None:
             message = f"node {self.name!r} ({self.op}) has no attribute {name!r}"
             raise InvalidGraphError(message, _FAULTY)
-        return found
+        return attr
 
     def attr_int(self, name: str, default: int | None = None) -> int:
         """Return an int attribute.
@@ -104,8 +104,7 @@ class Node(Struct, frozen=True):
 
     def attr_shape(self, name: str) -> TensorShape:
         """Return a shape attribute; None for an unknown rank, or if it does not exist."""
-        found = self.attrs.get(name)
-        if found is None:
+        if self.attrs.get(name) is None:
             return None
         value: TensorShape = self._attr(name, "shape", None)
         return value
@@ -136,20 +135,20 @@ class Node(Struct, frozen=True):
         return self._attr_list(name, "list(string)", None)
 
     def _attr_list(self, name: str, kind: str, default: tuple[Any, ...] | None) -> tuple[Any, ...]:
-        found = self.attrs.get(name)
-        if found is not None and found.kind == "list":
+        attr = self.attrs.get(name)
+        if attr is not None and attr.kind == "list":
             return ()
         value: tuple[Any, ...] = self._attr(name, kind, default)
         return value
 
     def _attr(self, name: str, kind: str, default: Any) -> Any:  # noqa: ANN401 - narrowed above
-        found = self.attrs.get(name)
-        if found is not None and found.kind == kind:
-            return found.value
-        if found is None and default is not None:
+        attr = self.attrs.get(name)
+        if attr is not None and attr.kind == kind:
+            return attr.value
+        if attr is None and default is not None:
             return default
         message = f"node {self.name!r} ({self.op}) has no {kind} attribute {name!r}"
-        if found is not None:
+        if attr is not None:
             message = f"attribute {name!r} of node {self.name!r} ({self.op}) is not a {kind}"
         raise InvalidGraphError(message, _FAULTY)
 

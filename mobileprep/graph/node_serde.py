@@ -134,8 +134,8 @@ class NodeReader:
         except (IndexError, UnicodeDecodeError, _OtherFormError):
             return None
         tail = record[at:]
-        found = self._tails.get(tail) or self._tail(tail, name)
-        return None if found is None else Node(name, op, tuple(inputs), *found)
+        fields = self._tails.get(tail) or self._tail(tail, name)
+        return None if fields is None else Node(name, op, tuple(inputs), *fields)
 
     def _op(self, field: bytes) -> str:
         op = self._ops[field] = intern(_text(field, _OP))
@@ -154,13 +154,13 @@ class NodeReader:
         if not _is_behind_inputs(tail):
             return None
         proto = parsed(pb.NodeDef, tail, self._file)
-        found = _read_tail(proto, [], f"{self._file}, node {name!r}")
-        new = _form_of(tail, *found) if len(forms) < _MOST_FORMS else None
+        fields = _read_tail(proto, [], f"{self._file}, node {name!r}")
+        new = _form_of(tail, *fields) if len(forms) < _MOST_FORMS else None
         if new is not None:
             forms.append(new)
         elif len(self._tails) < _MOST_TAILS and len(tail) < _LONGEST_TAIL:
-            self._tails[tail] = found
-        return found
+            self._tails[tail] = fields
+        return fields
 
 
 class _OtherFormError(Exception):
@@ -288,8 +288,8 @@ class NodeWriter:
 
     def tail(self, node: Node) -> bytes | None:
         """Return the fields after a node's inputs; None if a tensor is large enough for a view."""
-        known = self._attrs.get(id(node.attrs))
-        attrs = self._attrs_bytes(node.attrs) if known is None else known[1]
+        entry = self._attrs.get(id(node.attrs))
+        attrs = self._attrs_bytes(node.attrs) if entry is None else entry[1]
         if attrs is None or not (node.device or any(node.debug_info)):
             return attrs
         pieces = [_node_writer_text(_DEVICE, node.device) if node.device else b"", attrs]
@@ -328,12 +328,12 @@ class NodeWriter:
         if value.kind not in REPEATED_KINDS:
             return _entry(name, value)
         key = name, value.kind, value.value
-        found = self._values.get(key)
-        if found is None:
-            found = _entry(name, value)
+        data = self._values.get(key)
+        if data is None:
+            data = _entry(name, value)
             if len(self._values) < _MOST:
-                self._values[key] = found
-        return found
+                self._values[key] = data
+        return data
 
     def _tensor_entry(self, name: str, value: AttrValue) -> bytes:
         tensor: Tensor = value.value

@@ -110,11 +110,11 @@ class Match:
         Raises:
             UsageError: if no part of the pattern has the label.
         """
-        found = self._labels.get(label)
-        if found is None:
+        node = self._labels.get(label)
+        if node is None:
             message = f"no node of the pattern {self.root.pattern} is labelled {label!r}"
             raise UsageError(message, nearest_hint(label, self._labels))
-        return found
+        return node
 
     def find(self, label: str) -> Node | None:
         """Return the node with that label, or None if no part of the pattern has it."""
@@ -191,11 +191,11 @@ class GraphMatcher:
         """
         if pattern.op != ANY and not any(n.op in pattern.ops for n in self.graph.nodes):
             return Found()
-        taken: set[str] = set()
+        used_names: set[str] = set()
         matches: list[Match] = []
         skipped: dict[str, int] = {}
         for node in self._order:
-            root = self._match(node, pattern, taken)
+            root = self._match(node, pattern, used_names)
             if root is None:
                 continue
             match = Match(root, self.graph, self.protected)
@@ -203,7 +203,7 @@ class GraphMatcher:
             if reason:
                 skipped[reason] = skipped.get(reason, 0) + 1
                 continue
-            taken.update(n.name for n in match.nodes)
+            used_names.update(n.name for n in match.nodes)
             matches.append(match)
         return Found(tuple(matches), skipped)
 
@@ -216,19 +216,19 @@ class GraphMatcher:
             order += [n for n in self.graph if n.name not in sorted_names]
         return order
 
-    def _match(self, node: Node, pattern: OpTypePattern, taken: set[str]) -> NodeMatch | None:
-        if not pattern.accepts(node) or node.name in taken:
+    def _match(self, node: Node, pattern: OpTypePattern, used_names: set[str]) -> NodeMatch | None:
+        if not pattern.accepts(node) or node.name in used_names:
             return None
         if not pattern.inputs:
             return NodeMatch(node, pattern)
         tensors = node.data_inputs
         if len(tensors) != len(pattern.inputs):
             return None
-        found = []
+        matches = []
         for ref, below in zip(tensors, pattern.inputs, strict=True):
             producer = self.graph.get(ref.node)
-            match = None if producer is None else self._match(producer, below, taken)
+            match = None if producer is None else self._match(producer, below, used_names)
             if match is None:
                 return None
-            found.append(match)
-        return NodeMatch(node, pattern, tuple(found))
+            matches.append(match)
+        return NodeMatch(node, pattern, tuple(matches))

@@ -19,13 +19,13 @@ T = TypeVar("T", bound=Hashable)
 def closure(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> set[T]:
     """Return the transitive closure of the starts; call ``following`` once for each item."""
     waiting = list(dict.fromkeys(starts))
-    found = set(waiting)
+    items = set(waiting)
     while waiting:
         for item in following(waiting.pop()):
-            if item not in found:
-                found.add(item)
+            if item not in items:
+                items.add(item)
                 waiting.append(item)
-    return found
+    return items
 
 
 def reachable(
@@ -79,8 +79,8 @@ def placeholders(graph: Graph) -> list[str]:
 
     TensorFlow 2's lowering of loops creates unused placeholders.
     """
-    found = [n.name for n in graph if n.op in PLACEHOLDERS]
-    return [name for name in found if name in graph.consumers] or found
+    names = [n.name for n in graph if n.op in PLACEHOLDERS]
+    return [name for name in names if name in graph.consumers] or names
 
 
 def ends(graph: Graph) -> list[str]:
@@ -89,8 +89,8 @@ def ends(graph: Graph) -> list[str]:
     Lowered loops of TensorFlow 2 have an output for each variable, including counters. Their unused
     outputs are not included, unless there are no other unused nodes.
     """
-    found = [n for n in graph if n.name not in graph.consumers and n.op not in _IDLE]
-    return [n.name for n in [n for n in found if not leaves_lowered_loop(n)] or found]
+    nodes = [n for n in graph if n.name not in graph.consumers and n.op not in _IDLE]
+    return [n.name for n in [n for n in nodes if not leaves_lowered_loop(n)] or nodes]
 
 
 def leaves_lowered_loop(node: Node) -> bool:
@@ -136,8 +136,8 @@ def unused(graph: Graph, names: Iterable[str], stays: Callable[[Node], bool]) ->
 def without_newly_unused(before: Graph, after: Graph, protected: Collection[str]) -> Graph:
     """Remove the nodes that are unused because of a change."""
     gone = unused(after, before.consumers, lambda node: node.name in protected)
-    kept = [n for n in after if n.name not in gone]
-    return after.with_nodes(without_dangling(kept, {n.name for n in kept}))
+    nodes = [n for n in after if n.name not in gone]
+    return after.with_nodes(without_dangling(nodes, {n.name for n in nodes}))
 
 
 def without_orphans(graph: Graph, before: Graph, protected: Container[str]) -> Graph:
@@ -203,23 +203,25 @@ def without_dangling(nodes: Iterable[Node], names: Container[str]) -> list[Node]
     TensorFlow does not load graphs with colocation constraints on unknown nodes.
     """
 
-    def known(name: str) -> str | None:
+    def existing_name(name: str) -> str | None:
         return name if name in names else None
 
-    return [colocated(n, known) for n in nodes]
+    return [colocated(n, existing_name) for n in nodes]
 
 
 def colocated(node: Node, new_name: Callable[[str], str | None]) -> Node:
     """Rename the nodes in colocation constraints; drop those whose new name is None."""
-    given = node.attrs.get(_CLASS)
-    if given is None or given.kind != "list(string)":
+    constraints = node.attrs.get(_CLASS)
+    if constraints is None or constraints.kind != "list(string)":
         return node
-    kept = tuple(entry for old in given.value if (entry := _entry(old, new_name)) is not None)
-    if kept == given.value:
+    entries = tuple(
+        entry for old in constraints.value if (entry := _entry(old, new_name)) is not None
+    )
+    if entries == constraints.value:
         return node
-    if not kept:
+    if not entries:
         return node.without_attrs(_CLASS)
-    return node.with_attrs(_class=AttrValue("list(string)", kept))
+    return node.with_attrs(_class=AttrValue("list(string)", entries))
 
 
 def _entry(entry: bytes, new_name: Callable[[str], str | None]) -> bytes | None:

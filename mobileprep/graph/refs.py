@@ -100,10 +100,10 @@ def _is_index(digits: str) -> bool:
     return digits.isascii() and digits.isdigit() and len(digits) < 10
 
 
-def unique_name(base: str, *taken: Container[str]) -> str:
+def unique_name(base: str, *used_names: Container[str]) -> str:
     """Return the name, with the smallest numeric suffix that makes it unique."""
     name, number = base, 0
-    while any(name in names for names in taken):
+    while any(name in names for names in used_names):
         number += 1
         name = f"{base}_{number}"
     return name
@@ -116,11 +116,11 @@ class FreshNames:
         taken: names that are already used.
     """
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = set(names)
 
     def name(self, base: str) -> str:
         """Return the name, or a similar unused one, and mark it as used."""
-        found = unique_name(base, self._taken)
-        self._taken.add(found)
-        return found
+        name = unique_name(base, self._names)
+        self._names.add(name)
+        return name

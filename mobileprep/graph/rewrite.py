@@ -86,12 +86,12 @@ def rewrite(graph: Graph, rule: Rule, protected: Collection[str] = ()) -> Rewrit
     Raises:
         InvalidGraphError: if the rule creates a node with an existing name.
     """
-    found = GraphMatcher(graph, protected).find(rule.pattern, rule.check)
-    if not found.matches:
-        return Rewritten(graph, skipped=found.skipped)
-    heads = {m.node.name: m for m in found.matches}
-    inside = {n.name for m in found.matches for n in m.nodes}
-    skipped = Counter(found.skipped)
+    result = GraphMatcher(graph, protected).find(rule.pattern, rule.check)
+    if not result.matches:
+        return Rewritten(graph, skipped=result.skipped)
+    heads = {m.node.name: m for m in result.matches}
+    inside = {n.name for m in result.matches for n in m.nodes}
+    skipped = Counter(result.skipped)
     nodes: list[Node] = []
     matched = 0
     for node in graph:

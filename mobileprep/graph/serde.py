@@ -65,9 +65,9 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
             parallel.tell(f"reading {file}", part.start, len(data), "bytes")
             nodes += reader.nodes(bytes(memoryview(data)[part.start : part.stop]))
             continue
-        found = parsed(pb.GraphDef, part, file).node
-        nodes += [node_from_proto(n, payloads, file) for n in found]
-        others += b"" if found else part
+        protos = parsed(pb.GraphDef, part, file).node
+        nodes += [node_from_proto(n, payloads, file) for n in protos]
+        others += b"" if protos else part
     return _with_nodes(nodes, parsed(pb.GraphDef, others, file), payloads, file)
 
 
@@ -117,15 +117,15 @@ def graph_to_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
     if graph.pieces is not None:
         yield from graph.pieces
         return
-    made: list[bytes | Tensor] = []
-    kept = 0
+    pieces: list[bytes | Tensor] = []
+    size = 0
     for piece in _pieces(graph):
         yield piece
-        kept += 0 if isinstance(piece, Tensor) else len(piece)
-        if kept <= _MOST_KEPT:
-            made.append(piece)
-    if kept <= _MOST_KEPT:
-        graph.pieces = tuple(made)
+        size += 0 if isinstance(piece, Tensor) else len(piece)
+        if size <= _MOST_KEPT:
+            pieces.append(piece)
+    if size <= _MOST_KEPT:
+        graph.pieces = tuple(pieces)
 
 
 def _pieces(graph: Graph) -> Iterator[bytes | Tensor]:

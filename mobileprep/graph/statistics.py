@@ -70,8 +70,8 @@ class ChannelStatistics(Struct, frozen=True):
 
 def with_statistics(node: Node, statistics: ChannelStatistics) -> Node:
     """Return the node with the statistics of its outputs, rounded to float32."""
-    kept = {_MEANS: statistics.means, _DEVIATIONS: statistics.deviations}
-    tensors = {name: Tensor.packed(values.astype(np.float32)) for name, values in kept.items()}
+    arrays = {_MEANS: statistics.means, _DEVIATIONS: statistics.deviations}
+    tensors = {name: Tensor.packed(values.astype(np.float32)) for name, values in arrays.items()}
     more = {name: attr.tensor(tensor) for name, tensor in tensors.items()}
     return replace(node, attrs={**node.attrs, **more})
 
@@ -80,10 +80,10 @@ def statistics_of(node: Node, channels: int) -> ChannelStatistics | None:
     """Return the statistics of a node for this number of channels; None if missing or invalid."""
     if not {_MEANS, _DEVIATIONS} <= node.attrs.keys():
         return None
-    found = [node.attr_tensor(name) for name in (_MEANS, _DEVIATIONS)]
-    if any(t.shape != (channels,) or not t.dtype.is_floating for t in found):
+    tensors = [node.attr_tensor(name) for name in (_MEANS, _DEVIATIONS)]
+    if any(t.shape != (channels,) or not t.dtype.is_floating for t in tensors):
         return None
-    means, deviations = (t.array().astype(np.float64) for t in found)
+    means, deviations = (t.array().astype(np.float64) for t in tensors)
     if not (np.isfinite(means) & np.isfinite(deviations) & (deviations >= 0)).all():
         return None
     return ChannelStatistics(means, deviations)
@@ -93,11 +93,11 @@ def changed_statistics(node: Node, factors: Array | float, offsets: Array | floa
     """Update the statistics of a node whose channels are scaled and then shifted."""
     if _MEANS not in node.attrs:
         return node
-    found = statistics_of(node, math.prod(node.attr_tensor(_MEANS).shape))
-    if found is None:
+    statistics = statistics_of(node, math.prod(node.attr_tensor(_MEANS).shape))
+    if statistics is None:
         return node
-    means = found.means * factors + offsets
-    return with_statistics(node, ChannelStatistics(means, found.deviations * factors))
+    means = statistics.means * factors + offsets
+    return with_statistics(node, ChannelStatistics(means, statistics.deviations * factors))
 
 
 def without_statistics(graph: Graph) -> Graph:

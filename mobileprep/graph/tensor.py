@@ -87,14 +87,14 @@ class Tensor:
             UnsupportedError: if numpy's type has no counterpart, or numpy cannot represent the
                 elements of ``dtype``.
         """
-        given, array = array, np.asarray(array)
-        if array.dtype.kind in "SU" and not isinstance(given, np.ndarray):
+        source, array = array, np.asarray(array)
+        if array.dtype.kind in "SU" and not isinstance(source, np.ndarray):
             # numpy's string types remove trailing zero bytes.
-            array = np.asarray(given, dtype=object)
+            array = np.asarray(source, dtype=object)
         kind = dtype if dtype is not None else dtype_from_numpy(array.dtype)
         if kind is None or (kind.numpy is None and kind is not DType.STRING):
-            wanted = "counterpart" if kind is None else f"counterpart of type {kind.short}"
-            message = f"arrays of numpy type {array.dtype} have no TensorFlow {wanted}"
+            counterpart = "counterpart" if kind is None else f"counterpart of type {kind.short}"
+            message = f"arrays of numpy type {array.dtype} have no TensorFlow {counterpart}"
             raise UnsupportedError(message)
         if kind is DType.STRING:
             flat = np.empty(array.size, dtype=object)
@@ -245,15 +245,15 @@ def _shaped(elements: Array, shape: tuple[int, ...]) -> Array:
 
 def _spread(values: Array | None, size: int, kind: np.dtype[Any]) -> Array:
     """Extend leading values to all elements: the last one repeats; without values, use zeros."""
-    given = 0 if values is None else min(len(values), size)
-    if values is None or given == 0:
+    count = 0 if values is None else min(len(values), size)
+    if values is None or count == 0:
         return np.full(size, b"" if kind.hasobject else 0, dtype=kind)
-    if given == size:
+    if count == size:
         return values[:size]
-    if given == 1:
+    if count == 1:
         # A single number in memory for a constant of any shape.
         return np.broadcast_to(values[:1], (size,))
-    return np.concatenate([values[:given], np.full(size - given, values[given - 1], dtype=kind)])
+    return np.concatenate([values[:count], np.full(size - count, values[count - 1], dtype=kind)])
 
 
 def _split_strings(content: bytes | memoryview, size: int) -> Array:
@@ -416,9 +416,9 @@ def _check_length(tensor: Tensor, where: str) -> None:
         return
     expected = tensor.size * tensor.dtype.itemsize
     if len(tensor.content) != expected:
-        found = len(tensor.content)
+        length = len(tensor.content)
         message = (
             f"a {tensor.dtype.short} tensor of shape {list(tensor.shape)} needs {expected} bytes: "
-            f"{found} found"
+            f"{length} found"
         )
         raise CorruptFileError(message, "the file is damaged", where)

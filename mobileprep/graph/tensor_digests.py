@@ -32,7 +32,7 @@ class _Digests:
     def __init__(self, graph: Graph, fed: Collection[Edge]) -> None:
         self._nodes: Mapping[str, Node] = graph.by_name
         self._fed = frozenset(Ref(*tensor) for tensor in fed)
-        self._known: dict[str, bytes] = {}
+        self._digests: dict[str, bytes] = {}
         library = graph_to_bytes(Graph(library=graph.library)) if graph.library else b""
         self._library = hashlib.sha256(library).digest()
         self._functions = graph.library.functions
@@ -41,12 +41,12 @@ class _Digests:
     def of(self, tensor: Edge) -> str:
         ref = Ref(*tensor)
         if ref in self._fed:
-            found = self._input(ref)
+            digest = self._input(ref)
         elif self._has_loops and self._is_behind_loop(tensor[0]):
-            found = self._with_loops(tensor[0])
+            digest = self._with_loops(tensor[0])
         else:
-            found = self._node(tensor[0])
-        return hashlib.sha256(found + str(tensor[1]).encode()).hexdigest()[:_LENGTH]
+            digest = self._node(tensor[0])
+        return hashlib.sha256(digest + str(tensor[1]).encode()).hexdigest()[:_LENGTH]
 
     def _node(self, name: str) -> bytes:
         """Return the digest of a node and its dependencies, which contain no loop."""
@@ -54,17 +54,17 @@ class _Digests:
         while waiting:
             node = self._nodes[waiting[-1]]
             needed = [r for r in node.inputs if r not in self._fed]
-            missing = [r.node for r in needed if r.node not in self._known]
+            missing = [r.node for r in needed if r.node not in self._digests]
             if missing:
                 waiting += missing
                 continue
             waiting.pop()
             digest = hashlib.sha256(self._own(node))
             for ref in node.inputs:
-                found = self._input(ref) if ref in self._fed else self._known[ref.node]
-                digest.update(found + str(ref.index).encode())
-            self._known[node.name] = digest.digest()
-        return self._known[name]
+                input_digest = self._input(ref) if ref in self._fed else self._digests[ref.node]
+                digest.update(input_digest + str(ref.index).encode())
+            self._digests[node.name] = digest.digest()
+        return self._digests[name]
 
     def _is_behind_loop(self, name: str) -> bool:
         above = reachable(self._nodes, [name], self._fed)
@@ -83,11 +83,11 @@ class _Digests:
         return hashlib.sha256(f"fed {ref.node}:{ref.index}".encode()).digest()
 
     def _own(self, node: Node) -> bytes:
-        found = own_digest(node)
+        digest = own_digest(node)
         has_functions = node.op in self._functions or any(
             "func" in value.kind for value in node.attrs.values()
         )
-        return found + (self._library if has_functions else b"")
+        return digest + (self._library if has_functions else b"")
 
 
 def own_digest(node: Node) -> bytes:

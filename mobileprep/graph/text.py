@@ -121,11 +121,11 @@ class _Writer:
     def _attrs(self, attrs: Mapping[str, AttrValue]) -> str:
         return "".join(f" {_name(k)}={self._value(v)}" for k, v in sorted(attrs.items()))
 
-    def _value(self, given: AttrValue) -> str:
-        if given.kind.startswith("list"):
-            kind = given.kind[5:-1]
-            return "[" + ", ".join(self._plain(kind, item) for item in given.value) + "]"
-        return self._plain(given.kind, given.value)
+    def _value(self, value: AttrValue) -> str:
+        if value.kind.startswith("list"):
+            kind = value.kind[5:-1]
+            return "[" + ", ".join(self._plain(kind, item) for item in value.value) + "]"
+        return self._plain(value.kind, value.value)
 
     def _plain(self, kind: str, value: Any) -> str:  # noqa: ANN401 - of any kind
         if kind == "string":
@@ -253,11 +253,11 @@ class _Parser:
 
     def _versions(self) -> Versions:
         self._take("graph")
-        given = {name: value.value for name, value in self._attrs().items()}
-        if given.keys() - {"producer", "min_consumer", "bad_consumers"}:
+        values = {name: value.value for name, value in self._attrs().items()}
+        if values.keys() - {"producer", "min_consumer", "bad_consumers"}:
             self._fail("unknown version")
-        bad = tuple(given.get("bad_consumers", ()))
-        return Versions(given.get("producer", 0), given.get("min_consumer", 0), bad)
+        bad = tuple(values.get("bad_consumers", ()))
+        return Versions(values.get("producer", 0), values.get("min_consumer", 0), bad)
 
     def _function(self) -> Function:
         self._take("function")
@@ -303,9 +303,9 @@ class _Parser:
 
     def _arguments(self) -> tuple[ArgDef, ...]:
         self._take("(")
-        found: list[ArgDef] = []
+        arguments: list[ArgDef] = []
         while not self._skip(")"):
-            if found:
+            if arguments:
                 self._take(",")
             name = self._colon_name()
             is_ref = self._skip("ref")
@@ -314,13 +314,13 @@ class _Parser:
             if self._skip("*"):
                 number, kind = kind[1:], self._token()
             if kind.endswith("..."):
-                found.append(ArgDef(name, type_list_attr=kind[1:-3], is_ref=is_ref))
+                arguments.append(ArgDef(name, type_list_attr=kind[1:-3], is_ref=is_ref))
             elif kind.startswith("$"):
                 argument = ArgDef(name, type_attr=kind[1:], number_attr=number, is_ref=is_ref)
-                found.append(argument)
+                arguments.append(argument)
             else:
-                found.append(ArgDef(name, self._dtype(kind), number_attr=number, is_ref=is_ref))
-        return tuple(found)
+                arguments.append(ArgDef(name, self._dtype(kind), number_attr=number, is_ref=is_ref))
+        return tuple(arguments)
 
     def _colon_name(self) -> str:
         """Parse a name and a colon, which the token of the name may include."""
@@ -339,8 +339,8 @@ class _Parser:
         while not self._skip(")"):
             if inputs:
                 self._take(",")
-            given = self._name()
-            inputs.append(parse_function_ref(given) if inside else parse_ref(given))
+            text = self._name()
+            inputs.append(parse_function_ref(text) if inside else parse_ref(text))
         device = ""
         if self._peek() == "on" and self._peek(1).startswith('"'):
             self._take("on")
@@ -348,12 +348,12 @@ class _Parser:
         return Node(name, op, tuple(inputs), device, self._attrs())
 
     def _attrs(self) -> dict[str, AttrValue]:
-        found: dict[str, AttrValue] = {}
+        attrs: dict[str, AttrValue] = {}
         while self._peek() not in ("", "{", "}"):
             name = self._name()
             self._take("=")
-            found[name] = self._value()
-        return found
+            attrs[name] = self._value()
+        return attrs
 
     def _value(self) -> AttrValue:
         token = self._peek()
@@ -388,15 +388,15 @@ class _Parser:
 
     def _list(self) -> AttrValue:
         self._take("[")
-        found: list[AttrValue] = []
+        items: list[AttrValue] = []
         while not self._skip("]"):
-            if found:
+            if items:
                 self._take(",")
-            found.append(self._value())
-        kinds = {value.kind for value in found}
+            items.append(self._value())
+        kinds = {value.kind for value in items}
         if len(kinds) > 1:
             self._fail("a list has values of several kinds")
-        values = tuple(value.value for value in found)
+        values = tuple(value.value for value in items)
         return AttrValue(f"list({kinds.pop()})" if kinds else "list", values)
 
     def _shape(self) -> TensorShape:
@@ -423,19 +423,19 @@ class _Parser:
         if self._peek().startswith('b"'):
             return self._packed(kind, shape, size)
         self._take("[")
-        found: list[Any] = []
+        elements: list[Any] = []
         while not self._skip("]"):
-            if found:
+            if elements:
                 self._take(",")
             is_text = kind is DType.STRING
-            found.append(self._string() if is_text else self._number(self._token(), kind))
-        if len(found) != size:
-            self._fail(f"a tensor of {size} elements lists {len(found)}")
+            elements.append(self._string() if is_text else self._number(self._token(), kind))
+        if len(elements) != size:
+            self._fail(f"a tensor of {size} elements lists {len(elements)}")
         if kind is DType.STRING:
             strings = np.empty(size, dtype=object)
-            strings[:] = found
+            strings[:] = elements
             return Tensor(kind, shape, values=strings)
-        return Tensor.of(np.array(found, kind.numpy).reshape(shape), kind)
+        return Tensor.of(np.array(elements, kind.numpy).reshape(shape), kind)
 
     def _packed(self, kind: DType, shape: tuple[int, ...], size: int) -> Tensor:
         content = self._string()
@@ -460,10 +460,10 @@ class _Parser:
             self._fail(f"invalid value {token!r}", error)
 
     def _dtype(self, text: str) -> DType:
-        found = dtype_from_text(text)
-        if found is None:
+        dtype = dtype_from_text(text)
+        if dtype is None:
             self._fail(f"unknown type {text!r}")
-        return found
+        return dtype
 
     def _string(self) -> bytes:
         token = self._token()

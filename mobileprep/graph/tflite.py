@@ -132,34 +132,35 @@ class _Reading:
 
     def read(self) -> TfliteGraph:
         graph = self._graph()
-        known = {number: str(Ref(*edge)) for number, edge in self._edges.items()}
+        tensor_names = {number: str(Ref(*edge)) for number, edge in self._edges.items()}
         first = [s for s in self._model.signatures if s.subgraph == 0][:1]
-        names = {name: known[i] for s in first for name, i in (*s.inputs, *s.outputs)}
-        outputs = tuple(known[i] for i in self._record.outputs)
-        return TfliteGraph(graph, outputs, names, self._interface(known))
+        names = {name: tensor_names[i] for s in first for name, i in (*s.inputs, *s.outputs)}
+        outputs = tuple(tensor_names[i] for i in self._record.outputs)
+        return TfliteGraph(graph, outputs, names, self._interface(tensor_names))
 
-    def _interface(self, known: Mapping[int, str]) -> TfliteInterface:
+    def _interface(self, tensor_names: Mapping[int, str]) -> TfliteInterface:
         signed = next((s for s in self._model.signatures if s.subgraph == 0), None)
         record = self._record
-        given = signed.inputs if signed else [(known[n], n) for n in record.inputs]
-        wanted = signed.outputs if signed else [(known[n], n) for n in record.outputs]
+        inputs = signed.inputs if signed else [(tensor_names[n], n) for n in record.inputs]
+        outputs = signed.outputs if signed else [(tensor_names[n], n) for n in record.outputs]
         return TfliteInterface(
             (signed.key if signed else "") or _MAIN,
-            {name: self._told(known[n], n) for name, n in given},
-            {name: self._told(known[n], n) for name, n in wanted},
+            {name: self._interface_tensor(tensor_names[n], n) for name, n in inputs},
+            {name: self._interface_tensor(tensor_names[n], n) for name, n in outputs},
         )
 
-    def _told(self, name: str, number: int) -> TfliteTensor:
+    def _interface_tensor(self, name: str, number: int) -> TfliteTensor:
         tensor = self._tensor(number)
         return TfliteTensor(name, self._type(number), tensor.signature or tensor.shape or None)
 
     def _graph(self) -> Graph:
         nodes = [self._placeholder(number) for number in self._record.inputs]
-        made = {n for o in self._record.operators for n in o.outputs} | set(self._record.inputs)
+        activations = {n for o in self._record.operators for n in o.outputs}
+        activations.update(self._record.inputs)
         nodes += [
             self._constant(number)
             for number in range(len(self._record.tensors))
-            if number not in made
+            if number not in activations
         ]
         nodes += [self._operator(operator) for operator in self._record.operators]
         return Graph(nodes)

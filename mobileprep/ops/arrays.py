@@ -105,12 +105,12 @@ def axis_of(axis: int, rank: int) -> int:
 
 def distinct_axes_of(array: Array, rank: int) -> tuple[int, ...]:
     """Return axes like ``axes_of``, but raise an error for duplicates."""
-    found = sorted(axis_of(a, rank) for a in integers(array))
-    twice = next((a for a, b in pairwise(found) if a == b), None)
+    axes = sorted(axis_of(a, rank) for a in integers(array))
+    twice = next((a for a, b in pairwise(axes) if a == b), None)
     if twice is not None:
         message = f"the axis {twice} is named twice"
         raise ValueError(message)
-    return tuple(found)
+    return tuple(axes)
 
 
 def axes_of(array: Array, rank: int) -> tuple[int, ...]:

@@ -92,8 +92,8 @@ def evaluate_node(
         return tuple(Tensor.of(_flushed(a), t) for a, t in zip(outputs, types, strict=True))
     if tf115 is not None and DType.VARIANT in types:
         return tuple(list_constant(node, a) for a in outputs)
-    given = {id(a): t for a, t in zip(arrays, inputs, strict=True)}
-    return tuple(_shared(a, t, given) for a, t in zip(outputs, types, strict=True))
+    tensors = {id(a): t for a, t in zip(arrays, inputs, strict=True)}
+    return tuple(_shared(a, t, tensors) for a, t in zip(outputs, types, strict=True))
 
 
 def _check_outputs(node: Node, outputs: Sequence[Array], types: Sequence[DType]) -> None:
@@ -107,8 +107,8 @@ def _check_outputs(node: Node, outputs: Sequence[Array], types: Sequence[DType])
             raise InvalidGraphError(message, "export the graph again")
 
 
-def _shared(array: Array, dtype: DType, given: dict[int, Tensor]) -> Tensor:
-    same = given.get(id(array))
+def _shared(array: Array, dtype: DType, tensors: dict[int, Tensor]) -> Tensor:
+    same = tensors.get(id(array))
     return same if same is not None and same.dtype is dtype else Tensor.of(array, dtype)
 
 
@@ -241,20 +241,20 @@ class StaticValues:
 
     def size(self, ref: Ref) -> int | None:
         """Return a nonnegative scalar, possibly from a partly known shape, or None."""
-        found = self._elements(ref, 0)
-        if found is None or found.ndim or found.dtype.kind not in "iu" or found < 0:
+        value = self._elements(ref, 0)
+        if value is None or value.ndim or value.dtype.kind not in "iu" or value < 0:
             return None
-        return int(found)
+        return int(value)
 
-    def _find(self, wanted: str) -> None:
+    def _find(self, name: str) -> None:
         """Compute a node's values, after those of its inputs."""
-        stack = [wanted]
+        stack = [name]
         while stack:
             node = self._nodes[stack[-1]]
             if node.name in self._values:
                 stack.pop()
                 continue
-            outputs = self._given(node)
+            outputs = self._independent_values(node)
             if outputs is None and self._is_computed(node):
                 missing = [r.node for r in node.data_inputs if r.node not in self._values]
                 if missing:
@@ -264,7 +264,7 @@ class StaticValues:
             self._values[node.name] = outputs
             stack.pop()
 
-    def _given(self, node: Node) -> Values:
+    def _independent_values(self, node: Node) -> Values:
         """Return values that do not depend on other values."""
         if node.op == "Const":
             return (node.attr_tensor("value"),)
@@ -296,9 +296,9 @@ class StaticValues:
 
     def _elements(self, ref: Ref, depth: int) -> Array | None:
         """Return a tensor's elements with -1 for unknown ones, or None."""
-        known = self.value(ref)
-        if known is not None:
-            return known
+        value = self.value(ref)
+        if value is not None:
+            return value
         if ref not in self._partial:
             self._partial[ref] = None
             self._partial[ref] = self._moved(ref, depth)

@@ -120,11 +120,11 @@ def context_kernel_names() -> list[str]:
     return list(registry)
 
 
-# Operations equivalent to reading a byte, and to computing one.
+# Operations equivalent to reading a byte, and to writing one.
 _READ: Final = 2
 
 
-_MADE: Final = 64
+_WRITE: Final = 64
 
 
 # Operations equivalent to handling a string, which is a separate object.
@@ -152,10 +152,14 @@ def charge(op: str, inputs: Sequence[object], results: Sequence[object]) -> None
             if isinstance(x, np.ndarray):
                 total += x.size * _TEXT if x.dtype.hasobject else x.nbytes * _READ
     for x in results:
-        if isinstance(x, np.ndarray) and x.base is None and not (is_partial and _given(x, inputs)):
-            total += x.nbytes * _MADE
+        if (
+            isinstance(x, np.ndarray)
+            and x.base is None
+            and not (is_partial and _is_input(x, inputs))
+        ):
+            total += x.nbytes * _WRITE
     spend(total, "reading and writing")
 
 
-def _given(made: Array, inputs: Sequence[object]) -> bool:
-    return any(made is x for x in inputs)
+def _is_input(result: Array, inputs: Sequence[object]) -> bool:
+    return any(result is x for x in inputs)

@@ -45,22 +45,22 @@ class Sizes(Struct, frozen=True):
         Raises:
             UnknownCostError: the shape is unknown.
         """
-        return _known(self.inputs, index)
+        return _known_shape(self.inputs, index)
 
     def output(self, index: int = 0) -> tuple[int, ...]:
         """Return the shape of an output; raises as ``input`` does."""
-        return _known(self.outputs, index)
+        return _known_shape(self.outputs, index)
 
-    def taken(self, index: int = 0) -> int:
+    def input_elements(self, index: int = 0) -> int:
         """Return the number of an input's elements."""
         return math.prod(self.input(index))
 
-    def made(self, index: int = 0) -> int:
+    def output_elements(self, index: int = 0) -> int:
         """Return the number of an output's elements."""
         return math.prod(self.output(index))
 
 
-def _known(shapes: Sequence[TensorShape], index: int) -> tuple[int, ...]:
+def _known_shape(shapes: Sequence[TensorShape], index: int) -> tuple[int, ...]:
     shape = shapes[index] if index < len(shapes) else None
     if shape is None or min(shape, default=0) < 0:
         raise UnknownCostError
@@ -107,7 +107,7 @@ def per_output(factor: float) -> FlopRule:
         return free
 
     def rule(sizes: Sizes) -> float:
-        return factor * sizes.made()
+        return factor * sizes.output_elements()
 
     return rule
 
@@ -116,7 +116,7 @@ def per_input(factor: float) -> FlopRule:
     """Create the rule of ops with a constant number of operations per element of input 0."""
 
     def rule(sizes: Sizes) -> float:
-        return factor * sizes.taken()
+        return factor * sizes.input_elements()
 
     return rule
 
@@ -147,13 +147,13 @@ def planned_bytes(node: Node, inputs: Sequence[Any]) -> int | None:
         return 0
     feeding = list(_feeding(inputs))
     refs = tuple(Ref(f.name) for f in feeding)
-    asked = Node(_NAME, node.op, refs, attrs=node.attrs)
+    probe = Node(_NAME, node.op, refs, attrs=node.attrs)
     definition = any_op_def(node.op)
     if definition is None:
         return None
     try:
-        shapes = infer_shapes(Graph([*feeding, asked]))[_NAME]
-        types = output_types(asked, definition)
+        shapes = infer_shapes(Graph([*feeding, probe]))[_NAME]
+        types = output_types(probe, definition)
     except InvalidGraphError:
         return None
     if len(types) != len(shapes) or any(s is None or min(s, default=0) < 0 for s in shapes):
@@ -164,13 +164,13 @@ def planned_bytes(node: Node, inputs: Sequence[Any]) -> int | None:
 
 def _feeding(inputs: Sequence[Any]) -> Iterator[Node]:
     """Yield a node for each input: a constant if its elements may matter."""
-    for index, given in enumerate(inputs):
+    for index, value in enumerate(inputs):
         name = f"{_NAME}_{index}"
-        if not isinstance(given, np.ndarray):
+        if not isinstance(value, np.ndarray):
             yield Node(name, "NoOp")
-        elif given.size <= _MOST_ELEMENTS and given.dtype != object:
-            yield constant(name, Tensor.of(given))
+        elif value.size <= _MOST_ELEMENTS and value.dtype != object:
+            yield constant(name, Tensor.of(value))
         else:
-            kind = attr.dtype(dtype_from_numpy(given.dtype) or DType.FLOAT)
-            shape = attr.shape(given.shape)
+            kind = attr.dtype(dtype_from_numpy(value.dtype) or DType.FLOAT)
+            shape = attr.shape(value.shape)
             yield Node(name, "Placeholder", attrs={"dtype": kind, "shape": shape})

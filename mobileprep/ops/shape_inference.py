@@ -54,8 +54,8 @@ def infer_shapes(
     Raises:
         InvalidGraphError: shapes do not match, if ``strict``.
     """
-    given = {parse_ref(name): shape for name, shape in (feeds or {}).items()}
-    return _Inference(graph, given, values, recorded, strict, {}).run()
+    fed_shapes = {parse_ref(name): shape for name, shape in (feeds or {}).items()}
+    return _Inference(graph, fed_shapes, values, recorded, strict, {}).run()
 
 
 def shapes_if_valid(graph: Graph) -> Mapping[str, Shapes]:
@@ -125,11 +125,13 @@ class _Inference:
     def _within(self, function: Function, func: FuncRef, shapes: Shapes) -> Shapes:
         body = body_of(function, self.graph.library, func.attrs)
         args = [Node(ref.node, "Placeholder") for ref in body.args]
-        given = dict(zip(body.args, shapes, strict=True))
+        arg_shapes = dict(zip(body.args, shapes, strict=True))
         graph = self.graph.with_nodes([*args, *body.nodes])
         if len(self.callers) >= _MOST_CALLS:
             return (None,) * len(body.rets)
-        inner = _Inference(graph, given, type(self.values), self.recorded, self.strict, self.calls)
+        inner = _Inference(
+            graph, arg_shapes, type(self.values), self.recorded, self.strict, self.calls
+        )
         inner.callers = (*self.callers, func.name)
         inner.run()
         return tuple(map(inner.shape_of, body.rets))
@@ -175,8 +177,8 @@ def _with_recorded(node: Node, outputs: Shapes) -> Shapes:
     if _RECORDED not in node.attrs:
         return outputs
     try:
-        told = node.attr_shapes(_RECORDED)
-        return tuple(map(merge, outputs, told)) if len(told) >= len(outputs) else outputs
+        shapes = node.attr_shapes(_RECORDED)
+        return tuple(map(merge, outputs, shapes)) if len(shapes) >= len(outputs) else outputs
     except (InvalidGraphError, ShapeConflictError):
         # Recorded shapes may be out of date.
         return outputs
@@ -194,9 +196,9 @@ class _Args(Struct, frozen=True):
         return self._inference.graph.versions.producer
 
     def value(self, index: int) -> Array | None:
-        found = self._inference.values.value(self.node.data_inputs[index])
+        value = self._inference.values.value(self.node.data_inputs[index])
         # Graphs that cannot run may have strings instead of numbers.
-        return None if found is None or found.dtype == object else found
+        return None if value is None or value.dtype == object else value
 
     def integers(self, index: int) -> tuple[int, ...] | None:
         value = self.value(index)

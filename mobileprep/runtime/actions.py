@@ -57,7 +57,7 @@ def data_edges(node: Node) -> tuple[Edge, ...]:
     return tuple(edge(r) for r in node.inputs if r.index != CONTROL)
 
 
-def made(node: Node, indices: Iterable[int]) -> tuple[tuple[int, Edge], ...]:
+def output_edges(node: Node, indices: Iterable[int]) -> tuple[tuple[int, Edge], ...]:
     """Return the outputs of an action that computes some outputs of a node."""
     return tuple((i, (node.name, i)) for i in indices)
 
@@ -68,7 +68,7 @@ def kernel_action(node: Node, kernel: Kernel, indices: Iterable[int]) -> Action:
     def run(context: RunContext, inputs: Values) -> Values:
         return call_kernel(kernel, node, list(inputs))
 
-    return Action(node, run, data_edges(node), made(node, indices), (node,))
+    return Action(node, run, data_edges(node), output_edges(node, indices), (node,))
 
 
 def context_action(node: Node, kernel: ContextKernel, indices: Iterable[int]) -> Action:
@@ -78,7 +78,7 @@ def context_action(node: Node, kernel: ContextKernel, indices: Iterable[int]) ->
         outputs = kernel(context, node, *inputs)
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
-    return Action(node, run, data_edges(node), made(node, indices), (node,), pure=False)
+    return Action(node, run, data_edges(node), output_edges(node, indices), (node,), pure=False)
 
 
 Constants = Mapping[Edge, Any]
@@ -113,7 +113,9 @@ def constant_action(node: Node, value: Array, controls: Sequence[Edge]) -> Actio
     def run(context: RunContext, inputs: Values) -> Values:
         return (value,)
 
-    return guarded(Action(node, run, (), made(node, [0]), (node,)), controls, is_control=True)
+    return guarded(
+        Action(node, run, (), output_edges(node, [0]), (node,)), controls, is_control=True
+    )
 
 
 def switch_action(node: Node, inputs: tuple[Edge, ...]) -> Action:
@@ -123,7 +125,7 @@ def switch_action(node: Node, inputs: tuple[Edge, ...]) -> Action:
         data, pred = inputs
         return (DEAD, data) if bool(pred) else (data, DEAD)
 
-    return Action(node, run, inputs, made(node, [0, 1]), (node,), pure=False)
+    return Action(node, run, inputs, output_edges(node, [0, 1]), (node,), pure=False)
 
 
 def merge_action(node: Node, inputs: tuple[Edge, ...], indices: Collection[int]) -> Action:
@@ -136,17 +138,17 @@ def merge_action(node: Node, inputs: tuple[Edge, ...], indices: Collection[int])
                 return value, place, RAN
         return DEAD, DEAD, DEAD
 
-    outputs = (*made(node, [0, 1]), (2, (node.name, CONTROL)))
+    outputs = (*output_edges(node, [0, 1]), (2, (node.name, CONTROL)))
     return Action(node, run, inputs, outputs, (node,), pure=False)
 
 
 def with_watches(actions: Iterable[Action], watched: Collection[Edge]) -> list[Action]:
     """Insert after each action those that report its watched outputs."""
-    found: list[Action] = []
+    result: list[Action] = []
     for action in actions:
-        found.append(action)
-        found += watches((made for _, made in action.outputs), watched)
-    return found
+        result.append(action)
+        result += watches((tensor for _, tensor in action.outputs), watched)
+    return result
 
 
 def watches(tensors: Iterable[Edge], watched: Collection[Edge]) -> Iterator[Action]:

@@ -68,10 +68,10 @@ def _check_growth(action: Action, inputs: Values) -> None:
     Kernels with results larger than their inputs check this themselves. Kernels that read much and
     return little pass, too.
     """
-    taken = sum(x.nbytes for x in inputs if isinstance(x, np.ndarray))
-    if taken > _LARGE and action.outputs and taken > memory_left(taken):
+    input_bytes = sum(x.nbytes for x in inputs if isinstance(x, np.ndarray))
+    if input_bytes > _LARGE and action.outputs and input_bytes > memory_left(input_bytes):
         planned = planned_bytes(action.node, inputs) if action.covers == (action.node,) else None
-        check_bytes(taken if planned is None else planned, "its result")
+        check_bytes(input_bytes if planned is None else planned, "its result")
 
 
 def _over(action: Action, inputs: Values, error: Exception) -> str:
@@ -91,8 +91,8 @@ def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepErr
 
 def _failure(action: Action, inputs: Values, error: Exception, where: str) -> InvalidGraphError:
     reason = str(error) or type(error).__name__
-    given = _all_described(inputs)
-    message = f"node {action.node.name!r} ({action.node.op}) cannot run on {given}: {reason}"
+    operands = _all_described(inputs)
+    message = f"node {action.node.name!r} ({action.node.op}) cannot run on {operands}: {reason}"
     hint = "check the shapes and types that are fed, and the graph's inputs"
     return InvalidGraphError(message, hint, where)
 
@@ -182,41 +182,43 @@ def placed(
     actions: Sequence[Action],
     constants: Constants,
     feeds: Sequence[Edge],
-    wanted: Sequence[Edge],
+    fetches: Sequence[Edge],
     where: str,
 ) -> ExecutionPlan:
     """Create the plan of ordered actions, with a slot for every tensor that is read."""
-    read = {e for a in actions for e in a.inputs} | set(wanted)
-    _check_given(read, {*constants, *feeds, *(e for a in actions for _, e in a.outputs)}, where)
+    read = {e for a in actions for e in a.inputs} | set(fetches)
+    _check_available(read, {*constants, *feeds, *(e for a in actions for _, e in a.outputs)}, where)
     slots: dict[Edge, int] = {}
 
     def slot(tensor: Edge) -> int:
         return slots.setdefault(tensor, len(slots))
 
-    given = tuple(slot(e) if e in read else None for e in feeds)
+    feed_slots = tuple(slot(e) if e in read else None for e in feeds)
     held = {slot(e): array for e, array in constants.items() if e in read}
     places = [
         (tuple(slot(e) for e in a.inputs), tuple((i, slot(e)) for i, e in a.outputs))
         for a in actions
     ]
-    fetches = tuple(slot(e) for e in wanted)
+    fetch_slots = tuple(slot(e) for e in fetches)
     last: dict[int, int] = {}
     for position, (inputs, outputs) in enumerate(places):
         last.update(dict.fromkeys((*inputs, *(s for _, s in outputs)), position))
     frees: list[list[int]] = [[] for _ in actions]
     for number, position in last.items():
-        if number not in held and number not in fetches:
+        if number not in held and number not in fetch_slots:
             frees[position].append(number)
     steps = tuple(
         PlanStep(action, inputs, outputs, tuple(freed))
         for action, (inputs, outputs), freed in zip(actions, places, frees, strict=True)
     )
-    return ExecutionPlan(tuple(held.get(i) for i in range(len(slots))), given, steps, fetches)
+    return ExecutionPlan(
+        tuple(held.get(i) for i in range(len(slots))), feed_slots, steps, fetch_slots
+    )
 
 
-def _check_given(read: Set[Edge], given: Set[Edge], where: str) -> None:
+def _check_available(read: Set[Edge], available: Set[Edge], where: str) -> None:
     """Raise an error for tensors that nothing computes; runs check the outputs of nodes."""
-    lacking = read - given
+    lacking = read - available
     if lacking:
         name, index = min(lacking)
         message = f"node {name!r} has no output {index}"

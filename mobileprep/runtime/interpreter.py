@@ -36,9 +36,9 @@ def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:
         return _as_bytes(array)
     expected = dtype.numpy if dtype is not None else None
     if expected is not None and array.dtype != expected:
-        given = dtype_from_numpy(array.dtype)
+        actual = dtype_from_numpy(array.dtype)
         message = f"{str(ref)!r} takes {dtype.short if dtype else ''}, and is fed "
-        message += given.short if given is not None else str(array.dtype)
+        message += actual.short if actual is not None else str(array.dtype)
         raise UsageError(message, "convert the array to the type of the tensor", where)
     _check_shape(graph, ref, array, where)
     return array
@@ -61,12 +61,12 @@ def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:
     if not shape:
         return
     fits = len(shape) == array.ndim and all(
-        wanted in (-1, given) for wanted, given in zip(shape, array.shape, strict=False)
+        expected in (-1, actual) for expected, actual in zip(shape, array.shape, strict=False)
     )
     if not fits:
-        wanted = ", ".join("?" if d < 0 else str(d) for d in shape)
-        given = str(list(array.shape)) if array.ndim else "a scalar"
-        message = f"{str(ref)!r} takes the shape [{wanted}], and is fed {given}"
+        expected = ", ".join("?" if d < 0 else str(d) for d in shape)
+        actual = str(list(array.shape)) if array.ndim else "a scalar"
+        message = f"{str(ref)!r} takes the shape [{expected}], and is fed {actual}"
         raise UsageError(message, "reshape or resize the value", where)
 
 
@@ -158,7 +158,7 @@ class Interpreter:
         """
         keep_freed_memory()
         plan = self._plan(tuple(fetches), tuple(feeds))
-        given = [
+        arrays = [
             checked_feed(self._graph, parse_ref(name), array, self._where)
             for name, array in feeds.items()
         ]
@@ -168,7 +168,7 @@ class Interpreter:
         # Infinities and NaN are valid results, like in TensorFlow.
         processors = all_processors() if feeds else nullcontext()
         with np.errstate(all="ignore"), processors, working(flop_limit()):
-            results = run_plan(plan, given, context, self._where)
+            results = run_plan(plan, arrays, context, self._where)
         for name, value in zip(fetches, results, strict=True):
             if value is DEAD:
                 message = f"{name!r} was not computed: its branch was not taken"
@@ -179,12 +179,12 @@ class Interpreter:
         key = (fetches, feeds)
         plan = self._plans.get(key)
         if plan is None:
-            wanted = [self._ref(name, "fetch") for name in fetches]
-            fed = [self._ref(name, "feed") for name in feeds]
+            fetch_refs = [self._ref(name, "fetch") for name in fetches]
+            feed_refs = [self._ref(name, "feed") for name in feeds]
             plan = make_plan(
                 self._graph,
-                wanted,
-                fed,
+                fetch_refs,
+                feed_refs,
                 self._where,
                 combine=self._combine,
                 watched=self._watched,
@@ -220,30 +220,30 @@ def make_plan(
             draw numbers.
     """
     fed = {edge(r) for r in feeds}
-    wanted = [edge(r) for r in fetches]
+    fetch_edges = [edge(r) for r in fetches]
     nodes = needed_nodes(graph, fetches, fed, where)
     if any(runs_functions(n, graph) for n in nodes):
         graph = in_line(graph, fetches, feeds, where)
         nodes = needed_nodes(graph, fetches, fed, where)
     if not has_seed and any(is_unseeded(n) for n in nodes):
         part = graph.with_nodes(_with_fed(nodes, feeds, graph))
-        shown = {name for name, _ in (*wanted, *watched)}
+        shown = {name for name, _ in (*fetch_edges, *watched)}
         nodes = needed_nodes(with_known_masks(part, shown), fetches, fed, where)
     # Without feeds, everything is constant, so precomputing saves nothing.
     combine = combine and bool(feeds)
-    known = survey(nodes, fed, wanted, where, combine=combine, watched=watched)
-    _check_fetches(fetches, known)
-    region = Region(known, known.frames.root, {})
+    facts = survey(nodes, fed, fetch_edges, where, combine=combine, watched=watched)
+    _check_fetches(fetches, facts)
+    region = Region(facts, facts.frames.root, {})
     refuse(region.lacking, where)
     for ref in fetches:
         if edge(ref) not in fed and region.tensor(ref) == NOWHERE:
             message = f"{str(ref)!r} is in a branch that never runs"
             raise UsageError(message, "fetch a tensor after the branches join", where)
-    given = [edge(r) for r in feeds]
-    actions, constants = [*watches(given, watched), *region.actions], region.constants
-    if known.combine:
-        actions, constants = fold(actions, constants, wanted, where)
-    return placed(actions, constants, given, wanted, where)
+    feed_edges = [edge(r) for r in feeds]
+    actions, constants = [*watches(feed_edges, watched), *region.actions], region.constants
+    if facts.combine:
+        actions, constants = fold(actions, constants, fetch_edges, where)
+    return placed(actions, constants, feed_edges, fetch_edges, where)
 
 
 def in_line(graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str) -> Graph:
@@ -270,8 +270,8 @@ def _with_fed(nodes: Sequence[Node], feeds: Sequence[Ref], graph: Graph) -> list
     ]
 
 
-def _check_fetches(fetches: Sequence[Ref], known: Survey) -> None:
+def _check_fetches(fetches: Sequence[Ref], facts: Survey) -> None:
     for ref in fetches:
-        if known.frames.of_output(ref.node) is not known.frames.root:
+        if facts.frames.of_output(ref.node) is not facts.frames.root:
             message = f"{str(ref)!r} is inside a while loop, and has a value for each iteration"
-            raise UsageError(message, "fetch what leaves the loop", known.where)
+            raise UsageError(message, "fetch what leaves the loop", facts.where)

@@ -31,8 +31,8 @@ from mobileprep.runtime.actions import (
     data_edges,
     guarded,
     kernel_action,
-    made,
     merge_action,
+    output_edges,
     switch_action,
     watches,
     with_watches,
@@ -142,14 +142,14 @@ class Region:
         return None if with_context is None else context_action(node, with_context, indices)
 
     def _switch(self, node: Node) -> Action:
-        taken = self.branches.taken(node)
-        if taken is None:
+        index = self.branches.taken(node)
+        if index is None:
             return switch_action(node, data_edges(node))
 
         def run(context: RunContext, inputs: Values) -> Values:
             return inputs
 
-        return Action(node, run, data_edges(node)[:1], ((0, (node.name, taken)),), (node,))
+        return Action(node, run, data_edges(node)[:1], ((0, (node.name, index)),), (node,))
 
     def _guarded(self, node: Node, action: Action) -> Action:
         if not self.branches.of_node(node.name):
@@ -159,9 +159,9 @@ class Region:
 
     def _controls(self, refs: tuple[Ref, ...]) -> list[Edge]:
         """Return the control inputs that may not run; for an Exit, its tensor."""
-        found = dict.fromkeys(r.node for r in refs if self.branches.of_node(r.node))
+        names = dict.fromkeys(r.node for r in refs if self.branches.of_node(r.node))
         nodes = self.survey.nodes
-        return [(name, 0 if nodes[name].op in EXITS else CONTROL) for name in found]
+        return [(name, 0 if nodes[name].op in EXITS else CONTROL) for name in names]
 
     def _add_constant(self, node: Node) -> None:
         if not self.branches.of_node(node.name) or self._is_harmless(node):
@@ -199,7 +199,7 @@ class Region:
         def run(context: RunContext, inputs: Values) -> Values:
             return inputs[0], place
 
-        action = Action(node, run, inputs, made(node, [0, 1]), (node,))
+        action = Action(node, run, inputs, output_edges(node, [0, 1]), (node,))
         self.actions.append(self._guarded(node, action))
 
     def _add_loop(self, loop: Frame) -> None:
@@ -306,13 +306,13 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
     if len(conditions) != 1 or not conditions[0].data_inputs:
         message = f"the loop of {frame.nodes[0].name!r} has {len(conditions)} LoopCond nodes, not 1"
         raise InvalidGraphError(message, "export the graph again", inner.survey.where)
-    wanted = [inner.tensor(n.data_inputs[0]) for n in (*conditions, *carrying, *exits)]
+    fetches = [inner.tensor(n.data_inputs[0]) for n in (*conditions, *carrying, *exits)]
     own = [(n.name, 0) for n in entering] + [(h.name, i) for h in heads for i in (0, 1)]
     actions, constants = [*watches(own, inner.survey.watched), *inner.actions], inner.constants
     if inner.survey.combine:
-        actions, constants = fold(actions, constants, wanted, inner.survey.where)
-    free = _free(actions, wanted, {*own, *constants})
-    plan = placed(actions, constants, [*own, *free], wanted, inner.survey.where)
+        actions, constants = fold(actions, constants, fetches, inner.survey.where)
+    free = _free(actions, fetches, {*own, *constants})
+    plan = placed(actions, constants, [*own, *free], fetches, inner.survey.where)
     (named,) = conditions
     loop = Loop(
         plan,
@@ -327,11 +327,11 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
     return Action(named, loop, inputs, outputs, (), pure=False)
 
 
-def _free(actions: list[Action], wanted: list[Edge], known: set[Edge]) -> list[Edge]:
+def _free(actions: list[Action], fetches: list[Edge], internal: set[Edge]) -> list[Edge]:
     """Return the tensors that a loop reads from outside, in the order of their use."""
-    made = {tensor for a in actions for _, tensor in a.outputs}
-    read = dict.fromkeys([*(e for a in actions for e in a.inputs), *wanted])
-    return [e for e in read if e not in made and e not in known]
+    outputs = {tensor for a in actions for _, tensor in a.outputs}
+    read = dict.fromkeys([*(e for a in actions for e in a.inputs), *fetches])
+    return [e for e in read if e not in outputs and e not in internal]
 
 
 def _head(head: Node, entering: list[Node], carrying: list[Node], where: str) -> Head:
@@ -365,7 +365,7 @@ _FLOPS = 1 << 36
 
 
 def fold(
-    actions: Sequence[Action], constants: Constants, wanted: Collection[Edge], where: str
+    actions: Sequence[Action], constants: Constants, fetches: Collection[Edge], where: str
 ) -> tuple[list[Action], dict[Edge, Any]]:
     """Run the actions whose inputs are all constant.
 
@@ -374,27 +374,27 @@ def fold(
         Constants that are not read any more are dropped.
     """
     context = RunContext()
-    known: dict[Edge, Any] = dict(constants)
-    given = (getattr(x, "nbytes", 0) for x in constants.values())  # dead branches have no size
-    most = max(_LEAST_MEMORY, _TIMES_INPUT * sum(given))
-    left: list[Action] = []
+    values: dict[Edge, Any] = dict(constants)
+    sizes = (getattr(x, "nbytes", 0) for x in constants.values())  # dead branches have no size
+    most = max(_LEAST_MEMORY, _TIMES_INPUT * sum(sizes))
+    remaining: list[Action] = []
     with np.errstate(all="ignore"), working(_FLOPS):
         for action in actions:
-            if not _is_constant(action, known):
-                left.append(action)
+            if not _is_constant(action, values):
+                remaining.append(action)
                 continue
             try:
                 with at_most(most):
-                    results = perform(action, [known[e] for e in action.inputs], context, where)
+                    results = perform(action, [values[e] for e in action.inputs], context, where)
             except RunLimitError:  # the run reports it, if it gets here
-                left.append(action)
+                remaining.append(action)
                 continue
             if sum(results[i].nbytes for i, _ in action.outputs) > _LARGEST:
-                left.append(action)
+                remaining.append(action)
                 continue
-            known.update({made: results[i] for i, made in action.outputs})
-    read = {e for a in left for e in a.inputs} | set(wanted)
-    return left, _aligned({e: value for e, value in known.items() if e in read})
+            values.update({tensor: results[i] for i, tensor in action.outputs})
+    read = {e for a in remaining for e in a.inputs} | set(fetches)
+    return remaining, _aligned({e: value for e, value in values.items() if e in read})
 
 
 def _aligned(constants: dict[Edge, Any]) -> dict[Edge, Any]:
@@ -403,16 +403,16 @@ def _aligned(constants: dict[Edge, Any]) -> dict[Edge, Any]:
     In files, tensors can have any address, and numpy would copy such a matrix for every product.
     """
     room = memory_limit() // _SHARE_OF_MEMORY
-    found = dict(constants)
+    result = dict(constants)
     for tensor, value in constants.items():
         if not isinstance(value, np.ndarray) or value.flags.aligned or value.nbytes > room:
             continue
         room -= value.nbytes
-        found[tensor] = value.copy()
-        found[tensor].flags.writeable = False
-    return found
+        result[tensor] = value.copy()
+        result[tensor].flags.writeable = False
+    return result
 
 
-def _is_constant(action: Action, known: Constants) -> bool:
+def _is_constant(action: Action, constants: Constants) -> bool:
     """Return whether an action needs to run only once."""
-    return action.pure and all(e in known for e in action.inputs)
+    return action.pure and all(e in constants for e in action.inputs)

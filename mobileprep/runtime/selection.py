@@ -28,8 +28,8 @@ def needed_nodes(graph: Graph, fetches: Iterable[Ref], fed: set[Edge], where: st
     fed = fed | {(name, CONTROL) for name, _ in fed}
     order: dict[str, Node] = {}
     entered: set[str] = set()
-    wanted = [r.node for r in reversed(list(fetches)) if (r.node, r.index) not in fed]
-    stack = [(graph[name], False) for name in wanted]
+    roots = [r.node for r in reversed(list(fetches)) if (r.node, r.index) not in fed]
+    stack = [(graph[name], False) for name in roots]
     closing: list[Node] = []
     while stack or closing:
         if not stack:
@@ -60,11 +60,11 @@ def closes_loop(consumer: Node, producer: Node) -> bool:
 
 
 def _producer(graph: Graph, node: Node, ref: Ref, where: str) -> Node:
-    found = graph.get(ref.node)
-    if found is None:
+    producer = graph.get(ref.node)
+    if producer is None:
         message = f"node {node.name!r} ({node.op}) takes {str(ref)!r}, which does not exist"
         raise InvalidGraphError(message, nearest_hint(ref.node, graph.by_name), where)
-    return found
+    return producer
 
 
 def _check_order(order: dict[str, Node], fed: set[Edge], where: str) -> None:
@@ -131,8 +131,8 @@ def ordered_units(frame: Frame, frames: Frames, where: str) -> Sequence[Unit]:
 
     needs: list[set[int]] = []
     for i, unit in enumerate(units):
-        found = {unit_of(r.node) for r in unit_inputs(unit, nodes)}
-        needs.append({n for n in found if n is not None and n != i})
+        producers = {unit_of(r.node) for r in unit_inputs(unit, nodes)}
+        needs.append({n for n in producers if n is not None and n != i})
     return [units[i] for i in _sorted(needs, where)]
 
 
@@ -208,7 +208,7 @@ class Survey(Struct, frozen=True):
 def survey(
     nodes: Sequence[Node],
     fed: Collection[Edge],
-    wanted: Collection[Edge],
+    fetches: Collection[Edge],
     where: str,
     *,
     combine: bool,
@@ -219,7 +219,7 @@ def survey(
     for node in nodes:
         for name in {r.node for r in node.data_inputs}:
             readers.setdefault(name, []).append(node)
-    read = {edge(r) for n in nodes for r in n.data_inputs} | set(wanted)
+    read = {edge(r) for n in nodes for r in n.data_inputs} | set(fetches)
     indices: dict[str, list[int]] = {}
     for name, index in sorted(read - set(fed)):
         indices.setdefault(name, []).append(index)

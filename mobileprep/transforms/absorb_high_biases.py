@@ -93,41 +93,45 @@ class AbsorbHighBiases(Transform, frozen=True):
         check_inputs(graph, "")
         protected = context.protected
         biased = _with_biases(graph, protected)
-        found = find_absorptions(biased, protected)
-        if not found:
+        absorptions = find_absorptions(biased, protected)
+        if not absorptions:
             return Result(graph)
-        lows = self._lows(biased.graph, found, context)
+        lows = self._lows(biased.graph, absorptions, context)
         amounts = [
             np.clip(low, 0, absorption.most).astype(np.float32).astype(np.float64)
-            for absorption, low in zip(found, lows, strict=True)
+            for absorption, low in zip(absorptions, lows, strict=True)
         ]
-        moved = {a.source.add.name: by for a, by in zip(found, amounts, strict=True) if by.any()}
+        moved = {
+            a.source.add.name: by for a, by in zip(absorptions, amounts, strict=True) if by.any()
+        }
         if not moved:
-            return Result(graph, skipped={_LOW: len(found)})
-        takers = {t.add.name for a in found if a.source.add.name in moved for t in a.takers}
+            return Result(graph, skipped={_LOW: len(absorptions)})
+        takers = {t.add.name for a in absorptions if a.source.add.name in moved for t in a.takers}
         # Search again, without adding biases to layers that receive nothing.
         biased = _with_biases(graph, protected, takers)
         sources = {a.source.add.name: a for a in find_absorptions(biased, protected)}
         moves = [(sources[name], by) for name, by in moved.items()]
-        skipped = {_LOW: len(found) - len(moves)} if len(moves) < len(found) else {}
+        skipped = {_LOW: len(absorptions) - len(moves)} if len(moves) < len(absorptions) else {}
         return Result(absorbed(biased.graph, moves), len(moves), skipped)
 
-    def _lows(self, graph: Graph, found: Sequence[Absorption], context: Context) -> list[Array]:
+    def _lows(
+        self, graph: Graph, absorptions: Sequence[Absorption], context: Context
+    ) -> list[Array]:
         """Return the lower bound of each channel, per layer."""
         if self.data is None:
-            kept = [statistics_of(a.source.add, a.source.channels) for a in found]
-            if not any(kept):
+            statistics = [statistics_of(a.source.add, a.source.channels) for a in absorptions]
+            if not any(statistics):
                 raise refuse(self.transform_name, NO_STATISTICS, NO_STATISTICS_HINT)
             return [
                 np.zeros(a.source.channels)
                 if s is None
                 else s.means - self.deviations * s.deviations
-                for a, s in zip(found, kept, strict=True)
+                for a, s in zip(absorptions, statistics, strict=True)
             ]
         runs = feeds_from_file(graph, context.inputs, Path(self.data), self.samples)
         interpreter = Interpreter(graph)
-        names = [absorption.source.add.name for absorption in found]
-        seen = [_Seen(absorption.source) for absorption in found]
+        names = [absorption.source.add.name for absorption in absorptions]
+        seen = [_Seen(absorption.source) for absorption in absorptions]
         for run in runs:
             for channels, output in zip(seen, interpreter.run(names, run), strict=True):
                 channels.add(output)
@@ -168,7 +172,7 @@ def _with_biases(
 ) -> Biased:
     """Return the graph with biases added to candidate layers, or to the layers in ``takers``."""
 
-    def wanted(layer: Node, weights: Node) -> bool:
+    def is_candidate(layer: Node, weights: Node) -> bool:
         if has_bias(graph, layer, protected):
             return True
         if takers is not None:
@@ -176,7 +180,7 @@ def _with_biases(
         source = graph.get(layer.data_inputs[0].node)
         return source is not None and source.op in _BEFORE and pads_nothing(layer, weights)
 
-    return with_biases(graph, wanted, protected)
+    return with_biases(graph, is_candidate, protected)
 
 
 _RELU6_BOUND: Final = 6.0
@@ -228,8 +232,8 @@ def find_absorptions(biased: Biased, protected: Collection[str]) -> list[Absorpt
         protected: names of nodes that are fed or fetched; their tensors must not change.
     """
     takers = {layer.layer.name: layer for layer in biased.layers}
-    found = (_absorption(biased.graph, layer, takers, protected) for layer in biased.layers)
-    return [absorption for absorption in found if absorption is not None]
+    candidates = (_absorption(biased.graph, layer, takers, protected) for layer in biased.layers)
+    return [absorption for absorption in candidates if absorption is not None]
 
 
 def _absorption(

@@ -35,12 +35,12 @@ class AddDefaultAttributes(Transform, frozen=True):
         changed = 0
         defaults = {op: default_attrs(op, graph.library) for op in {n.op for n in graph}}
         for node in graph:
-            known = defaults[node.op]
-            if known is None:
+            attrs = defaults[node.op]
+            if attrs is None:
                 skipped[_UNKNOWN] += 1
                 nodes.append(node)
                 continue
-            filled = _filled(node, known)
+            filled = _filled(node, attrs)
             changed += filled is not node
             nodes.append(filled)
         return Result(graph.with_nodes(nodes) if changed else graph, changed, skipped)

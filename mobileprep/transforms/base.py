@@ -151,16 +151,16 @@ def transform_class(name: str) -> type[Transform]:
     Raises:
         UsageError: there is no transform with this name.
     """
-    known = transform_names()
-    if name not in known:
+    names = transform_names()
+    if name not in names:
         message = f"unknown transform {name!r}"
-        raise UsageError(message, nearest_hint(name, known))
+        raise UsageError(message, nearest_hint(name, names))
     module = f"{_PACKAGE}.{name}"
-    found = transforms_in(import_on_demand(module)).get(name)
-    if found is None:
+    transform_type = transforms_in(import_on_demand(module)).get(name)
+    if transform_type is None:
         message = f"the module {module} holds no transform {name!r}"
         raise InternalError(message)
-    return found
+    return transform_type
 
 
 def make_transform(

@@ -75,8 +75,8 @@ class EqualizeRanges(Transform, frozen=True):
         protected = context.protected
         carry = self.relu6 == "carry"
         scales = find_scales(graph, protected, through_relu6=carry, keep_stored=True)
-        found = equalizing_exponents(scales, whole=self.powers_of_two)
-        exponents = without_overflow(scales, found)
+        exponents = equalizing_exponents(scales, whole=self.powers_of_two)
+        exponents = without_overflow(scales, exponents)
         matched = sum(bool(exponents[layer.outputs].any()) for layer in scales.layers)
         reasons = (scales.variables.reason(layer.outputs) for layer in scales.layers)
         skipped = Counter(scales.refused)
@@ -219,17 +219,17 @@ class _Block:
     def _within(self, places: Ids) -> tuple[NDArray[np.bool_], Ids]:
         """Return a mask of the layer's scales in this block, and their positions in it."""
         at = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
-        found = self._places[at] == places
-        return found, at[found]
+        mask = self._places[at] == places
+        return mask, at[mask]
 
     def _means(self, sides: Sequence[_Side], exponents: Logs) -> Logs:
         """Return the mean of all finite ranges per scale; NaN if there are none."""
         total, count = np.zeros(len(self._places)), np.zeros(len(self._places))
-        for ranges_of, found, at in sides:
-            ranges = ranges_of(exponents)[found]
-            known = np.isfinite(ranges)
-            total += np.bincount(at[known], ranges[known], len(total))
-            count += np.bincount(at[known], minlength=len(total))
+        for ranges_of, mask, at in sides:
+            ranges = ranges_of(exponents)[mask]
+            finite = np.isfinite(ranges)
+            total += np.bincount(at[finite], ranges[finite], len(total))
+            count += np.bincount(at[finite], minlength=len(total))
         return total / count
 
 
@@ -265,10 +265,10 @@ def without_overflow(scales: ChannelScales, exponents: Exponents) -> Exponents:
     roots = scales.variables.roots()
     while True:
         lost = [_overflowing(layer, exponents) for layer in scales.layers]
-        found = np.unique(roots[np.concatenate(lost)]) if lost else np.empty(0)
-        if not (exponents[np.isin(roots, found)] != 0).any():
+        overflow_roots = np.unique(roots[np.concatenate(lost)]) if lost else np.empty(0)
+        if not (exponents[np.isin(roots, overflow_roots)] != 0).any():
             return exponents
-        exponents = np.where(np.isin(roots, found), 0.0, exponents)
+        exponents = np.where(np.isin(roots, overflow_roots), 0.0, exponents)
 
 
 def _overflowing(layer: ScaledLayer, exponents: Exponents) -> Ids:

@@ -98,8 +98,8 @@ class _Flattening(Struct, frozen=True):
         large = self.constants.make(old, old.name, _spread(old.attr_tensor("value"), block))
         parts = (layer, to_batch, match.node)
         controls = dict.fromkeys(r for part in parts for r in part.control_inputs)
-        kept = ("T", "strides", "data_format", "use_cudnn_on_gpu")
-        attrs = {name: layer.attrs[name] for name in kept if name in layer.attrs}
+        names = ("T", "strides", "data_format", "use_cudnn_on_gpu")
+        attrs = {name: layer.attrs[name] for name in names if name in layer.attrs}
         attrs["padding"] = attr.string(_padding(match) or "SAME")
         # The original omits the output number.
         source = replace(to_batch.inputs[0], explicit=False)

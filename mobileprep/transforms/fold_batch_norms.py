@@ -70,8 +70,8 @@ class FoldBatchNorms(Transform, frozen=True):
 def _unlike(graph: Graph) -> dict[str, int]:
     """Count constant multiplications directly after a layer that do not match the pattern."""
     constants = ConstantExpressions(graph)
-    found = sum(node.op == "Mul" and _is_unlike(node, graph, constants) for node in graph)
-    return {_COMPUTED: found} if found else {}
+    count = sum(node.op == "Mul" and _is_unlike(node, graph, constants) for node in graph)
+    return {_COMPUTED: count} if count else {}
 
 
 def _is_unlike(mul: Node, graph: Graph, constants: ConstantExpressions) -> bool:
@@ -84,8 +84,8 @@ def _is_unlike(mul: Node, graph: Graph, constants: ConstantExpressions) -> bool:
     weights = () if layer is None else layer.data_inputs[1:2]
     if any(constants.value(r) is None for r in (factors, *weights)):
         return False
-    given = [graph[r.node].op for r in (factors, *weights)]
-    return layers[0] == 1 or given != ["Const", "Const"]
+    ops = [graph[r.node].op for r in (factors, *weights)]
+    return layers[0] == 1 or ops != ["Const", "Const"]
 
 
 class _Folding(Struct, frozen=True):

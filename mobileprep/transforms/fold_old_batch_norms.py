@@ -248,8 +248,8 @@ def _meaning_reason(match: Match) -> str:
 
 
 def _layers(match: Match) -> list[tuple[int, Node]]:
-    found = ((i, match.find(f"layer{i}")) for i in range(2))
-    return [(i, layer) for i, layer in found if layer is not None]
+    candidates = ((i, match.find(f"layer{i}")) for i in range(2))
+    return [(i, layer) for i, layer in candidates if layer is not None]
 
 
 def _weights(match: Match, number: int) -> Tensor:

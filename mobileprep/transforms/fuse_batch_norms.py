@@ -80,8 +80,8 @@ class FuseBatchNorms(Transform, frozen=True):
         protected = context.protected
         done = norms_merged(graph, protected)
         short = shorten_runs(done, protected)
-        left = (n.name for n in short.graph if n.op in BATCH_NORMS)
-        skipped = Counter(done.reasons.get(name, _NO_LAYER) for name in left)
+        remaining = (n.name for n in short.graph if n.op in BATCH_NORMS)
+        skipped = Counter(done.reasons.get(name, _NO_LAYER) for name in remaining)
         for pair in pairs(short.graph):
             reasons = (done.reasons[n.name] for n in pair if n.name in done.reasons)
             skipped[f"{_STAYS}: {next(reasons, _NO_LAYER)}"] += 1
@@ -98,27 +98,27 @@ def with_norms_statistics(fused: Graph, before: Graph) -> Graph:
     """Store statistics on the BiasAdd nodes that replaced normalizations."""
     constants = ConstantExpressions(before)
 
-    def kept(node: Node) -> Node:
+    def annotate(node: Node) -> Node:
         norm = before.get(node.name)
         if node.op != "BiasAdd" or norm is None or norm.op not in BATCH_NORMS:
             return node
         values = [constants.value(ref) for ref in norm.data_inputs[1:]]
-        found = statistics(norm, [v for v in values if v is not None])
-        gamma = found.gamma.array() if uses_gamma(norm) else np.ones_like(found.gamma.array())
-        means, deviations = found.beta.array().astype(np.float64), np.abs(gamma).astype(np.float64)
+        stats = statistics(norm, [v for v in values if v is not None])
+        gamma = stats.gamma.array() if uses_gamma(norm) else np.ones_like(stats.gamma.array())
+        means, deviations = stats.beta.array().astype(np.float64), np.abs(gamma).astype(np.float64)
         return with_statistics(node, ChannelStatistics(means, deviations))
 
-    return fused.with_nodes(map(kept, fused))
+    return fused.with_nodes(map(annotate, fused))
 
 
 def _up_to_last_norm(steps: Sequence[AffineStep]) -> int:
     """Return the number of steps up to the end of the last normalization."""
-    found, scaled = 0, False
+    end, scaled = 0, False
     for count, step in enumerate(steps, start=1):
         scaled = scaled or step.node.op in SCALINGS
         if step.node.op in BATCH_NORMS or (scaled and step.node.op in SUMS):
-            found, scaled = count, False
-    return found
+            end, scaled = count, False
+    return end
 
 
 _FLOATS: Final = frozenset({DType.FLOAT, DType.DOUBLE})
@@ -205,8 +205,8 @@ class _Runs:
         if len(values) != 2 or len(constants) != 1:
             return None
         source = node.data_inputs[values.index(None)]
-        known = self._chains.shape_of(source)
-        rank = None if known is None else len(known)
+        shape = self._chains.shape_of(source)
+        rank = None if shape is None else len(shape)
         wide = [i - len(constants[0]) for i, size in enumerate(constants[0]) if size > 1]
         if len(wide) != 1:
             return None

@@ -34,5 +34,4 @@ class InlinePartitionedCall(Transform, frozen=True):
         calls = sum(n.op in ops for n in graph)
         if not calls:
             return Result(graph)
-        kept = context.protected
-        return Result(inline_calls(graph, kept, self.transform_name, ops=ops), calls)
+        return Result(inline_calls(graph, context.protected, self.transform_name, ops=ops), calls)

@@ -33,9 +33,9 @@ class ObfuscateNames(Transform, frozen=True):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         check_inputs(graph, self.transform_name)
-        kept = context.protected
-        short = _short_names(kept)
-        names = {n.name: n.name if n.name in kept else next(short) for n in graph}
+        protected = context.protected
+        short = _short_names(protected)
+        names = {n.name: n.name if n.name in protected else next(short) for n in graph}
         nodes = [
             colocated(
                 replace(
@@ -50,8 +50,8 @@ class ObfuscateNames(Transform, frozen=True):
         return Result(graph.with_nodes(nodes), sum(old != new for old, new in names.items()))
 
 
-def _short_names(taken: Collection[str]) -> Iterator[str]:
-    return (name for name in map(_base_62, count()) if name not in taken)
+def _short_names(used_names: Collection[str]) -> Iterator[str]:
+    return (name for name in map(_base_62, count()) if name not in used_names)
 
 
 def _base_62(number: int) -> str:

@@ -47,20 +47,20 @@ class Optimize(Transform, frozen=True):
         """
         # The steps never reproduce 1.15, even if ``context.tf115`` is set.
         own = Context(context.inputs, context.outputs)
-        matched, left = 0, Counter[str]()
+        matched, skipped = 0, Counter[str]()
         warnings: dict[str, None] = {}
         for _ in range(_MOST_ROUNDS):
-            before, left = graph, Counter()
+            before, skipped = graph, Counter()
             for name in ORDER:
                 done = _tried(name, graph, own)
                 matched += done.matched if done.graph is not graph else 0
                 graph = done.graph
-                left.update({f"{name}: {reason}": n for reason, n in done.skipped.items()})
+                skipped.update({f"{name}: {reason}": n for reason, n in done.skipped.items()})
                 warnings.update(dict.fromkeys(done.warnings))
             if graph.by_name == before.by_name:
                 graph = before
                 break
-        return Result(graph, matched, left, tuple(warnings))
+        return Result(graph, matched, skipped, tuple(warnings))
 
 
 def _tried(name: str, graph: Graph, context: Context) -> Result:

@@ -63,12 +63,12 @@ class QuantizeWeights(Transform, frozen=True):
             return _TOO_SMALL, None
         if node.name in kept_float:
             return _VARIANCE, None
-        found = eightbit_constant(value.array(), tf115=context.tf115)
-        if found is None:
+        quantized = eightbit_constant(value.array(), tf115=context.tf115)
+        if quantized is None:
             return _NOT_FINITE, None
-        values = Tensor.of(found.values, DType.QUINT8)
+        values = Tensor.of(quantized.values, DType.QUINT8)
         context.offload(values)
-        return "", _Stored(values, found.low, found.high)
+        return "", _Stored(values, quantized.low, quantized.high)
 
 
 class _Stored(NamedTuple):
@@ -86,9 +86,9 @@ def _nodes(old: Node, stored: _Stored, replacements: Replacements) -> list[Node]
         "min": _scalar(stored.low),
         "max": _scalar(stored.high),
     }
-    taken = replacements.graph.by_name
+    used_names = replacements.graph.by_name
     constants = [
-        replacements.make(old, unique_name(f"{old.name}_quantized_{part}", taken), value)
+        replacements.make(old, unique_name(f"{old.name}_quantized_{part}", used_names), value)
         for part, value in parts.items()
     ]
     attrs = {"T": attr.dtype(DType.QUINT8), "mode": attr.string("MIN_FIRST")}

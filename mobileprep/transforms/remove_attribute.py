@@ -27,8 +27,8 @@ class RemoveAttribute(Transform, frozen=True):
         name = self.attribute_name
         if not name:
             raise refuse(self.transform_name, "no attribute is named", "give attribute_name")
-        found = of_op(graph, self.op_name, name)
-        if not found:
+        names = of_op(graph, self.op_name, name)
+        if not names:
             return Result(graph)
-        nodes = [n.without_attrs(name) if n.name in found else n for n in graph]
-        return Result(graph.with_nodes(nodes), len(found))
+        nodes = [n.without_attrs(name) if n.name in names else n for n in graph]
+        return Result(graph.with_nodes(nodes), len(names))

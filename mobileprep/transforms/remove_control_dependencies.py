@@ -35,9 +35,9 @@ class RemoveControlDependencies(Transform, frozen=True):
             if len(tensors) == len(node.inputs):
                 nodes.append(node)
                 continue
-            kept = tensors or tuple(r for r in node.inputs if r.node in conditional)
-            tied += kept is not tensors and bool(kept)
-            changed += len(kept) < len(node.inputs)
-            nodes.append(replace(node, inputs=kept))
+            inputs = tensors or tuple(r for r in node.inputs if r.node in conditional)
+            tied += inputs is not tensors and bool(inputs)
+            changed += len(inputs) < len(node.inputs)
+            nodes.append(replace(node, inputs=inputs))
         skipped = {_TIED: tied} if tied else {}
         return Result(graph.with_nodes(nodes) if changed else graph, changed, skipped)

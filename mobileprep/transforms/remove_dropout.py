@@ -29,10 +29,10 @@ class RemoveDropout(Transform, frozen=True):
         """Remove all supported dropouts."""
         bypass = Bypass(graph, context.protected)
         for node in execution_order(graph):
-            found = masked(graph, node)
-            if found is None:
+            dropout = masked(graph, node)
+            if dropout is None:
                 continue
-            scaled, rate = found
+            scaled, rate = dropout
             source = unscaled(graph, scaled, rate)
             if source is None:
                 bypass.leave(_OTHER_SCALE)

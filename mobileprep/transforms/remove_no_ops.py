@@ -84,18 +84,18 @@ class _NoOps:
         if node.op == "IdentityN" or (node.op in IDENTITIES and tensors):
             return tensors
         find = self._finders.get(node.op)
-        found = find(node) if find is not None and tensors else None
-        return () if found is None else (found,)
+        source = find(node) if find is not None and tensors else None
+        return () if source is None else (source,)
 
     def _cast(self, node: Node) -> Ref | None:
         source = self.bypass.source(node.data_inputs[0])
-        given, wanted = node.attr_dtype("SrcT"), node.attr_dtype("DstT")
-        if given == wanted:
+        src, dst = node.attr_dtype("SrcT"), node.attr_dtype("DstT")
+        if src == dst:
             return source
         inner = self._graph[source.node]
-        if inner.op != "Cast" or inner.attr_dtype("SrcT") != wanted:
+        if inner.op != "Cast" or inner.attr_dtype("SrcT") != dst:
             return None
-        return inner.data_inputs[0] if _holds_all(given, wanted) else None
+        return inner.data_inputs[0] if _holds_all(src, dst) else None
 
     def _times_one(self, node: Node) -> Ref | None:
         """Return the operand that is multiplied or divided by a scalar one, which is exact."""

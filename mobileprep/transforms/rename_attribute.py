@@ -33,11 +33,11 @@ class RenameAttribute(Transform, frozen=True):
         if not self.old_attribute_name or not self.new_attribute_name:
             hint = "give old_attribute_name and new_attribute_name"
             raise refuse(self.transform_name, "an attribute's name is empty", hint)
-        found = of_op(graph, self.op_name, self.old_attribute_name)
-        if not found:
+        names = of_op(graph, self.op_name, self.old_attribute_name)
+        if not names:
             return Result(graph)
-        nodes = [self._renamed(n) if n.name in found else n for n in graph]
-        return Result(graph.with_nodes(nodes), len(found))
+        nodes = [self._renamed(n) if n.name in names else n for n in graph]
+        return Result(graph.with_nodes(nodes), len(names))
 
     def _renamed(self, node: Node) -> Node:
         if self.old_attribute_name not in node.attrs:

@@ -28,8 +28,8 @@ class RenameOp(Transform, frozen=True):
         if not self.old_op_name or not self.new_op_name:
             hint = "give old_op_name and new_op_name"
             raise refuse(self.transform_name, "an op's name is empty", hint)
-        found = sum(n.op == self.old_op_name for n in graph)
-        if not found:
+        count = sum(n.op == self.old_op_name for n in graph)
+        if not count:
             return Result(graph)
         nodes = [replace(n, op=self.new_op_name) if n.op == self.old_op_name else n for n in graph]
-        return Result(graph.with_nodes(nodes), found)
+        return Result(graph.with_nodes(nodes), count)

@@ -34,9 +34,9 @@ class ShareConstants(Transform, frozen=True):
         """Merge the constants except inputs and outputs of the graph."""
         protected = context.protected
         shared = {
-            other: kept
+            other: survivor
             for equal in _equal_constants(graph)
-            for other, kept in _pairs(equal, protected)
+            for other, survivor in _pairs(equal, protected)
         }
         if not shared:
             return Result(graph)
@@ -62,8 +62,8 @@ def _equal_constants(graph: Graph) -> Iterator[list[str]]:
 
 def _pairs(equal: list[str], protected: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield each removed constant with its replacement, a protected one if there is one."""
-    kept = next((name for name in equal if name in protected), equal[0])
-    yield from ((name, kept) for name in equal if name != kept and name not in protected)
+    survivor = next((name for name in equal if name in protected), equal[0])
+    yield from ((name, survivor) for name in equal if name != survivor and name not in protected)
 
 
 def _moved(node: Node, shared: dict[str, str]) -> Node:

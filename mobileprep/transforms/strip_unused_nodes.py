@@ -82,26 +82,26 @@ class StripUnusedNodes(Transform, frozen=True):
         fed = {parse_ref(text).node for text in context.inputs}
         needed = _needed(graph, context.outputs, fed) | fed
         # A fed node needs no inputs, and its inputs may have been removed.
-        kept = [
+        remaining = [
             replace(n, inputs=()) if n.inputs and n.name in fed else n
             for n in graph
             if n.name in needed
         ]
-        removed = len(graph) - len(kept)
-        replaced = [n for n in kept if n.name in fed and n.op != "Placeholder"]
+        removed = len(graph) - len(remaining)
+        replaced = [n for n in remaining if n.name in fed and n.op != "Placeholder"]
         if replaced:
-            kept = self._with_placeholders(kept, replaced, graph, context)
+            remaining = self._with_placeholders(remaining, replaced, graph, context)
         missing = sorted(name for name in fed if name not in graph)
         warnings = tuple(f"{_NAME}: the input {name!r} is not in the graph" for name in missing)
         if not (removed or replaced):
             return Result(graph, warnings=warnings)
-        nodes = without_dangling(kept, needed) if removed else kept
+        nodes = without_dangling(remaining, needed) if removed else remaining
         return Result(graph.with_nodes(nodes), removed + len(replaced), warnings=warnings)
 
     def _with_placeholders(
-        self, kept: list[Node], replaced: Iterable[Node], graph: Graph, context: Context
+        self, nodes: list[Node], replaced: Iterable[Node], graph: Graph, context: Context
     ) -> list[Node]:
-        used = _used_outputs(kept, {n.name for n in replaced})
+        used = _used_outputs(nodes, {n.name for n in replaced})
         shapes = cache(lambda: _inferred(graph))
         new: dict[str, Node] = {}
         for node in replaced:
@@ -110,12 +110,12 @@ class StripUnusedNodes(Transform, frozen=True):
             shape = self._shape(node, index, shapes, context)
             attrs = {"dtype": attr.dtype(dtype), "shape": attr.shape(shape)}
             new[node.name] = Node(node.name, "Placeholder", attrs=attrs)
-        return [new.get(n.name) or _fed_by(n, new) for n in kept]
+        return [new.get(n.name) or _fed_by(n, new) for n in nodes]
 
-    def _dtype(self, node: Node, found: DType | None) -> DType:
+    def _dtype(self, node: Node, op_dtype: DType | None) -> DType:
         listed = self._for_name(node.name, "type_for_name", self.type_for_name)
-        if listed is None and found is not None:
-            return found
+        if listed is None and op_dtype is not None:
+            return op_dtype
         text = self.type if listed is None else listed
         dtype = dtype_from_text(text)
         if dtype is None:
@@ -161,9 +161,9 @@ def _needed(graph: Graph, outputs: Iterable[str], fed: set[str]) -> set[str]:
     return closure(roots, inputs)
 
 
-def _used_outputs(kept: Iterable[Node], names: set[str]) -> Mapping[str, set[int]]:
+def _used_outputs(nodes: Iterable[Node], names: set[str]) -> Mapping[str, set[int]]:
     used: dict[str, set[int]] = {name: set() for name in names}
-    for node in kept:
+    for node in nodes:
         if node.name in names:
             continue
         for ref in node.inputs:

@@ -112,12 +112,12 @@ class FlatBufferWriter:
         places = [start - slots[i] if i in slots else 0 for i in range(max(slots, default=-1) + 1)]
         head = (_SLOT_BYTES * (len(places) + 2), start - end)
         vtable = struct.pack(f"<{len(places) + 2}H", *head, *places)
-        known = self._vtables.get(vtable)
-        known = self._vtables.get(vtable)
-        if known is None:
+        offset = self._vtables.get(vtable)
+        offset = self._vtables.get(vtable)
+        if offset is None:
             self._place(vtable)
-            known = self._vtables[vtable] = self._size()
-        struct.pack_into("<i", self._bytes, len(self._bytes) - start, known - start)
+            offset = self._vtables[vtable] = self._size()
+        struct.pack_into("<i", self._bytes, len(self._bytes) - start, offset - start)
         return start
 
     def _size(self) -> int:

@@ -56,11 +56,11 @@ class FormatFacts(Struct, frozen=True):
 
     def slot(self, table: str, name: str) -> Slot:
         """Return the id and storage of a field."""
-        found = self.slots[table].get(name)
-        if found is None:
+        slot = self.slots[table].get(name)
+        if slot is None:
             message = f"{table} of the .tflite format has no field {name!r}"
             raise InternalError(message)
-        return found
+        return slot
 
     def default(self, table: str, name: str) -> int:
         """Return the value of a number that is not stored."""
@@ -68,11 +68,11 @@ class FormatFacts(Struct, frozen=True):
 
     def number(self, enum: str, name: str) -> int:
         """Return the number of an enumeration's name."""
-        found = self.enums[enum].get(name)
-        if found is None:
+        value = self.enums[enum].get(name)
+        if value is None:
             message = f"{enum} of the .tflite format has no {name!r}"
             raise InternalError(message)
-        return found
+        return value
 
     def name(self, enum: str, number: int) -> str:
         """Return the name of an enumeration's number; the number as a string if it has no name."""
@@ -81,13 +81,13 @@ class FormatFacts(Struct, frozen=True):
     def name_of_table(self, number: int) -> str:
         """Return the table of the union ``BuiltinOptions`` with this number."""
         tables = self.unions["BuiltinOptions"].items()
-        return next(name for name, known in tables if known == number)
+        return next(name for name, value in tables if value == number)
 
     def field(self, table: str, name: str) -> Field:
         """Return the name and type of a field."""
-        found = self.tables[table][self.slot(table, name)[0]]
-        assert found is not None
-        return found
+        field = self.tables[table][self.slot(table, name)[0]]
+        assert field is not None
+        return field
 
     def width(self, kind: str) -> int | None:
         """Return the size of a number or an enumeration in bytes; None for other types."""
@@ -117,13 +117,13 @@ def _read(name: str) -> FormatFacts:
     enums, unions = data["enums"], data["unions"]
     slots: dict[str, dict[str, Slot]] = {}
     for table, fields in tables.items():
-        slots[table] = known = {}
+        slots[table] = table_slots = {}
         for index, field in enumerate(fields):
             if field is not None:
-                known[field[0]] = (index, _stored(field[1], enums))
+                table_slots[field[0]] = (index, _stored(field[1], enums))
                 if field[1] in unions:
                     # The type field of a union has no name in the schema, and the previous id.
-                    known[f"{field[0]}_type"] = (index - 1, _STRUCTS["ubyte"])
+                    table_slots[f"{field[0]}_type"] = (index - 1, _STRUCTS["ubyte"])
     return FormatFacts(tables, enums, unions, data["defaults"], slots)
 
 

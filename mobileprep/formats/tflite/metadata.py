@@ -63,11 +63,11 @@ def with_files(model: bytes | memoryview, files: Mapping[str, str]) -> bytes:
     return stream.getvalue()
 
 
-def _table(file: FlatBufferWriter, facts: FormatFacts, given: DescriptionTable) -> int:
+def _table(file: FlatBufferWriter, facts: FormatFacts, table: DescriptionTable) -> int:
     """Write a table after its contents, and return its offset."""
     fields: dict[str, int] = {}
-    for field in facts.tables[given.kind]:
-        value = None if field is None else given.fields.get(field[0])
+    for field in facts.tables[table.kind]:
+        value = None if field is None else table.fields.get(field[0])
         if field is None or value is None:
             continue
         name, kind = field
@@ -75,7 +75,7 @@ def _table(file: FlatBufferWriter, facts: FormatFacts, given: DescriptionTable) 
             assert isinstance(value, DescriptionTable)
             fields[f"{name}_type"] = facts.unions[kind][value.kind]
         fields[name] = _value(file, facts, kind, value)
-    return file.table(given.kind, **fields)
+    return file.table(table.kind, **fields)
 
 
 def _value(file: FlatBufferWriter, facts: FormatFacts, kind: str, value: FieldValue) -> int:

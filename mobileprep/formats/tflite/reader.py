@@ -178,9 +178,9 @@ class _Reader:
                 values[name] = facts.name(kind, value) if kind in facts.enums else int(value)
         return Options(table, values)
 
-    def _check_options(self, given: int, builtin: str) -> None:
+    def _check_options(self, options_type: int, builtin: str) -> None:
         own = _own_options(builtin)
-        if own is not None and given not in (0, own):
+        if own is not None and options_type not in (0, own):
             # LiteRT's interpreter may crash for such an operator.
             what = f"an operator {builtin} has options of another"
             raise self._corrupt(what)
@@ -193,14 +193,14 @@ class _Reader:
         count = len(graphs[number].tensors)
         inputs, outputs = (
             tuple(
-                (item.text("name"), self._known(item.number("tensor_index"), count))
+                (item.text("name"), self._tensor_index(item.number("tensor_index"), count))
                 for item in entry.tables(side)
             )
             for side in ("inputs", "outputs")
         )
         return SignatureRecord(entry.text("signature_key"), inputs, outputs, number)
 
-    def _known(self, number: int, count: int) -> int:
+    def _tensor_index(self, number: int, count: int) -> int:
         if number >= count:
             what = f"a signature names the tensor {number}, which does not exist"
             raise self._corrupt(what)
@@ -305,9 +305,9 @@ def _lacking(operator: OperatorRecord) -> int | None:
 
 def _is_same_size(graph: SubGraphRecord, operator: OperatorRecord) -> bool:
     """Return whether the input and output of an operator have the same number of elements."""
-    taken = [graph.tensors[at].shape for at in operator.inputs[:1] if at != _NONE]
-    given = [graph.tensors[at].shape for at in operator.outputs[:1]]
-    return list(map(math.prod, taken)) == list(map(math.prod, given))
+    input_shapes = [graph.tensors[at].shape for at in operator.inputs[:1] if at != _NONE]
+    output_shapes = [graph.tensors[at].shape for at in operator.outputs[:1]]
+    return list(map(math.prod, input_shapes)) == list(map(math.prod, output_shapes))
 
 
 def _named(number: int, operator: OperatorRecord) -> str:

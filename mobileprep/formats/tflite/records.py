@@ -143,9 +143,9 @@ def fault_of_texts(content: bytes | memoryview, count: int) -> str:
     """Return the problem of a buffer with ``count`` strings as a predicate, or an empty string."""
     if len(content) < 2 * _WIDTH:
         return f"has {len(content)} bytes, too few for strings"
-    told = int(np.frombuffer(content, "<i4", 1)[0])
-    if told != count:
-        return f"has {told} strings, but its shape has {count}"
+    stored_count = int(np.frombuffer(content, "<i4", 1)[0])
+    if stored_count != count:
+        return f"has {stored_count} strings, but its shape has {count}"
     begin = _WIDTH * (count + 2)
     if begin > len(content):
         return f"has {len(content)} bytes, too few for the places of {count} strings"

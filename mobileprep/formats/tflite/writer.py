@@ -162,8 +162,8 @@ class _Writer:
         if isinstance(value, tuple):
             return self._numbers(tuple(map(int, value)))
         if isinstance(value, str):
-            known = kind in layout().enums
-            return layout().number(kind, value) if known else self._file.text(value)
+            is_enum = kind in layout().enums
+            return layout().number(kind, value) if is_enum else self._file.text(value)
         return value
 
     def _signature(self, signature: SignatureRecord) -> int:
@@ -194,5 +194,5 @@ _UNIONS: Final = {"builtin_options": "BuiltinOptions", "builtin_options2": "Buil
 
 
 def _union_field(options: Options) -> str:
-    known = options.table in layout().unions["BuiltinOptions"]
-    return "builtin_options" if known else "builtin_options2"
+    is_first_union = options.table in layout().unions["BuiltinOptions"]
+    return "builtin_options" if is_first_union else "builtin_options2"

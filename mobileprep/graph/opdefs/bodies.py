@@ -73,8 +73,8 @@ class _Names:
 
     def flat(self, ref: Ref) -> Ref:
         if ref.is_control:
-            known = ref.node in self.nodes or ref.node in self._args
-            return ref if known else self._fail(ref)
+            exists = ref.node in self.nodes or ref.node in self._args
+            return ref if exists else self._fail(ref)
         if not ref.output:
             return Ref(ref.node, ref.index) if ref.node in self._args else self._fail(ref)
         node = self.nodes.get(ref.node)
@@ -160,20 +160,20 @@ def _filled(value: AttrValue, bindings: Mapping[str, AttrValue], node: Node) -> 
         return AttrValue("func", filled(value.value))
     if value.kind == "list(func)":
         return AttrValue("list(func)", tuple(map(filled, value.value)))
-    found = bindings.get(value.value)
-    if found is None:
+    binding = bindings.get(value.value)
+    if binding is None:
         message = f"the type of the attribute {value.value!r} of {node.name!r} is unknown"
         raise InvalidGraphError(message, "export the model again")
-    return found
+    return binding
 
 
 def _arg_count(arg: ArgDef, bindings: Mapping[str, AttrValue], function: str) -> int:
     if arg.type_list_attr:
-        found = bindings.get(arg.type_list_attr)
-        count = len(found.value) if found and found.kind.startswith("list") else -1
+        binding = bindings.get(arg.type_list_attr)
+        count = len(binding.value) if binding and binding.kind.startswith("list") else -1
     elif arg.number_attr:
-        found = bindings.get(arg.number_attr)
-        count = found.value if found and found.kind == "int" else -1
+        binding = bindings.get(arg.number_attr)
+        count = binding.value if binding and binding.kind == "int" else -1
     else:
         return 1
     if not 0 <= count <= 1 << 20:

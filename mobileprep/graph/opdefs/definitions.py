@@ -125,14 +125,14 @@ def check_input_count(node: Node, where: str) -> None:
     Raises:
         InvalidGraphError: if it has more or fewer inputs.
     """
-    definition, found = any_op_def(node.op), len(node.data_inputs)
+    definition, count = any_op_def(node.op), len(node.data_inputs)
     if definition is None:
         return
     lists = sum(bool(a.number_attr or a.type_list_attr) for a in definition.inputs)
-    least, known = len(definition.inputs) - lists, input_count(node)
-    if found < least or (known is not None and found != known):
-        wanted = least if known is None else known
-        message = f"node {node.name!r} ({node.op}) takes {found} tensors, not {wanted}"
+    least, exact = len(definition.inputs) - lists, input_count(node)
+    if count < least or (exact is not None and count != exact):
+        expected = least if exact is None else exact
+        message = f"node {node.name!r} ({node.op}) takes {count} tensors, not {expected}"
         raise InvalidGraphError(message, "export the graph again", where)
 
 
@@ -202,13 +202,10 @@ def default_attrs(op: str, library: Library) -> Mapping[str, AttrValue] | None:
     The definitions are those of TensorFlow 1.15, so that it can load the created nodes, or those of
     the newest release for ops that 1.15 does not have.
     """
-    if op in library.functions:
-        definition = library.functions[op].signature
-    else:
-        found = op_def(op, TF115) or op_def(op, NEWEST)
-        if found is None:
-            return None
-        definition = found
+    function = library.functions.get(op)
+    definition = function.signature if function else op_def(op, TF115) or op_def(op, NEWEST)
+    if definition is None:
+        return None
     return {a.name: a.default for a in definition.attrs if a.default is not None}
 
 

@@ -53,12 +53,12 @@ def kernel_class(node: Node, release: str) -> str | None:
     definition = op_def(node.op, release)
     if not rows or definition is None:
         return None
-    given = _type_attrs(node, definition)
+    types = _type_attrs(node, definition)
     # Use the most specific row: some ops also have a row for any type.
     fitting = [
         r
         for r in rows
-        if all(_fits(given.get(a), t) for a, t in r["types"].items())
+        if all(_fits(types.get(a), t) for a, t in r["types"].items())
         and all(_value(node, definition, a) in v for a, v in r.get("attrs", {}).items())
     ]
     return max(fitting, key=lambda r: len(r["types"]))["kernel"] if fitting else None
@@ -69,11 +69,11 @@ def registered_types(op: str, release: str) -> Mapping[str, frozenset[str]]:
 
     Attributes that no kernel restricts are absent.
     """
-    found: dict[str, set[str]] = {}
+    types: dict[str, set[str]] = {}
     for row in _registrations(op, "", release):
         for name, label in row["types"].items():
-            found.setdefault(name, set()).add(label)
-    return {name: frozenset(labels) for name, labels in found.items()}
+            types.setdefault(name, set()).add(label)
+    return {name: frozenset(labels) for name, labels in types.items()}
 
 
 def kernel_classes(op: str, release: str) -> frozenset[str]:
@@ -87,8 +87,8 @@ def node_types(node: Node, release: str) -> Mapping[str, tuple[str, ...]]:
     return {} if definition is None else _type_attrs(node, definition)
 
 
-def _fits(given: tuple[str, ...] | None, wanted: str) -> bool:
-    return given is not None and all(t == wanted for t in given)
+def _fits(types: tuple[str, ...] | None, expected: str) -> bool:
+    return types is not None and all(t == expected for t in types)
 
 
 def _value(node: Node, definition: OpDef, name: str) -> str | int | bool | None:
@@ -97,8 +97,8 @@ def _value(node: Node, definition: OpDef, name: str) -> str | int | bool | None:
     value = node.attrs.get(name, declared.default if declared is not None else None)
     if value is None or value.kind not in ("string", "int", "bool"):
         return None
-    found: bytes | int | bool = value.value
-    return found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+    raw: bytes | int | bool = value.value
+    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
 
 
 def _type_attrs(node: Node, definition: OpDef) -> dict[str, tuple[str, ...]]:

@@ -130,8 +130,8 @@ def _refused(node: Node, release: str) -> Iterator[str]:
 
 
 def _unknown(node: Node, definition: OpDef) -> list[str]:
-    known = {a.name for a in definition.attrs}
-    return [name for name in node.attrs if not name.startswith("_") and name not in known]
+    names = {a.name for a in definition.attrs}
+    return [name for name in node.attrs if not name.startswith("_") and name not in names]
 
 
 def _same(default: AttrValue | None, value: AttrValue) -> bool:
@@ -146,8 +146,8 @@ def _is_allowed(value: AttrValue, declared: AttrDef) -> bool:
     if declared.allowed is None:
         return True
     allowed = declared.allowed.value
-    given = value.value if value.kind.startswith("list") else (value.value,)
-    return all(one in allowed for one in given or ())
+    values = value.value if value.kind.startswith("list") else (value.value,)
+    return all(one in allowed for one in values or ())
 
 
 def _shown(value: AttrValue) -> str:

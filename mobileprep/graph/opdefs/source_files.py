@@ -73,9 +73,9 @@ def _add_called(reasons: dict[str, set[str]], ops: Collection[str], release: str
     while grows:
         before = len(reasons)
         for file, users in needs.items():
-            found = {user for user in users if user in reasons or user in ops}
-            if found and (file in default or file in reasons):
-                reasons.setdefault(file, set()).update(found)
+            callers = {user for user in users if user in reasons or user in ops}
+            if callers and (file in default or file in reasons):
+                reasons.setdefault(file, set()).update(callers)
         grows = len(reasons) > before
 
 

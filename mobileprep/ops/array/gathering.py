@@ -41,8 +41,8 @@ def check_indices(indices: Array, extent: int) -> None:
     """Raise an error for indices outside [0, extent); numpy would accept negative ones."""
     bad = (indices < 0) | (indices >= extent)
     if bool(np.any(bad)):
-        found = int(indices[bad].flat[0])
-        message = f"index {found} is not in [0, {extent})"
+        index = int(indices[bad].flat[0])
+        message = f"index {index} is not in [0, {extent})"
         raise IndexError(message)
 
 
@@ -68,14 +68,14 @@ flop_rule("Gather")(free)
 
 def as_gathered(x: Array, indices: Array, axis: int) -> Array:
     """Gather like ``take``, but return an array for a single index, too."""
-    taken = np.empty(_taken_shape(x, indices, axis), dtype=x.dtype)
-    if taken.size:
+    out = np.empty(_gathered_shape(x, indices, axis), dtype=x.dtype)
+    if out.size:
         # Indices were checked already: "clip" avoids a copy of the output in numpy.
-        np.take(x, indices, axis=axis, out=taken, mode="clip")
-    return taken
+        np.take(x, indices, axis=axis, out=out, mode="clip")
+    return out
 
 
-def _taken_shape(x: Array, indices: Array, axis: int) -> tuple[int, ...]:
+def _gathered_shape(x: Array, indices: Array, axis: int) -> tuple[int, ...]:
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     check_allocation(shape, x.dtype)
     return shape
@@ -132,8 +132,8 @@ def gather_nd(node: Node, x: Array, indices: Array) -> Array:
         check_indices(indices[..., axis], x.shape[axis])
     if depth == 0:
         return np.broadcast_to(x, (*indices.shape[:-1], *x.shape))
-    found = x[tuple(indices[..., axis] for axis in range(depth))]
-    return np.asarray(found, dtype=x.dtype)
+    slices = x[tuple(indices[..., axis] for axis in range(depth))]
+    return np.asarray(slices, dtype=x.dtype)
 
 
 @shape_fn("GatherNd")

@@ -77,7 +77,7 @@ def ensure_shape(node: Node, x: Array) -> Array:
     if shape is None:
         return x
     fits = len(shape) == x.ndim and all(
-        wanted in (-1, given) for wanted, given in zip(shape, x.shape, strict=True)
+        expected in (-1, size) for expected, size in zip(shape, x.shape, strict=True)
     )
     if not fits:
         message = f"the shape {list(x.shape)} does not fit {list(shape)}"
@@ -126,8 +126,8 @@ def check_numerics(node: Node, x: Array) -> Array:
     """Raise an error for NaN or infinity; otherwise return x unchanged."""
     if bool(np.isfinite(x).all()):
         return x
-    found = "NaN" if bool(np.isnan(x).any()) else "Inf"
-    message = f"node {node.name!r} ({node.op}) found {found}: {node.attr_str('message', '')}"
+    value = "NaN" if bool(np.isnan(x).any()) else "Inf"
+    message = f"node {node.name!r} ({node.op}) found {value}: {node.attr_str('message', '')}"
     raise InvalidGraphError(message, "check the values that are fed")
 
 
@@ -232,14 +232,14 @@ def bitcast(node: Node, x: Array) -> Array:
 def bitcast_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Return the input's shape; different element sizes add or remove a last dimension."""
     source = args.shapes[0]
-    given = args.node.attr_dtype("T").itemsize
-    wanted = args.node.attr_dtype("type").itemsize
-    if source is None or not given or not wanted:
+    source_size = args.node.attr_dtype("T").itemsize
+    target_size = args.node.attr_dtype("type").itemsize
+    if source is None or not source_size or not target_size:
         return [None]
-    if given < wanted:
-        merge_dim(dim(source, -1), wanted // given)
+    if source_size < target_size:
+        merge_dim(dim(source, -1), target_size // source_size)
         return [source[:-1]]
-    return [source if given == wanted else (*source, given // wanted)]
+    return [source if source_size == target_size else (*source, source_size // target_size)]
 
 
 flop_rule("Bitcast")(free)

@@ -58,17 +58,17 @@ def _joined(node: Node, parts: tuple[Array, ...], axis: Array) -> Array:
 
 def concatenated_shape(shapes: Sequence[TensorShape], axis: int | None) -> TensorShape:
     """Return the shape of tensors concatenated along an axis, which is None if unknown."""
-    known = next((s for s in shapes if s is not None), None)
-    if known is None:
+    known_shape = next((s for s in shapes if s is not None), None)
+    if known_shape is None:
         return None
     if axis is None:
-        return unknown_dims(len(known))
-    axis = axis_index(axis, len(known))
+        return unknown_dims(len(known_shape))
+    axis = axis_index(axis, len(known_shape))
     size = reduce(
-        add_dims, (UNKNOWN if s is None else with_rank(s, len(known))[axis] for s in shapes)
+        add_dims, (UNKNOWN if s is None else with_rank(s, len(known_shape))[axis] for s in shapes)
     )
     others = (s and (*s[:axis], UNKNOWN, *s[axis + 1 :]) for s in shapes)
-    joined = reduce(merge, others, None) or known
+    joined = reduce(merge, others, None) or known_shape
     return (*joined[:axis], size, *joined[axis + 1 :])
 
 
@@ -183,8 +183,8 @@ def split_v_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         # A single part is the whole.
         size = shape[axis] if count == 1 else UNKNOWN
         return [(*before, size, *after)] * count
-    given = sum(s for s in sizes if s >= 0)
-    rest = shape[axis] - given if shape[axis] >= 0 else UNKNOWN
+    total = sum(s for s in sizes if s >= 0)
+    rest = shape[axis] - total if shape[axis] >= 0 else UNKNOWN
     return [(*before, rest if s < 0 else s, *after) for s in sizes]
 
 

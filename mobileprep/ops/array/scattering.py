@@ -111,7 +111,7 @@ def tensor_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 )
 def scattered_flops(sizes: Sizes) -> float:
     """Count one operation for each element of the updates."""
-    return sizes.taken(2)
+    return sizes.input_elements(2)
 
 
 flop_rule("TensorScatterUpdate")(free)

@@ -103,18 +103,18 @@ flop_rule("Rank")(free)
 @kernel("Reshape")
 def reshape(node: Node, x: Array, dims: Array) -> Array:
     """Reshape x; one dimension may be -1."""
-    wanted = list(integers(dims))
-    if min(wanted, default=0) < UNKNOWN:
-        message = f"{wanted} is not a shape"
+    target = list(integers(dims))
+    if min(target, default=0) < UNKNOWN:
+        message = f"{target} is not a shape"
         raise ValueError(message)
-    if wanted.count(UNKNOWN) == 1:
-        wanted[wanted.index(UNKNOWN)] = _left_over(x.shape, [d for d in wanted if d != UNKNOWN])
-    return x.reshape(wanted)
+    if target.count(UNKNOWN) == 1:
+        target[target.index(UNKNOWN)] = _inferred_dim(x.shape, [d for d in target if d != UNKNOWN])
+    return x.reshape(target)
 
 
-def _left_over(given: tuple[int, ...], others: list[int]) -> int:
+def _inferred_dim(source: tuple[int, ...], others: list[int]) -> int:
     """Return the dimension for -1; next to a 0, from the nonzero lengths, like TensorFlow."""
-    count = math.prod(d for d in given if d or 0 not in others)
+    count = math.prod(d for d in source if d or 0 not in others)
     return count // math.prod(d for d in others if d)
 
 
@@ -124,19 +124,19 @@ def reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     source, target = args.shapes[0], args.as_shape(1)
     if source is None or target is None:
         return [target]
-    known = math.prod(d for d in target if d >= 0)
+    known_count = math.prod(d for d in target if d >= 0)
     missing = target.count(UNKNOWN)
     count = element_count(source)
     if count < 0 or missing > 1:
         return [target]
     if not missing:
-        if known != count:
+        if known_count != count:
             message = f"{count} elements cannot take the shape {list(target)}"
             raise ShapeConflictError(message)
         return [target]
-    if not known:
+    if not known_count:
         return [target]
-    inferred = divide_dim(count, known)
+    inferred = divide_dim(count, known_count)
     return [tuple(inferred if d == UNKNOWN else d for d in target)]
 
 

@@ -46,13 +46,13 @@ def along_axis(node: Node, end: Array, values: Array, axis: int | None) -> Array
         end: the low or the high ends: a scalar, or a vector along the axis.
         axis: the axis from ``sliced_axis``.
     """
-    wanted = 1 if axis is None else values.shape[axis]
-    if end.size != wanted:
-        message = f"node {node.name!r} ({node.op}) has {end.size} ends of ranges for {wanted}"
+    expected = 1 if axis is None else values.shape[axis]
+    if end.size != expected:
+        message = f"node {node.name!r} ({node.op}) has {end.size} ends of ranges for {expected}"
         raise InvalidGraphError(message, "give one for each slice along the axis")
     shape = [1] * values.ndim
     if axis is not None:
-        shape[axis] = wanted
+        shape[axis] = expected
     return end.reshape(shape)
 
 
@@ -84,11 +84,11 @@ def slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     if not ranks:
         return [None]
     shape = with_rank(shape, reduce(merge_dim, ranks))
-    wanted = args.integers(2)
-    if wanted is None or len(wanted) != len(shape):
+    sizes = args.integers(2)
+    if sizes is None or len(sizes) != len(shape):
         return [size if size is not None else unknown_dims(len(shape))]
     starts = begin or unknown_dims(len(shape))
-    return [tuple(map(_slice_size, shape, starts, wanted))]
+    return [tuple(map(_slice_size, shape, starts, sizes))]
 
 
 flop_rule("Slice")(free)
@@ -235,22 +235,22 @@ def _sizes(
     if indexed > len(shape):
         message = f"{indexed} dimensions are indexed, and there are {len(shape)}"
         raise ShapeConflictError(message)
-    left = list(shape)
+    remaining = list(shape)
     for i, kind in enumerate(kinds):
         if kind == "ellipsis":
             whole = len(shape) - indexed
-            yield from left[:whole]
-            del left[:whole]
+            yield from remaining[:whole]
+            del remaining[:whole]
         elif kind == "new":
             yield 1
         else:
-            size = left.pop(0)
+            size = remaining.pop(0)
             if not masks["shrink_axis"] >> i & 1:
                 begin = None if begins is None else begins[i]
                 end = None if ends is None else ends[i]
                 opened = masks["begin"] >> i & 1, masks["end"] >> i & 1
                 yield _size(size, (begin, end), opened, strides[i])
-    yield from left
+    yield from remaining
 
 
 def _kinds(count: int, ellipsis: int, new_axis: int) -> Iterator[str]:

@@ -159,9 +159,9 @@ def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
         message = "two vectors are needed"
         raise ValueError(message)
     excluded = set(y.tolist())
-    kept = [i for i, value in enumerate(x.tolist()) if value not in excluded]
-    return x[np.array(kept, dtype=np.int64)], np.array(
-        kept, dtype=numpy_attr(node, "out_idx", DType.INT32)
+    indices = [i for i, value in enumerate(x.tolist()) if value not in excluded]
+    return x[np.array(indices, dtype=np.int64)], np.array(
+        indices, dtype=numpy_attr(node, "out_idx", DType.INT32)
     )
 
 

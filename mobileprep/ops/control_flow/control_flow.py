@@ -138,9 +138,9 @@ def _all(node: Node, types: str, data: tuple[Array, ...], between: str = "") -> 
 
 def _types(node: Node, name: str, data: tuple[Array, ...]) -> list[DType]:
     """Return the types of inputs from the node, or else from their arrays."""
-    told = [t.base for t in node.attr_dtypes(name)] if name in node.attrs else []
-    if len(told) == len(data):
-        return told
+    types = [t.base for t in node.attr_dtypes(name)] if name in node.attrs else []
+    if len(types) == len(data):
+        return types
     return [dtype_from_numpy(x.dtype) or DType.STRING for x in data]
 
 
@@ -151,9 +151,9 @@ def print_text(context: RunContext, node: Node, text: Array) -> tuple[Array, ...
     if stream not in STREAMS and not stream.startswith(_FILE):
         message = f"unknown output stream {stream!r}"
         raise InvalidGraphError(message, f"TensorFlow knows {', '.join(STREAMS)} and {_FILE}PATH")
-    told = one_text(text).decode("utf-8", "replace") + node.attr_str("end", "\n")
+    output = one_text(text).decode("utf-8", "replace") + node.attr_str("end", "\n")
     if context.printer is not None:
-        context.printer(Printed(node.name, stream, told))
+        context.printer(Printed(node.name, stream, output))
     return ()
 
 
@@ -173,8 +173,8 @@ def string_format(node: Node, *data: Array) -> Array:
         raise ValueError(message)
     types = _types(node, "T", data)
     shown = [edges(x, t, count) for x, t in zip(data, types, strict=True)]
-    told = pieces[0] + "".join(s + p for s, p in zip(shown, pieces[1:], strict=True))
-    return np.array(told.encode(), dtype=object)
+    text = pieces[0] + "".join(s + p for s, p in zip(shown, pieces[1:], strict=True))
+    return np.array(text.encode(), dtype=object)
 
 
 shape_fn("StringFormat")(scalars_only)

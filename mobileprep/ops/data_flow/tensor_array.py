@@ -76,7 +76,7 @@ class TensorArray:
     def read_all(self, indices: Iterable[int]) -> list[Array]:
         """Return several elements, which must not be modified."""
         blanks, like = Blanks(self.dtype), self._like()
-        found = []
+        elements = []
         for index in indices:
             if not 0 <= index < len(self.items):
                 message = f"no element {index} among {len(self.items)}"
@@ -85,21 +85,21 @@ class TensorArray:
             if value is None and (like is None or any(d < 0 for d in like)):
                 message = f"nothing was written to place {index}"
                 raise ValueError(message)
-            found.append(blanks.zeros(like or ()) if value is None else value)
-        return found
+            elements.append(blanks.zeros(like or ()) if value is None else value)
+        return elements
 
-    def stacked(self, indices: tuple[int, ...], told: TensorShape = None) -> Array:
-        """Stack elements along a new first axis; ``told`` is their shape if there are none."""
+    def stacked(self, indices: tuple[int, ...], element_shape: TensorShape = None) -> Array:
+        """Stack elements along a new first axis; ``element_shape`` is used if there are none."""
         if not indices:
-            shape = told if is_full(told) else self._like()
-            return np.zeros((0, *_known(shape)), dtype=self.dtype)
+            shape = element_shape if is_full(element_shape) else self._like()
+            return np.zeros((0, *_unknown_as_zero(shape)), dtype=self.dtype)
         return stacked(self.read_all(indices))
 
-    def joined(self, told: TensorShape) -> Array:
-        """Concatenate all elements along their first axis; ``told`` is their shape without it."""
+    def joined(self, element_shape: TensorShape) -> Array:
+        """Concatenate all elements along their first axis, which ``element_shape`` omits."""
         if not self.items:
-            shape = told if is_full(told) else (self._like() or ())[1:]
-            return np.zeros((0, *_known(shape)), dtype=self.dtype)
+            shape = element_shape if is_full(element_shape) else (self._like() or ())[1:]
+            return np.zeros((0, *_unknown_as_zero(shape)), dtype=self.dtype)
         return joined(self.read_all(range(len(self.items))))
 
     def _like(self) -> TensorShape:
@@ -108,7 +108,7 @@ class TensorArray:
         return next((x.shape for x in self.items if x is not None), self.shape)
 
 
-def _known(shape: TensorShape) -> tuple[int, ...]:
+def _unknown_as_zero(shape: TensorShape) -> tuple[int, ...]:
     return tuple(max(d, 0) for d in shape or ())
 
 
@@ -120,11 +120,11 @@ def handle_of(value: object) -> Array:
 
 
 def _array(handle: Array) -> TensorArray:
-    found = handle.item() if handle.dtype == object and handle.size == 1 else None
-    if not isinstance(found, TensorArray):
+    value = handle.item() if handle.dtype == object and handle.size == 1 else None
+    if not isinstance(value, TensorArray):
         message = "the handle is not a TensorArray"
         raise TypeError(message)
-    return found
+    return value
 
 
 @context_kernel("TensorArrayV2", "TensorArrayV3")
@@ -137,8 +137,8 @@ def tensor_array(context: RunContext, node: Node, size: Array) -> tuple[Array, A
     shape = node.attr_shape("element_shape")
     dynamic = node.attr_bool("dynamic_size", False)
     identical = node.attr_bool("identical_element_shapes", False)
-    made = TensorArray([None] * count, kind, shape, dynamic, identical)
-    return handle_of(made), np.zeros((), np.float32)
+    array = TensorArray([None] * count, kind, shape, dynamic, identical)
+    return handle_of(array), np.zeros((), np.float32)
 
 
 @shape_fn("TensorArrayV2", "TensorArrayV3")
@@ -306,18 +306,18 @@ class Blanks:
 
     def __init__(self, dtype: np.dtype[np.generic]) -> None:
         self._dtype = dtype
-        self._made: dict[tuple[int, ...], Array] = {}
+        self._arrays: dict[tuple[int, ...], Array] = {}
         self._bytes = 0
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
         """Return zeros of a shape, which must not be modified."""
-        made = self._made.get(shape)
-        if made is None:
+        array = self._arrays.get(shape)
+        if array is None:
             check_allocation(shape, self._dtype)
-            made = self._made[shape] = np.zeros(shape, self._dtype)
-            self._bytes += made.nbytes
+            array = self._arrays[shape] = np.zeros(shape, self._dtype)
+            self._bytes += array.nbytes
             check_bytes(self._bytes, "the elements that were not set")
-        return made
+        return array
 
 
 def stacked(parts: Sequence[Array]) -> Array:

@@ -58,15 +58,15 @@ class TensorList(Struct, frozen=True):
         value = self.items[index]
         return Blanks(self.dtype).zeros(self.full_shape(shape)) if value is None else value
 
-    def read_all(self, wanted: Iterable[tuple[int, TensorShape]]) -> list[Array]:
+    def read_all(self, requests: Iterable[tuple[int, TensorShape]]) -> list[Array]:
         """Return several read-only elements, each with its known shape."""
         blanks, like = Blanks(self.dtype), self._set_shape()
-        found = []
-        for index, shape in wanted:
+        elements = []
+        for index, shape in requests:
             self._check(index)
             value = self.items[index]
-            found.append(blanks.zeros(self._full(like, shape)) if value is None else value)
-        return found
+            elements.append(blanks.zeros(self._full(like, shape)) if value is None else value)
+        return elements
 
     def _check(self, index: int) -> None:
         if not 0 <= index < len(self.items):
@@ -126,11 +126,11 @@ def shape_of(array: Array) -> TensorShape:
 
 def list_in(handle: Array) -> TensorList:
     """Return the list of a handle."""
-    found = handle.item() if handle.dtype == object and handle.size == 1 else None
-    if not isinstance(found, TensorList):
+    value = handle.item() if handle.dtype == object and handle.size == 1 else None
+    if not isinstance(value, TensorList):
         message = "the handle is not a TensorList"
         raise TypeError(message)
-    return found
+    return value
 
 
 def element_type(node: Node) -> np.dtype[np.generic]:
@@ -181,9 +181,9 @@ flop_rule("TensorListReserve")(free)
 @kernel("TensorListResize")
 def resize(node: Node, handle: Array, size: Array) -> Array:
     """Truncate a list, or extend it by elements that are not set."""
-    found, count = list_in(handle), checked_count(scalar(size))
-    kept = found.items[:count]
-    return found.with_items((*kept, *[None] * (count - len(kept))))
+    tensor_list, count = list_in(handle), checked_count(scalar(size))
+    items = tensor_list.items[:count]
+    return tensor_list.with_items((*items, *[None] * (count - len(items))))
 
 
 @shape_fn("TensorListResize")
@@ -228,8 +228,8 @@ flop_rule("TensorListElementShape")(free)
 @kernel("TensorListSetItem")
 def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
     """Replace one element; beyond the end only if the node allows it."""
-    found, place = list_in(handle), scalar(index)
-    items = list(found.items)
+    tensor_list, place = list_in(handle), scalar(index)
+    items = list(tensor_list.items)
     if (
         node.attr_bool("resize_if_index_out_of_bounds", False)
         and len(items) <= place < MOST_ELEMENTS
@@ -239,8 +239,8 @@ def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
         message = f"no element {place} among {len(items)}"
         raise IndexError(message)
     old = items[place]
-    items[place] = found.checked(value)
-    return found.with_items(tuple(items), value.nbytes - bytes_of((old,)))
+    items[place] = tensor_list.checked(value)
+    return tensor_list.with_items(tuple(items), value.nbytes - bytes_of((old,)))
 
 
 shape_fn("TensorListSetItem")(tensor_list_changed_shape)
@@ -267,8 +267,8 @@ flop_rule("TensorListGetItem")(free)
 @kernel("TensorListPushBack")
 def push_back(node: Node, handle: Array, value: Array) -> Array:
     """Append an element."""
-    found = list_in(handle)
-    return found.with_items((*found.items, found.checked(value)), value.nbytes)
+    tensor_list = list_in(handle)
+    return tensor_list.with_items((*tensor_list.items, tensor_list.checked(value)), value.nbytes)
 
 
 shape_fn("TensorListPushBack")(tensor_list_changed_shape)
@@ -280,9 +280,9 @@ flop_rule("TensorListPushBack")(free)
 @kernel("TensorListPopBack")
 def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
     """Remove the last element; return the list and that element."""
-    found = list_in(handle)
-    last = found.item(len(found.items) - 1, shape_of(shape))
-    return found.with_items(found.items[:-1], -bytes_of(found.items[-1:])), last
+    tensor_list = list_in(handle)
+    last = tensor_list.item(len(tensor_list.items) - 1, shape_of(shape))
+    return tensor_list.with_items(tensor_list.items[:-1], -bytes_of(tensor_list.items[-1:])), last
 
 
 @shape_fn("TensorListPopBack")
@@ -298,11 +298,11 @@ flop_rule("TensorListPopBack")(free)
 @kernel("TensorListStack")
 def stack(node: Node, handle: Array, shape: Array) -> Array:
     """Stack all elements along a new first axis."""
-    found, wanted = list_in(handle), node.attr_int("num_elements", -1)
-    if wanted not in (-1, len(found.items)):
-        message = f"{len(found.items)} elements, and {wanted} are expected"
+    tensor_list, expected = list_in(handle), node.attr_int("num_elements", -1)
+    if expected not in (-1, len(tensor_list.items)):
+        message = f"{len(tensor_list.items)} elements, and {expected} are expected"
         raise ValueError(message)
-    return _stacked(found, tuple(range(len(found.items))), shape_of(shape))
+    return _stacked(tensor_list, tuple(range(len(tensor_list.items))), shape_of(shape))
 
 
 @shape_fn("TensorListStack")
@@ -315,10 +315,10 @@ def tensor_list_stack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 flop_rule("TensorListStack")(free)
 
 
-def _stacked(found: TensorList, indices: tuple[int, ...], shape: TensorShape) -> Array:
+def _stacked(tensor_list: TensorList, indices: tuple[int, ...], shape: TensorShape) -> Array:
     if not indices:
-        return np.zeros((0, *found.full_shape(shape)), dtype=found.dtype)
-    return stacked(found.read_all((i, shape) for i in indices))
+        return np.zeros((0, *tensor_list.full_shape(shape)), dtype=tensor_list.dtype)
+    return stacked(tensor_list.read_all((i, shape) for i in indices))
 
 
 @kernel("TensorListGather")
@@ -379,17 +379,17 @@ def tensor_list_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 flop_rule("TensorListScatter", "TensorListScatterV2")(free)
 
 
-def _scattered(found: TensorList, x: Array, places: tuple[int, ...]) -> Array:
+def _scattered(tensor_list: TensorList, x: Array, places: tuple[int, ...]) -> Array:
     if x.ndim < 1 or len(x) != len(places):
         message = f"{len(places)} places for a tensor of shape {list(x.shape)}"
         raise ValueError(message)
-    items = list(found.items)
+    items = list(tensor_list.items)
     for place, part in zip(places, x, strict=True):
         if not 0 <= place < len(items):
             message = f"no element {place} among {len(items)}"
             raise IndexError(message)
-        items[place] = found.checked(np.asarray(part, dtype=x.dtype))
-    return found.with_items(tuple(items))
+        items[place] = tensor_list.checked(np.asarray(part, dtype=x.dtype))
+    return tensor_list.with_items(tuple(items))
 
 
 @kernel("TensorListScatterIntoExistingList")
@@ -413,25 +413,26 @@ def concat(
     node: Node, handle: Array, shape: Array | None = None, leading: Array | None = None
 ) -> tuple[Array, Array]:
     """Concatenate all elements along their first axis; return also the length of each."""
-    found = list_in(handle)
-    known = node.attr_shape("element_shape") if shape is None else shape_of(shape)
+    tensor_list = list_in(handle)
+    item_shape = node.attr_shape("element_shape") if shape is None else shape_of(shape)
     rows = () if leading is None else integers(leading)
-    parts = found.read_all(
-        (i, _with_rows(known, rows[i] if i < len(rows) else -1)) for i in range(len(found.items))
+    parts = tensor_list.read_all(
+        (i, _with_rows(item_shape, rows[i] if i < len(rows) else -1))
+        for i in range(len(tensor_list.items))
     )
     lengths = np.array([len(p) for p in parts], dtype=np.int64)
     if parts:
         return joined(parts), lengths
-    rest = tuple(max(d, 0) for d in (merged_shape(found.shape, known) or ())[1:])
-    return np.zeros((0, *rest), dtype=found.dtype), lengths
+    rest = tuple(max(d, 0) for d in (merged_shape(tensor_list.shape, item_shape) or ())[1:])
+    return np.zeros((0, *rest), dtype=tensor_list.dtype), lengths
 
 
 @shape_fn("TensorListConcat", "TensorListConcatV2")
 def tensor_list_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Return the shapes of the concatenated elements and of their lengths."""
     first = args.node.op == "TensorListConcat"
-    told = args.node.attr_shape("element_shape") if first else args.as_shape(1)
-    element = at_least_rank(merge(args.handle(0), told), 1)
+    item_shape = args.node.attr_shape("element_shape") if first else args.as_shape(1)
+    element = at_least_rank(merge(args.handle(0), item_shape), 1)
     return [None if element is None else (UNKNOWN, *element[1:]), (UNKNOWN,)]
 
 

@@ -138,9 +138,9 @@ def extract_image_patches(node: Node, x: Array) -> Array:
         spatial(node.attr_ints("rates"), NHWC),
     )
     positions = window.positions(x.shape[1:3])
-    found = patches(x, window, whole_tile(x, window), positions)
+    pixels = patches(x, window, whole_tile(x, window), positions)
     channels = math.prod(spatial(node.attr_ints("ksizes"), NHWC)) * x.shape[3]
-    return np.ascontiguousarray(found).reshape(len(x), *positions, channels)
+    return np.ascontiguousarray(pixels).reshape(len(x), *positions, channels)
 
 
 @shape_fn("ExtractImagePatches")
@@ -188,9 +188,9 @@ def detection_postprocess(
     if node.attr_bool("use_regular_nms", False):
         per_class = node.attr_int("detections_per_class", 100)
         limits = SuppressionLimits(min(per_class, count), overlap, least)
-        kept = [suppress(of_class, Boxes(boxes).overlap, limits) for of_class in foreground.T]
-        places = np.concatenate([np.zeros(0, np.intp), *kept])
-        numbers = np.repeat(np.arange(classes), [len(places) for places in kept])
+        selections = [suppress(of_class, Boxes(boxes).overlap, limits) for of_class in foreground.T]
+        places = np.concatenate([np.zeros(0, np.intp), *selections])
+        numbers = np.repeat(np.arange(classes), [len(places) for places in selections])
     else:
         per_box = min(node.attr_int("max_classes_per_detection", 1), classes)
         limits = SuppressionLimits(min(most, count), overlap, least)
@@ -198,15 +198,15 @@ def detection_postprocess(
         order = np.argsort(-foreground[best], axis=1, kind="stable")[:, :per_box]
         places, numbers = np.repeat(best, per_box), order.reshape(-1)
         total = len(best)
-    found = foreground[places, numbers]
+    box_scores = foreground[places, numbers]
     if node.attr_bool("use_regular_nms", False):
-        best = np.argsort(-found, kind="stable")[:most]
-        places, numbers, found = places[best], numbers[best], found[best]
+        best = np.argsort(-box_scores, kind="stable")[:most]
+        places, numbers, box_scores = places[best], numbers[best], box_scores[best]
         total = len(best)
-    size, slots = len(found), most * node.attr_int("max_classes_per_detection", 1)
+    size, slots = len(box_scores), most * node.attr_int("max_classes_per_detection", 1)
     outputs = (np.zeros((1, slots, 4), np.float32), *np.zeros((2, 1, slots), np.float32))
     outputs[0][0, :size], outputs[1][0, :size] = boxes[places], numbers
-    outputs[2][0, :size] = found
+    outputs[2][0, :size] = box_scores
     return (*outputs, np.array([total], np.float32))
 
 

@@ -61,8 +61,8 @@ def non_max_suppression_v4(
 ) -> tuple[Array, Array]:
     """Return the indices of the selected boxes, optionally padded with zeros, and their number."""
     limits = _limits(scores, count, overlap, least)
-    kept = suppress(scores, _measured(boxes, scores).overlap, limits)
-    return _filled(node, kept, scalar(count)), np.array(len(kept), np.int32)
+    indices = suppress(scores, _measured(boxes, scores).overlap, limits)
+    return _filled(node, indices, scalar(count)), np.array(len(indices), np.int32)
 
 
 @shape_fn("NonMaxSuppressionV4")
@@ -93,12 +93,12 @@ def non_max_suppression_v5(
     measured = _measured(boxes, scores)
     spread = float(sigma.reshape(()))
     if spread > 0:
-        kept, lowered = suppress_softly(scores, measured.overlap, limits, spread)
+        indices, lowered = suppress_softly(scores, measured.overlap, limits, spread)
     else:
-        kept = suppress(scores, measured.overlap, limits)
-        lowered = scores[kept]
-    most, found = scalar(count), np.array(len(kept), np.int32)
-    return _filled(node, kept, most), _filled(node, lowered, most), found
+        indices = suppress(scores, measured.overlap, limits)
+        lowered = scores[indices]
+    most, number = scalar(count), np.array(len(indices), np.int32)
+    return _filled(node, indices, most), _filled(node, lowered, most), number
 
 
 @shape_fn("NonMaxSuppressionV5")
@@ -164,17 +164,17 @@ def combined_non_max_suppression(
     check_allocation((images, most, 4), boxes.dtype)
     out_boxes = np.zeros((images, most, 4), np.float32)
     out = np.zeros((2, images, most), np.float32)
-    found = np.zeros(images, np.int32)
+    counts = np.zeros(images, np.int32)
     for image in range(images):
-        kept, numbers, best = _best_of_classes(
+        survivors, numbers, best = _best_of_classes(
             boxes[image], scores[image], (per_class, overlap, least)
         )
-        count = found[image] = min(most, len(best))
-        out_boxes[image, :count] = kept[:count]
+        count = counts[image] = min(most, len(best))
+        out_boxes[image, :count] = survivors[:count]
         out[:, image, :count] = best[:count], numbers[:count]
     if node.attr_bool("clip_boxes", True):
         out_boxes = np.clip(out_boxes, 0, 1)
-    return out_boxes, out[0], out[1], found
+    return out_boxes, out[0], out[1], counts
 
 
 @shape_fn("CombinedNonMaxSuppression")
@@ -200,15 +200,15 @@ def _best_of_classes(
     boxes: Array, scores: Array, limits: tuple[Array, Array, Array]
 ) -> tuple[Array, Array, Array]:
     """Select the boxes of one image, with their classes and scores, highest score first."""
-    kept, numbers, best = [boxes[:0, 0]], [np.zeros(0, np.intp)], [scores[:0, 0]]
+    survivors, numbers, best = [boxes[:0, 0]], [np.zeros(0, np.intp)], [scores[:0, 0]]
     for number, of_class in enumerate(scores.T):
         placed = boxes[:, number if boxes.shape[1] > 1 else 0]
         index = suppress(of_class, Boxes(placed).overlap, _limits(of_class, *limits))
-        kept.append(placed[index])
+        survivors.append(placed[index])
         numbers.append(np.full(len(index), number))
         best.append(of_class[index])
     order = np.argsort(-np.concatenate(best), kind="stable")
-    return tuple(np.concatenate(part)[order] for part in (kept, numbers, best))  # type: ignore[return-value]
+    return tuple(np.concatenate(part)[order] for part in (survivors, numbers, best))  # type: ignore[return-value]
 
 
 def _measured(boxes: Array, scores: Array) -> Boxes:
@@ -228,12 +228,12 @@ def _limits(
     return SuppressionLimits(min(most, scores.size), share, float(least.reshape(())))
 
 
-def _filled(node: Node, kept: Array, count: int) -> Array:
+def _filled(node: Node, selection: Array, count: int) -> Array:
     """Pad the selection with zeros to the count, if the node requires it."""
     if not node.attr_bool("pad_to_max_output_size", False):
-        return kept
-    check_allocation((count,), kept.dtype)
-    return np.concatenate([kept, np.zeros(count - len(kept), kept.dtype)])
+        return selection
+    check_allocation((count,), selection.dtype)
+    return np.concatenate([selection, np.zeros(count - len(selection), selection.dtype)])
 
 
 def _check_boxes(args: ShapeArgs) -> None:

@@ -70,8 +70,8 @@ def resize(node: Node, images: Array, size: Array) -> Array:
     if sampling.align_corners and sampling.half_pixel:
         message = "align_corners and half_pixel_centers exclude each other"
         raise ValueError(message)
-    wanted = _size(images, size, images.dtype if nearest else _FLOAT)
-    return _METHODS[node.op](images, wanted, sampling)
+    new_size = _size(images, size, images.dtype if nearest else _FLOAT)
+    return _METHODS[node.op](images, new_size, sampling)
 
 
 @shape_fn(*_METHODS, "ResizeNearestNeighborGrad", "ScaleAndTranslate")
@@ -87,28 +87,28 @@ flop_rule("ResizeNearestNeighbor")(free)
 @flop_rule("ResizeBilinear")
 def bilinear_flops(sizes: Sizes) -> float:
     """Count three interpolations, each a difference, a product, and a sum."""
-    return 9 * sizes.made()
+    return 9 * sizes.output_elements()
 
 
 @flop_rule("ResizeBicubic")
 def bicubic_flops(sizes: Sizes) -> float:
     """Count five weighted sums of four elements."""
-    return 35 * sizes.made()
+    return 35 * sizes.output_elements()
 
 
 @flop_rule("ResizeArea")
 def area_flops(sizes: Sizes) -> float:
     """Count a product and a sum for each covered element."""
-    return 2 * max(sizes.taken(), sizes.made())
+    return 2 * max(sizes.input_elements(), sizes.output_elements())
 
 
 def _size(images: Array, size: Array, dtype: np.dtype[Any]) -> tuple[int, int]:
     """Return the new height and width, checked before allocating the image."""
-    wanted = integers(size)
-    if images.ndim != 4 or len(wanted) != 2:
+    new_size = integers(size)
+    if images.ndim != 4 or len(new_size) != 2:
         message = "four axes are needed, and a size of two"
         raise ValueError(message)
-    height, width = wanted
+    height, width = new_size
     if min(height, width, *images.shape[1:3]) < 1:
         message = f"no image of {height} x {width} pixels or in {list(images.shape)}"
         raise ValueError(message)
@@ -180,24 +180,26 @@ def crop_and_resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("CropAndResize")
 def crops_flops(sizes: Sizes) -> float:
     """Count three interpolations for each element; nearest neighbors are free."""
-    return 0 if sizes.node.attr_str("method", "bilinear") == "nearest" else 9 * sizes.made()
+    return (
+        0 if sizes.node.attr_str("method", "bilinear") == "nearest" else 9 * sizes.output_elements()
+    )
 
 
 def _checked(images: Array, boxes: Array, owners: Array, size: Array) -> tuple[int, int]:
-    wanted = integers(size)
-    if images.ndim != 4 or boxes.shape != (len(owners), 4) or len(wanted) != 2:
+    new_size = integers(size)
+    if images.ndim != 4 or boxes.shape != (len(owners), 4) or len(new_size) != 2:
         message = "images of four axes, four numbers a box, and a size of two are needed"
         raise ValueError(message)
-    if min(*wanted, *images.shape[1:3]) < 1:
-        message = f"no crops of {wanted[0]} x {wanted[1]} pixels"
+    if min(*new_size, *images.shape[1:3]) < 1:
+        message = f"no crops of {new_size[0]} x {new_size[1]} pixels"
         raise ValueError(message)
     if owners.size and not 0 <= int(owners.min()) <= int(owners.max()) < images.shape[0]:
         message = f"boxes of images that are not among the {images.shape[0]}"
         raise ValueError(message)
-    shape = (len(boxes), *wanted, images.shape[3])
+    shape = (len(boxes), *new_size, images.shape[3])
     check_allocation(shape, np.dtype(np.float32))
     spend(_COST * math.prod(shape), "interpolating")
-    return wanted[0], wanted[1]
+    return new_size[0], new_size[1]
 
 
 def _grid(start: Array, end: Array, extent: int, count: int) -> _Grid:
@@ -218,8 +220,8 @@ def _rounded(place: Array) -> Array:
 
 
 def _picked(images: Array, owners: Array, rows: Array, columns: Array) -> Array:
-    found: Array = images[owners[:, None, None], rows[:, :, None], columns[:, None, :]]
-    return found.astype(np.float32)
+    pixels: Array = images[owners[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return pixels.astype(np.float32)
 
 
 def _bilinear(images: Array, owners: Array, rows: Array, columns: Array) -> Array:

@@ -120,14 +120,14 @@ def _quoted(record: bytes, start: int, delimiter: bytes) -> tuple[bytes, int]:
 
 def _column(fields: tuple[bytes, ...], default: Array, missing: tuple[bytes, ...]) -> Array:
     kind = default.dtype
-    given: list[Any] = default.ravel().tolist()
+    defaults: list[Any] = default.ravel().tolist()
     convert: Callable[[bytes], Any] = (
         (lambda field: field) if kind.hasobject else (lambda field: number_in(field, kind))
     )
-    if not given and any(field in missing for field in fields):
+    if not defaults and any(field in missing for field in fields):
         message = "a field without a default is missing"
         raise ValueError(message)
-    values = [given[0] if field in missing else convert(field) for field in fields]
+    values = [defaults[0] if field in missing else convert(field) for field in fields]
     if kind.hasobject:
         return as_texts(values, (len(values),))
     return np.array(values, dtype=kind)

@@ -49,15 +49,15 @@ class _Batch(Struct, frozen=True):
     def column(self, name: bytes, kind: DType) -> list[Feature | None]:
         """Read one feature of every example, None for examples without it."""
         spend(_STEPS * STEP * len(self.examples), "reading a feature")
-        found = []
+        features = []
         for example in self.examples:
             data = example.get(name)
             feature = None if data is None else read_feature(data)
             if feature is not None and feature.dtype is not kind:
                 message = f"the feature {_shown(name)} holds {feature.dtype.name}, not {kind.name}"
                 raise TypeError(message)
-            found.append(feature)
-        return found
+            features.append(feature)
+        return features
 
 
 @kernel("ParseExample")
@@ -99,8 +99,8 @@ flop_rule("ParseExample")(free)
 def _all_sparse(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
     """Return the indices of all sparse features, then all values, then all shapes."""
     kinds = node.attr_dtypes("sparse_types")
-    found = [_sparse(batch, *named) for named in zip(keys, kinds, strict=True)]
-    return [part for parts in zip(*found, strict=True) for part in parts]
+    tensors = [_sparse(batch, *named) for named in zip(keys, kinds, strict=True)]
+    return [part for parts in zip(*tensors, strict=True) for part in parts]
 
 
 def _sparse(batch: _Batch, key: bytes, kind: DType) -> tuple[Array, Array, Array]:
@@ -118,15 +118,15 @@ def _all_dense(
     node: Node, batch: _Batch, keys: Sequence[bytes], defaults: Sequence[Array]
 ) -> list[Array]:
     kinds, shapes = node.attr_dtypes("Tdense"), node.attr_shapes("dense_shapes")
-    found = []
+    tensors = []
     for key, kind, shape, default in zip(keys, kinds, shapes, defaults, strict=True):
         make = _padded if shape and shape[0] < 0 else _fixed
-        dense = make(batch.column(key, kind), key, kind, _known(key, shape), default)
-        found.append(dense.reshape(dense.shape[1:]) if batch.single else dense)
-    return found
+        dense = make(batch.column(key, kind), key, kind, _known_shape(key, shape), default)
+        tensors.append(dense.reshape(dense.shape[1:]) if batch.single else dense)
+    return tensors
 
 
-def _known(key: bytes, shape: TensorShape) -> tuple[int, ...]:
+def _known_shape(key: bytes, shape: TensorShape) -> tuple[int, ...]:
     """Return a dense feature's shape, in which only the first dimension may be unknown."""
     if shape is None or min(shape[1:], default=0) < 0:
         message = f"the shape {shape} of the feature {_shown(key)} is not known"

@@ -120,8 +120,8 @@ def matrix_band_part(node: Node, x: Array, lower: Array, upper: Array) -> Array:
     check_matrices(x)
     below, above = scalar(lower), scalar(upper)
     rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
-    kept = ((below < 0) | (rows - columns <= below)) & ((above < 0) | (columns - rows <= above))
-    return np.where(kept, x, x.dtype.type(0))
+    band = ((below < 0) | (rows - columns <= below)) & ((above < 0) | (columns - rows <= above))
+    return np.where(band, x, x.dtype.type(0))
 
 
 shape_fn("MatrixBandPart")(unchanged)
@@ -287,16 +287,16 @@ def _several(band: tuple[int, int]) -> tuple[int, ...]:
     return () if low == high else (high - low + 1,)
 
 
-def _size(told: int | None, least: int) -> int:
+def _size(requested: int | None, least: int) -> int:
     """Return the number of rows or columns, at least the required minimum."""
-    if told is None:
+    if requested is None:
         return UNKNOWN
-    if told == -1:
+    if requested == -1:
         return least
-    if told < least:
-        message = f"{told} rows or columns do not hold diagonals that need {least}"
+    if requested < least:
+        message = f"{requested} rows or columns do not hold diagonals that need {least}"
         raise ShapeConflictError(message)
-    return told
+    return requested
 
 
 def _smaller(a: int, b: int) -> int:

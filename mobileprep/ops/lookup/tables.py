@@ -109,11 +109,11 @@ flop_rule("InitializeTable", "InitializeTableV2")(free)
 
 
 def _table(handle: Array) -> Table:
-    found = handle.item() if handle.dtype == object and handle.size == 1 else None
-    if not isinstance(found, Table):
+    value = handle.item() if handle.dtype == object and handle.size == 1 else None
+    if not isinstance(value, Table):
         message = "the handle is not a table"
         raise TypeError(message)
-    return found
+    return value
 
 
 @context_kernel("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
@@ -218,10 +218,10 @@ def find(context: RunContext, node: Node, handle: Array, keys: Array, default: A
     """Return the value of each key, or the default for missing keys."""
     entries = _filled(handle, node).entries
     missing = default.reshape(())[()]
-    found = [entries.get(key, missing) for key in keys.ravel().tolist()]
+    values = [entries.get(key, missing) for key in keys.ravel().tolist()]
     if default.dtype == object:
-        return as_texts(found, keys.shape)
-    return np.array(found, dtype=default.dtype).reshape(keys.shape)
+        return as_texts(values, keys.shape)
+    return np.array(values, dtype=default.dtype).reshape(keys.shape)
 
 
 @shape_fn("LookupTableFind", "LookupTableFindV2")

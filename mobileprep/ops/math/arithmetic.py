@@ -343,7 +343,7 @@ shape_fn("AccumulateNV2")(declared_shape)
 @flop_rule("AddN", "AccumulateNV2")
 def add_n_flops(sizes: Sizes) -> float:
     """Count one addition fewer than there are tensors."""
-    return sizes.made() * (len(sizes.inputs) - 1)
+    return sizes.output_elements() * (len(sizes.inputs) - 1)
 
 
 @kernel("BiasAdd", "BiasAddV1")

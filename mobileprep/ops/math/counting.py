@@ -67,12 +67,12 @@ def _counted(node: Node, rows: Array, height: int, x: Array, size: Array, weight
     check_allocation((height, count), weights.dtype)
     out = np.zeros((height, count), dtype=weights.dtype)
     numbers = x.ravel()
-    kept = numbers < count
-    places = (rows[kept], numbers[kept])
+    in_range = numbers < count
+    places = (rows[in_range], numbers[in_range])
     if node.op != "Bincount" and node.attr_bool("binary_output", False):
         out[places] = 1
     else:
-        np.add.at(out, places, weights.ravel()[kept] if weights.size else weights.dtype.type(1))
+        np.add.at(out, places, weights.ravel()[in_range] if weights.size else weights.dtype.type(1))
     return out
 
 
@@ -162,9 +162,9 @@ def unsorted_segment(node: Node, x: Array, ids: Array, count: Array) -> Array:
         message = f"segments of shape {list(ids.shape)} for {list(x.shape)}"
         raise ValueError(message)
     out = np.full(shape, start(x.dtype), dtype=x.dtype)
-    kept = ids >= 0
-    check_indices(ids[kept], number)
-    write(out, (ids[kept],), x[kept])
+    valid = ids >= 0
+    check_indices(ids[valid], number)
+    write(out, (ids[valid],), x[valid])
     return out
 
 
@@ -224,4 +224,4 @@ flop_rule("SegmentMax", "SegmentMin", "SegmentProd", "SegmentSum")(per_input(1))
 @flop_rule("SegmentMean")
 def segment_mean_flops(sizes: Sizes) -> float:
     """Count the sums, and a quotient for each output."""
-    return sizes.taken() + sizes.made()
+    return sizes.input_elements() + sizes.output_elements()

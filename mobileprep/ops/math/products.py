@@ -62,9 +62,9 @@ def mat_mul(node: Node, x: Array, y: Array) -> Array:
     if x.ndim != 2 or y.ndim != 2:
         message = "both operands must be matrices"
         raise ValueError(message)
-    left = x.T if node.attr_bool("transpose_a", False) else x
-    right = y.T if node.attr_bool("transpose_b", False) else y
-    return product(left, right)
+    lhs = x.T if node.attr_bool("transpose_a", False) else x
+    rhs = y.T if node.attr_bool("transpose_b", False) else y
+    return product(lhs, rhs)
 
 
 @shape_fn("MatMul")
@@ -77,12 +77,12 @@ def matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def matrix_product_flops(sizes: Sizes) -> float:
     """Count a multiplication and an addition for each pair."""
     inner = sizes.input(0)[0 if sizes.node.attr_bool("transpose_a", False) else 1]
-    return 2 * sizes.made() * inner + fused_ops_flops(sizes)
+    return 2 * sizes.output_elements() * inner + fused_ops_flops(sizes)
 
 
-def product_shape(args: ShapeArgs, left: int, right: int) -> TensorShape:
+def product_shape(args: ShapeArgs, lhs: int, rhs: int) -> TensorShape:
     """Return the shape of the product of two matrices, given by input indices."""
-    a, b = with_rank(args.shapes[left], 2), with_rank(args.shapes[right], 2)
+    a, b = with_rank(args.shapes[lhs], 2), with_rank(args.shapes[rhs], 2)
     rows, inner = reversed(a) if args.node.attr_bool("transpose_a", False) else a
     other, columns = reversed(b) if args.node.attr_bool("transpose_b", False) else b
     merge_dim(inner, other)
@@ -92,7 +92,7 @@ def product_shape(args: ShapeArgs, left: int, right: int) -> TensorShape:
 def fused_ops_flops(sizes: Sizes) -> float:
     """Count the ops that a fused op runs after its product."""
     ops = sizes.node.attr_strings("fused_ops") if "fused_ops" in sizes.node.attrs else ()
-    return sizes.made() * sum(_AFTERWARDS.get(op, 1) for op in ops)
+    return sizes.output_elements() * sum(_AFTERWARDS.get(op, 1) for op in ops)
 
 
 shape_fn("SparseMatMul")(matmul_shape)
@@ -107,15 +107,15 @@ def batch_mat_mul(node: Node, x: Array, y: Array) -> Array:
     if node.op == "BatchMatMul" and x.shape[:-2] != y.shape[:-2]:
         message = "the leading axes must be equal"
         raise ValueError(message)
-    left = _adjoint(x) if node.attr_bool("adj_x", False) else x
-    right = _adjoint(y) if node.attr_bool("adj_y", False) else y
+    lhs = _adjoint(x) if node.attr_bool("adj_x", False) else x
+    rhs = _adjoint(y) if node.attr_bool("adj_y", False) else y
     if "Tout" not in node.attrs:
         same_type(node, x, y)
-        return product(left, right)
+        return product(lhs, rhs)
     kind = node.attr_dtype("Tout").numpy
     if kind is None or kind.itemsize > 2:
-        return product(left.astype(kind), right.astype(kind))
-    return product(left, right).astype(kind)
+        return product(lhs.astype(kind), rhs.astype(kind))
+    return product(lhs, rhs).astype(kind)
 
 
 @shape_fn("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -138,7 +138,7 @@ def batch_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def batch_product_flops(sizes: Sizes) -> float:
     """Count a matrix product for each pair."""
     inner = sizes.input(0)[-2 if sizes.node.attr_bool("adj_x", False) else -1]
-    return 2 * sizes.made() * inner
+    return 2 * sizes.output_elements() * inner
 
 
 def _adjoint(x: Array) -> Array:
@@ -181,35 +181,35 @@ def einsum(node: Node, *inputs: Array) -> Array:
 def einsum_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Return the sizes of the output's letters from the inputs."""
     equation = args.node.attr_str("equation").replace(" ", "")
-    left, arrow, right = equation.partition("->")
-    terms = left.split(",")
+    lhs, arrow, rhs = equation.partition("->")
+    terms = lhs.split(",")
     if not arrow or "..." in equation or len(terms) != len(args.shapes):
         return [None]
     sizes: dict[str, int] = {}
-    for term, given in zip(terms, args.shapes, strict=True):
-        for letter, size in zip(term, with_rank(given, len(term)), strict=True):
+    for term, shape in zip(terms, args.shapes, strict=True):
+        for letter, size in zip(term, with_rank(shape, len(term)), strict=True):
             sizes[letter] = merge_dim(sizes.get(letter, UNKNOWN), size)
-    return [tuple(sizes.get(letter, UNKNOWN) for letter in right)]
+    return [tuple(sizes.get(letter, UNKNOWN) for letter in rhs)]
 
 
 @flop_rule("Einsum")
 def einsum_flops(sizes: Sizes) -> float:
     """Count a product and a sum for each index combination; with one input, only sums."""
-    left = sizes.node.attr_str("equation").replace(" ", "").split("->")[0]
-    terms = left.split(",")
-    if len(terms) != len(sizes.inputs) or "." in left:
+    lhs = sizes.node.attr_str("equation").replace(" ", "").split("->")[0]
+    terms = lhs.split(",")
+    if len(terms) != len(sizes.inputs) or "." in lhs:
         raise UnknownCostError
     extents: dict[str, int] = {}
     for index, term in enumerate(terms):
         extents.update(zip(term, sizes.input(index), strict=True))
     combinations = math.prod(extents.values())
-    return 2 * combinations if len(terms) > 1 else max(combinations - sizes.made(), 0)
+    return 2 * combinations if len(terms) > 1 else max(combinations - sizes.output_elements(), 0)
 
 
 def _sizes(equation: str, inputs: tuple[Array, ...]) -> tuple[tuple[int, ...], int]:
     """Return the shape of the result and the number of summed products."""
-    left, arrow, right = equation.partition("->")
-    terms = left.split(",")
+    lhs, arrow, rhs = equation.partition("->")
+    terms = lhs.split(",")
     if not arrow or len(terms) != len(inputs):
         message = f"the equation {equation!r} does not fit {len(inputs)} inputs"
         raise ValueError(message)
@@ -225,7 +225,7 @@ def _sizes(equation: str, inputs: tuple[Array, ...]) -> tuple[tuple[int, ...], i
         lengths.update((label, n) for label, n in labelled if lengths.get(label, 1) == 1)
         if dots:
             broadcast = np.broadcast_shapes(broadcast, x.shape[len(before) : end])
-    before, dots, after = right.partition("...")
+    before, dots, after = rhs.partition("...")
     unknown = set(before + after) - set(lengths)
     if unknown:
         message = f"the equation {equation!r} sums to unknown labels {sorted(unknown)}"

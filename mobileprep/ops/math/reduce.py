@@ -128,7 +128,7 @@ flop_rule("EuclideanNorm")(per_input(2))
 @flop_rule("Sum", "Max", "Min", "Prod")
 def reduction_flops(sizes: Sizes) -> float:
     """Count one operation fewer than there are elements, for each output."""
-    return sizes.taken() - sizes.made()
+    return sizes.input_elements() - sizes.output_elements()
 
 
 def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
@@ -188,8 +188,8 @@ def cumulative(node: Node, x: Array, axis: Array) -> Array:
     out = function.accumulate(source, axis=along, dtype=x.dtype)
     if exclusive and x.shape[along]:
         start = np.full_like(out.take([0], along), function.identity)
-        kept = out.take(range(x.shape[along] - 1), along)
-        out = np.concatenate([start, kept], axis=along)
+        head = out.take(range(x.shape[along] - 1), along)
+        out = np.concatenate([start, head], axis=along)
     return np.flip(out, along) if reverse else out
 
 
@@ -211,4 +211,4 @@ shape_fn("L2Loss")(scalars_only)
 @flop_rule("L2Loss")
 def l2_loss_flops(sizes: Sizes) -> float:
     """Count squares, halves, and their sum, as computed by TensorFlow."""
-    return 3 * sizes.taken() - 1
+    return 3 * sizes.input_elements() - 1

@@ -188,7 +188,7 @@ def sparse_softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]
 @flop_rule("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
 def cross_entropy_flops(sizes: Sizes) -> float:
     """Count a softmax, its logarithms and products, and the gradient."""
-    return 8 * sizes.taken()
+    return 8 * sizes.input_elements()
 
 
 def _shifted_logits(features: Array) -> tuple[Array, Array]:
@@ -252,7 +252,7 @@ def fused_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def batch_norm_flops(sizes: Sizes) -> float:
     """Count a multiplication and an addition, and the statistics if computed from the batch."""
     training = sizes.node.attr_bool("is_training", True)
-    return sizes.made() * (6 if training else 2)
+    return sizes.output_elements() * (6 if training else 2)
 
 
 def _batch_statistics(
@@ -335,4 +335,4 @@ def lrn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("LRN")
 def lrn_flops(sizes: Sizes) -> float:
     """Count a square, a sum over neighbors, its scale and bias, a power, and a quotient."""
-    return sizes.made() * (2 * sizes.node.attr_int("depth_radius", 5) + 5)
+    return sizes.output_elements() * (2 * sizes.node.attr_int("depth_radius", 5) + 5)

@@ -74,7 +74,7 @@ def conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("Conv2D", "Conv3D")
 def convolution_flops(sizes: Sizes) -> float:
     """Count a multiplication and an addition for each element of the filter, for each output."""
-    return 2 * sizes.made() * math.prod(sizes.input(1)[:-1]) + fused_ops_flops(sizes)
+    return 2 * sizes.output_elements() * math.prod(sizes.input(1)[:-1]) + fused_ops_flops(sizes)
 
 
 def convolved_shape(node: Node, shape: tuple[int, ...], bank: TensorShape) -> TensorShape:
@@ -105,7 +105,7 @@ def depthwise_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("DepthwiseConv2dNative")
 def depthwise_flops(sizes: Sizes) -> float:
     """Count a convolution of one channel."""
-    return 2 * sizes.made() * math.prod(sizes.input(1)[:2]) + fused_ops_flops(sizes)
+    return 2 * sizes.output_elements() * math.prod(sizes.input(1)[:2]) + fused_ops_flops(sizes)
 
 
 def _convolved(
@@ -165,13 +165,13 @@ def conv_input_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 def transposed_flops(sizes: Sizes) -> float:
     """Count a multiplication and an addition for each input element and filter element."""
-    return 2 * sizes.taken(2) * math.prod(sizes.input(1)[:-1])
+    return 2 * sizes.input_elements(2) * math.prod(sizes.input(1)[:-1])
 
 
 @flop_rule("DepthwiseConv2dNativeBackpropInput")
 def transposed_depthwise_flops(sizes: Sizes) -> float:
     """Count a transposed convolution of one channel."""
-    return 2 * sizes.taken(2) * math.prod(sizes.input(1)[:2])
+    return 2 * sizes.input_elements(2) * math.prod(sizes.input(1)[:2])
 
 
 def _shape(sizes: tuple[int, ...], y: Array, filters: Array, layout: str) -> tuple[int, ...]:
@@ -227,4 +227,4 @@ def dilation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("Dilation2D")
 def dilation_flops(sizes: Sizes) -> float:
     """Count an addition and a comparison for each element of the filter, for each output."""
-    return 2 * sizes.made() * math.prod(sizes.input(1)[:2])
+    return 2 * sizes.output_elements() * math.prod(sizes.input(1)[:2])

@@ -41,12 +41,12 @@ def ctc_greedy_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array
     rows = []
     scores = np.zeros((batch, 1), dtype=inputs.dtype)
     for entry, length in enumerate(lengths.tolist()):
-        found = best[:length, entry]
+        labels = best[:length, entry]
         scores[entry] = -np.sum(inputs[:length, entry].max(axis=1), dtype=inputs.dtype)
-        kept = found != blank
+        mask = labels != blank
         if merged:
-            kept &= np.concatenate([[True], found[1:] != found[:-1]])[:length]
-        rows.append(found[kept].tolist())
+            mask &= np.concatenate([[True], labels[1:] != labels[:-1]])[:length]
+        rows.append(labels[mask].tolist())
     return (*_sparse_rows(rows), scores)
 
 
@@ -112,7 +112,7 @@ def ctc_beam_search_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("CTCBeamSearchDecoder")
 def ctc_beam_search_decoder_flops(sizes: Sizes) -> float:
     """Count a softmax for each step, and an addition and comparison of each class per beam."""
-    return (3 + 2 * sizes.node.attr_int("beam_width")) * sizes.taken()
+    return (3 + 2 * sizes.node.attr_int("beam_width")) * sizes.input_elements()
 
 
 class _Beam:
@@ -131,13 +131,13 @@ class _Beam:
 
     def labels(self, *, merged: bool) -> list[int]:
         """Return the labels from the first to the last, optionally merging repeated ones."""
-        found: list[int] = []
+        labels: list[int] = []
         beam, previous = self, -1
         while beam.parent is not None:
             if not merged or beam.last != previous:
-                found.append(beam.last)
+                labels.append(beam.last)
             beam, previous = beam.parent, beam.last
-        return found[::-1]
+        return labels[::-1]
 
 
 class _Leaves:

@@ -68,12 +68,16 @@ def _run_all(op: str, node: Node, *inputs: Array) -> tuple[Array, ...]:
 
 def _finished(node: Node, x: Array, args: Sequence[Array]) -> Array:
     """Apply the ops in the attribute ``fused_ops`` to x."""
-    left = list(args)
+    remaining = list(args)
     for name in (op.decode() for op in node.attr_strings("fused_ops")):
         if name in ("BiasAdd", "Add"):
-            x = np.add(x, left.pop(0)) if name == "Add" else _run("BiasAdd", node, x, left.pop(0))
+            x = (
+                np.add(x, remaining.pop(0))
+                if name == "Add"
+                else _run("BiasAdd", node, x, remaining.pop(0))
+            )
         elif name == "FusedBatchNorm":
-            statistics, left = left[:4], left[4:]
+            statistics, remaining = remaining[:4], remaining[4:]
             inference = node.with_attrs(is_training=attr.boolean(False))
             x = _run("FusedBatchNorm", inference, x, *statistics)
         elif name in _ACTIVATIONS:
@@ -178,7 +182,7 @@ def padded_convolution_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("FusedPadConv2D")
 def padded_convolution_flops(sizes: Sizes) -> float:
     """Count the convolution; the border is free."""
-    return 2 * sizes.made() * math.prod(sizes.input(2)[:-1])
+    return 2 * sizes.output_elements() * math.prod(sizes.input(2)[:-1])
 
 
 @kernel("FusedResizeAndPadConv2D")
@@ -202,7 +206,7 @@ def resized_convolution_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("FusedResizeAndPadConv2D")
 def resized_convolution_flops(sizes: Sizes) -> float:
     """Count the convolution; the shapes do not determine the size of the resized image."""
-    return 2 * sizes.made() * math.prod(sizes.input(3)[:-1])
+    return 2 * sizes.output_elements() * math.prod(sizes.input(3)[:-1])
 
 
 def _padded_convolution(args: ShapeArgs, image: tuple[int, ...], paddings: int) -> TensorShape:

@@ -67,7 +67,7 @@ def pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("MaxPool", "MaxPool3D", "AvgPool", "AvgPool3D")
 def pool_flops(sizes: Sizes) -> float:
     """Count one operation for each element of each window."""
-    return sizes.made() * math.prod(sizes.node.attr_ints("ksize"))
+    return sizes.output_elements() * math.prod(sizes.node.attr_ints("ksize"))
 
 
 @kernel("MaxPoolV2")
@@ -170,9 +170,9 @@ def max_pool_with_argmax(node: Node, x: Array) -> tuple[Array, Array]:
     first = np.argmax(places >= 0, axis=-2)
     at = np.where(np.take_along_axis(places, best[..., None, :], -2)[..., 0, :] < 0, first, best)
     kind = numpy_attr(node, "Targmax", DType.INT64)
-    found = np.take_along_axis(places, at[..., None, :], axis=-2)[..., 0, :]
+    indices = np.take_along_axis(places, at[..., None, :], axis=-2)[..., 0, :]
     chosen = np.take_along_axis(values, at[..., None, :], axis=-2)[..., 0, :]
-    return chosen, found.astype(kind)
+    return chosen, indices.astype(kind)
 
 
 @shape_fn("MaxPoolWithArgmax")
@@ -269,7 +269,7 @@ def _line(axis: int, start: int, stride: int, count: int) -> tuple[slice, ...]:
 
 def _counts(window: Window, extents: tuple[int, ...]) -> list[Array]:
     """Return the number of elements without padding that each position covers, for each axis."""
-    found = []
+    counts = []
     for extent, size, stride, (before, _), count in zip(
         extents,
         window.size,
@@ -279,5 +279,5 @@ def _counts(window: Window, extents: tuple[int, ...]) -> list[Array]:
         strict=True,
     ):
         start = np.arange(count) * stride - before
-        found.append(np.minimum(start + size, extent) - np.maximum(start, 0))
-    return found
+        counts.append(np.minimum(start + size, extent) - np.maximum(start, 0))
+    return counts

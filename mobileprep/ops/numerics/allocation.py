@@ -45,9 +45,9 @@ class Holdings:
         self.made = 0
         """Bytes allocated since the tensors were last counted; the run adds to it."""
 
-    def left(self, wanted: int) -> int:
-        """Return the remaining bytes; counted exactly only if ``wanted`` would not fit."""
-        if self.made + self._counted + wanted > self._limit:
+    def remaining(self, size: int) -> int:
+        """Return the remaining bytes; counted exactly only if ``size`` would not fit."""
+        if self.made + self._counted + size > self._limit:
             self._counted, self.made = self._own_bytes(), 0
         return max(self._limit - self._counted - self.made, 0)
 
@@ -93,10 +93,10 @@ def at_most(limit: int) -> Iterator[None]:
         _current.reset(token)
 
 
-def memory_left(wanted: int) -> int:
-    """Return the bytes that tensors may still take; not counted exactly if ``wanted`` fits."""
+def memory_left(size: int) -> int:
+    """Return the bytes that tensors may still take; not counted exactly if ``size`` fits."""
     held = _current.get()
-    return memory_limit() if held is None else held.left(wanted)
+    return memory_limit() if held is None else held.remaining(size)
 
 
 def check_kept(count: int, what: str) -> None:
@@ -129,10 +129,12 @@ def check_total(count: int, what: str, most: int | None = None) -> None:
         what: for the message.
         most: an additional limit in bytes.
     """
-    left = memory_left(count)
-    left = left if most is None else min(left, most)
-    if count > left:
-        message = f"{what} takes {count:,} bytes, and {left:,} remain of the memory limit of a run"
+    remaining = memory_left(count)
+    remaining = remaining if most is None else min(remaining, most)
+    if count > remaining:
+        message = (
+            f"{what} takes {count:,} bytes, and {remaining:,} remain of the memory limit of a run"
+        )
         raise OverBudgetError(message)
 
 

@@ -65,15 +65,15 @@ def suppress(scores: Array, overlap: Overlap, limits: SuppressionLimits) -> Arra
     candidates = np.flatnonzero(scores > limits.score)
     order = candidates[np.argsort(-scores[candidates], kind="stable")]
     free = np.ones(len(scores), dtype=bool)
-    kept: list[int] = []
+    indices: list[int] = []
     for index in order.tolist():
-        if len(kept) >= limits.count:
+        if len(indices) >= limits.count:
             break
         if free[index]:
-            kept.append(index)
+            indices.append(index)
             spend(_COST * len(scores) + STEP, _WHAT)
             free &= ~(overlap(index) > limits.overlap)
-    return np.array(kept, dtype=np.int32)
+    return np.array(indices, dtype=np.int32)
 
 
 def suppress_softly(
@@ -89,25 +89,25 @@ def suppress_softly(
     number = scores.dtype.type
     scale = number(-0.5) / number(sigma)
     factors: list[Array] = []
-    kept: list[int] = []
+    indices: list[int] = []
     lowered: list[np.generic] = []
     heap = [(-float(s), i, 0) for i, s in enumerate(scores) if s > limits.score]
     heapq.heapify(heap)
-    while heap and len(kept) < limits.count:
+    while heap and len(indices) < limits.count:
         score, index, seen = heapq.heappop(heap)
         before = after = number(-score)
-        spend(STEP * max(len(kept) - seen, 1), _WHAT)
-        for place in range(len(kept) - 1, seen - 1, -1):
+        spend(STEP * max(len(indices) - seen, 1), _WHAT)
+        for place in range(len(indices) - 1, seen - 1, -1):
             after *= factors[place][index]
             if after <= limits.score:
                 break
         if after == before:
             spend(_COST * len(scores) + STEP, _WHAT)
             check_kept(scores.nbytes, _WHAT)
-            kept.append(index)
+            indices.append(index)
             lowered.append(after)
             share = overlap(index)
             factors.append(np.exp(scale * share * share))
         elif after > limits.score:
-            heapq.heappush(heap, (-float(after), index, len(kept)))
-    return np.array(kept, dtype=np.int32), np.array(lowered, dtype=scores.dtype)
+            heapq.heappush(heap, (-float(after), index, len(indices)))
+    return np.array(indices, dtype=np.int32), np.array(lowered, dtype=scores.dtype)

@@ -157,9 +157,9 @@ def convolve_transposed(
         shape: of the result.
     """
     depth, count = filters.shape[-2:]
-    made = depth * count if depthwise else count
+    channels = depth * count if depthwise else count
     positions = window.positions(shape[1:-1])
-    if y.shape != (shape[0], *positions, made) or shape[-1] != depth:
+    if y.shape != (shape[0], *positions, channels) or shape[-1] != depth:
         message = f"{list(y.shape)} is not what filters {list(filters.shape)} make of {list(shape)}"
         raise ValueError(message)
     spread = [d + sum(p) for d, p in zip(shape[1:-1], window.pads, strict=True)]

@@ -46,18 +46,18 @@ class Difference(Struct, frozen=True):
 
 
 def difference(
-    name: str, expected: Sequence[Array], found: Sequence[Array], where: str = ""
+    name: str, expected: Sequence[Array], actual: Sequence[Array], where: str = ""
 ) -> Difference:
     """Compare one output with the source's over several runs."""
-    gaps = [largest_difference(x, y, name, where) for x, y in zip(expected, found, strict=True)]
+    gaps = [largest_difference(x, y, name, where) for x, y in zip(expected, actual, strict=True)]
     absolute = max(gaps, default=0.0)
     highest = peak(expected)
     if not math.isfinite(absolute):
-        pairs = list(zip(expected, found, strict=True))
+        pairs = list(zip(expected, actual, strict=True))
         is_lost = not any(_loses_numbers(x, y) for x, y in pairs)
         return Difference(name, absolute, math.inf, highest, is_source_lost=is_lost)
     if all(map(is_counted, expected)):
-        differ = sum(int(np.sum(x != y)) for x, y in zip(expected, found, strict=True))
+        differ = sum(int(np.sum(x != y)) for x, y in zip(expected, actual, strict=True))
         share = differ / max(sum(x.size for x in expected), 1)
         return Difference(name, absolute, share, highest, is_counted=True)
     # If the source returns only zeros, use the absolute difference.
@@ -67,11 +67,11 @@ def difference(
 def differences(
     names: Sequence[str],
     expected: Iterable[Sequence[Array]],
-    found: Iterable[Sequence[Array]],
+    actual: Iterable[Sequence[Array]],
     where: str = "",
 ) -> list[Difference]:
     """Compare each output with the source's over several runs."""
-    columns = zip(*expected, strict=True), zip(*found, strict=True)
+    columns = zip(*expected, strict=True), zip(*actual, strict=True)
     return [difference(name, x, y, where) for name, x, y in zip(names, *columns, strict=True)]
 
 
@@ -91,7 +91,7 @@ def peak(arrays: Iterable[Array]) -> float:
     return highest
 
 
-def largest_difference(expected: Array, found: Array, name: str, where: str = "") -> float:
+def largest_difference(expected: Array, actual: Array, name: str, where: str = "") -> float:
     """Return the largest absolute difference of any element; NaN equals NaN.
 
     Returns:
@@ -101,15 +101,15 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
     Raises:
         AccuracyError: the shapes differ.
     """
-    if found.shape != expected.shape:
+    if actual.shape != expected.shape:
         message = (
-            f"the output {name!r} has the shape {list(found.shape)}; "
+            f"the output {name!r} has the shape {list(actual.shape)}; "
             f"the source's is {list(expected.shape)}"
         )
         raise AccuracyError(message, "a transform has broken the model", where)
     if expected.dtype.kind in "OSU":
-        return float(np.mean(expected != found)) if expected.size else 0.0
-    x, y = expected.astype(wide_type(expected)), found.astype(wide_type(expected))
+        return float(np.mean(expected != actual)) if expected.size else 0.0
+    x, y = expected.astype(wide_type(expected)), actual.astype(wide_type(expected))
     with np.errstate(invalid="ignore"):
         gaps = np.asarray(np.abs(x - y))  # numpy returns a number for scalars
     gaps[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
@@ -146,10 +146,10 @@ def _spread(arrays: Sequence[Array]) -> str:
     return f"{text} of {low:.4g}" if low == high else f"{text} from {low:.4g} to {high:.4g}"
 
 
-def _loses_numbers(expected: Array, found: Array) -> bool:
+def _loses_numbers(expected: Array, actual: Array) -> bool:
     """Return whether the second array is NaN or infinite where the first is finite."""
     finite = np.isfinite(expected.astype(wide_type(expected)))
-    return bool((finite & ~np.isfinite(found.astype(wide_type(found)))).any())
+    return bool((finite & ~np.isfinite(actual.astype(wide_type(actual)))).any())
 
 
 def shown_difference(difference: float) -> float:
@@ -243,8 +243,7 @@ def _block(array: Array, count: int, show: Show, axis: int) -> str:
     # TensorFlow writes a space before the dots even if they come first.
     left_out = [f"{between}..."] if length > 2 * count else []
     first, last = parts[:count], parts[count:]
-    told = between.join(first)
-    return "[" + told + "".join(left_out) + "".join(between + p for p in last) + "]"
+    return "[" + between.join(first) + "".join(left_out) + "".join(between + p for p in last) + "]"
 
 
 def _ends(length: int, count: int) -> list[int]:
@@ -351,16 +350,16 @@ class DamageSum:
         self._squared_steps = 0.0
         self._is_lost = False
 
-    def add(self, expected: Array, found: Array, grid: Grid | None = None) -> None:
+    def add(self, expected: Array, actual: Array, grid: Grid | None = None) -> None:
         """Add an array.
 
         Args:
             expected: float values.
-            found: the quantized values in float, of the same shape.
+            actual: the quantized values in float, of the same shape.
             grid: the possible quantized values.
         """
         self._elements += expected.size
-        flat, other = expected.reshape(-1), found.reshape(-1)
+        flat, other = expected.reshape(-1), actual.reshape(-1)
         for start in range(0, expected.size, _BLOCK):
             x = flat[start : start + _BLOCK].astype(np.float64)
             y = other[start : start + _BLOCK].astype(np.float64)
@@ -370,13 +369,13 @@ class DamageSum:
             self._product += float(x @ y)
             self._noise += float((x - y) @ (x - y))
         if grid is not None:
-            self._add_steps(expected, found, grid)
+            self._add_steps(expected, actual, grid)
 
-    def _add_steps(self, expected: Array, found: Array, grid: Grid) -> None:
+    def _add_steps(self, expected: Array, actual: Array, grid: Grid) -> None:
         half = grid.scale / 2
         beyond = (expected < grid.low - half) | (expected > grid.high + half)
         self._clipped += int(np.count_nonzero(beyond))
-        errors = (expected.astype(np.float64) - found) / grid.scale
+        errors = (expected.astype(np.float64) - actual) / grid.scale
         self._squared_steps += float(np.sum(errors * errors))
         self._gridded += expected.size
 
@@ -397,8 +396,8 @@ class DamageSum:
             return MOST_DECIBELS
         if not self._signal:
             return -MOST_DECIBELS
-        found = 10 * (math.log10(self._signal) - math.log10(self._noise))
-        return min(max(found, -MOST_DECIBELS), MOST_DECIBELS)
+        decibels = 10 * (math.log10(self._signal) - math.log10(self._noise))
+        return min(max(decibels, -MOST_DECIBELS), MOST_DECIBELS)
 
     def _cosine(self) -> float:
         lengths = math.sqrt(self._signal) * math.sqrt(self._other)

@@ -51,8 +51,8 @@ def hash64_many(elements: Sequence[bytes]) -> list[int]:
     for words, places in groups.items():
         group = [elements[place] for place in places]
         many = _hashes(group, words) if len(group) >= _FEW else map(hash64, group)
-        for place, found in zip(places, many, strict=True):
-            hashes[place] = found
+        for place, value in zip(places, many, strict=True):
+            hashes[place] = value
     return hashes
 
 
@@ -142,12 +142,12 @@ def fingerprint64(elements: Sequence[bytes]) -> Array:
 
     Source: ``farmhashna::Hash64`` of Google's FarmHash.
     """
-    given = _Texts(elements)
+    texts = _Texts(elements)
     out = np.full(len(elements), _K2)
     for low, high, rule in _RULES:
-        which = np.flatnonzero((low <= given.lengths) & (given.lengths <= high))
+        which = np.flatnonzero((low <= texts.lengths) & (texts.lengths <= high))
         if which.size:
-            out[which] = rule(given, which, given.lengths[which])
+            out[which] = rule(texts, which, texts.lengths[which])
     return out
 
 
@@ -160,14 +160,14 @@ def combined_fingerprints(first: Array, second: Array) -> Array:
 
 def siphash(elements: Sequence[bytes], key: tuple[int, int]) -> Array:
     """Compute SipHash-2-4 of each string. Source: Aumasson and Bernstein, "SipHash", 2012."""
-    given = _Texts(elements)
-    lengths = given.lengths
+    texts = _Texts(elements)
+    lengths = texts.lengths
     start = np.array([k ^ w for k, w in zip(key * 2, _SIP_WORDS, strict=True)], _U64)
     state = np.repeat(start[:, np.newaxis], len(elements), axis=1)
     blocks = lengths // 8
     for index in range(int(blocks.max(initial=-1)) + 1):
         which = np.flatnonzero(blocks >= index)
-        words = given.words(which, index * 8)
+        words = texts.words(which, index * 8)
         words = np.where(blocks[which] == index, _ending(words, lengths[which]), words)
         chosen = state[:, which]
         chosen[3] ^= words
@@ -181,8 +181,8 @@ def siphash(elements: Sequence[bytes], key: tuple[int, int]) -> Array:
 
 def _ending(words: Array, lengths: Array) -> Array:
     """Return the bytes of strings after their whole words, and the length in the highest byte."""
-    left = (_U64(1) << (lengths % 8 * 8).astype(_U64)) - _U64(1)
-    out: Array = words & left | lengths.astype(_U64) << _U64(56)
+    mask = (_U64(1) << (lengths % 8 * 8).astype(_U64)) - _U64(1)
+    out: Array = words & mask | lengths.astype(_U64) << _U64(56)
     return out
 
 
@@ -190,20 +190,20 @@ def _sip_rounds(state: Array, count: int) -> Array:
     a, b, c, d = state
     for _ in range(count):
         a, c = a + b, c + d
-        b, d = _left(b, 13) ^ a, _left(d, 16) ^ c
-        a = _left(a, 32)
+        b, d = _rotl(b, 13) ^ a, _rotl(d, 16) ^ c
+        a = _rotl(a, 32)
         c, a = c + b, a + d
-        b, d = _left(b, 17) ^ c, _left(d, 21) ^ a
-        c = _left(c, 32)
+        b, d = _rotl(b, 17) ^ c, _rotl(d, 21) ^ a
+        c = _rotl(c, 32)
     return np.stack([a, b, c, d])
 
 
-def _left(x: Array, bits: int) -> Array:
+def _rotl(x: Array, bits: int) -> Array:
     out: Array = x << _U64(bits) | x >> _U64(64 - bits)
     return out
 
 
-def _right(x: Array, bits: int) -> Array:
+def _rotr(x: Array, bits: int) -> Array:
     out: Array = x >> _U64(bits) | x << _U64(64 - bits)
     return out
 
@@ -224,77 +224,77 @@ def _multiplier(lengths: Array) -> Array:
     return out
 
 
-def _up_to_3(given: _Texts, which: Array, lengths: Array) -> Array:
-    first = given.bytes_at(which, 0) + (given.bytes_at(which, lengths >> 1) << _U64(8))
-    second = lengths.astype(_U64) + (given.bytes_at(which, lengths - 1) << _U64(2))
+def _up_to_3(texts: _Texts, which: Array, lengths: Array) -> Array:
+    first = texts.bytes_at(which, 0) + (texts.bytes_at(which, lengths >> 1) << _U64(8))
+    second = lengths.astype(_U64) + (texts.bytes_at(which, lengths - 1) << _U64(2))
     out: Array = _mixed_string(first * _K2 ^ second * _K0) * _K2
     return out
 
 
-def _up_to_7(given: _Texts, which: Array, lengths: Array) -> Array:
-    first = lengths.astype(_U64) + (given.halves(which, 0) << _U64(3))
-    return _pair_hash(first, given.halves(which, lengths - 4), _multiplier(lengths))
+def _up_to_7(texts: _Texts, which: Array, lengths: Array) -> Array:
+    first = lengths.astype(_U64) + (texts.halves(which, 0) << _U64(3))
+    return _pair_hash(first, texts.halves(which, lengths - 4), _multiplier(lengths))
 
 
-def _up_to_16(given: _Texts, which: Array, lengths: Array) -> Array:
+def _up_to_16(texts: _Texts, which: Array, lengths: Array) -> Array:
     multiplier = _multiplier(lengths)
-    a, b = given.words(which, 0) + _K2, given.words(which, lengths - 8)
-    c = _right(b, 37) * multiplier + a
-    return _pair_hash(c, (_right(a, 25) + b) * multiplier, multiplier)
+    a, b = texts.words(which, 0) + _K2, texts.words(which, lengths - 8)
+    c = _rotr(b, 37) * multiplier + a
+    return _pair_hash(c, (_rotr(a, 25) + b) * multiplier, multiplier)
 
 
 def _ends(
-    given: _Texts, which: Array, lengths: Array, factor: np.uint64
+    texts: _Texts, which: Array, lengths: Array, factor: np.uint64
 ) -> tuple[Array, Array, Array]:
     """Mix the first and last 16 bytes of strings: two sums, and the first word."""
-    a, b = given.words(which, 0) * factor, given.words(which, 8)
-    c = given.words(which, lengths - 8) * _multiplier(lengths)
-    d = given.words(which, lengths - 16) * _K2
-    return _right(a + b, 43) + _right(c, 30) + d, a + _right(b + _K2, 18) + c, a
+    a, b = texts.words(which, 0) * factor, texts.words(which, 8)
+    c = texts.words(which, lengths - 8) * _multiplier(lengths)
+    d = texts.words(which, lengths - 16) * _K2
+    return _rotr(a + b, 43) + _rotr(c, 30) + d, a + _rotr(b + _K2, 18) + c, a
 
 
-def _up_to_32(given: _Texts, which: Array, lengths: Array) -> Array:
-    first, second, _ = _ends(given, which, lengths, _K1)
+def _up_to_32(texts: _Texts, which: Array, lengths: Array) -> Array:
+    first, second, _ = _ends(texts, which, lengths, _K1)
     return _pair_hash(first, second, _multiplier(lengths))
 
 
-def _up_to_64(given: _Texts, which: Array, lengths: Array) -> Array:
+def _up_to_64(texts: _Texts, which: Array, lengths: Array) -> Array:
     multiplier = _multiplier(lengths)
-    y, second, a = _ends(given, which, lengths, _K2)
+    y, second, a = _ends(texts, which, lengths, _K2)
     z = _pair_hash(y, second, multiplier)
-    e, f = given.words(which, 16) * multiplier, given.words(which, 24)
-    g = (y + given.words(which, lengths - 32)) * multiplier
-    h = (z + given.words(which, lengths - 24)) * multiplier
-    return _pair_hash(_right(e + f, 43) + _right(g, 30) + h, e + _right(f + a, 18) + g, multiplier)
+    e, f = texts.words(which, 16) * multiplier, texts.words(which, 24)
+    g = (y + texts.words(which, lengths - 32)) * multiplier
+    h = (z + texts.words(which, lengths - 24)) * multiplier
+    return _pair_hash(_rotr(e + f, 43) + _rotr(g, 30) + h, e + _rotr(f + a, 18) + g, multiplier)
 
 
-def _above_64(given: _Texts, which: Array, lengths: Array) -> Array:
+def _above_64(texts: _Texts, which: Array, lengths: Array) -> Array:
     nought = np.zeros(len(which), _U64)
-    x = (nought + _STRING_SEED) * _K2 + given.words(which, 0)
+    x = (nought + _STRING_SEED) * _K2 + texts.words(which, 0)
     y = (nought + _STRING_SEED) * _K1 + _U64(113)
     z = _mixed_string(y * _K2 + _U64(113)) * _K2
     state = np.stack([x, y, z, nought, nought, nought, nought])
     blocks = (lengths - 1) // _STRING_BLOCK
     for index in range(int(blocks.max())):
-        left = np.flatnonzero(blocks > index)
-        block = _block(given, which[left], index * _STRING_BLOCK)
-        state[:, left] = _taken(state[:, left], block, _K1, _U64(1))
-    return _finished(state, _block(given, which, lengths - _STRING_BLOCK), lengths)
+        longer = np.flatnonzero(blocks > index)
+        block = _block(texts, which[longer], index * _STRING_BLOCK)
+        state[:, longer] = _mixed_block(state[:, longer], block, _K1, _U64(1))
+    return _finished(state, _block(texts, which, lengths - _STRING_BLOCK), lengths)
 
 
-def _block(given: _Texts, which: Array, offset: Array | int) -> list[Array]:
+def _block(texts: _Texts, which: Array, offset: Array | int) -> list[Array]:
     """Return the eight words of a 64-byte block."""
-    return [given.words(which, offset + 8 * i) for i in range(8)]
+    return [texts.words(which, offset + 8 * i) for i in range(8)]
 
 
-def _taken(
+def _mixed_block(
     state: Array, block: Sequence[Array], factor: Array | np.uint64, times: np.uint64
 ) -> Array:
     """Mix a block into the state of the hash: x, y, z, and two pairs v and w."""
     x, y, z, v0, v1, w0, w1 = state
-    x = _right(x + y + v0 + block[1], 37) * factor ^ w1 * times
-    y = _right(y + v1 + block[6], 42) * factor + v0 * times + block[5]
-    z = _right(z + w0, 33) * factor
+    x = _rotr(x + y + v0 + block[1], 37) * factor ^ w1 * times
+    y = _rotr(y + v1 + block[6], 42) * factor + v0 * times + block[5]
+    z = _rotr(z + w0, 33) * factor
     v = _weak(block[:4], v1 * factor, x + w0)
     w = _weak(block[4:], z + w1, y + block[2])
     return np.stack([z, y, x, *v, *w])
@@ -303,9 +303,9 @@ def _taken(
 def _weak(words: Sequence[Array], a: Array, b: Array) -> tuple[Array, Array]:
     first, second, third, fourth = words
     a = a + first
-    b = _right(b + a + fourth, 21)
+    b = _rotr(b + a + fourth, 21)
     total = a + second + third
-    return total + fourth, b + _right(total, 44) + a
+    return total + fourth, b + _rotr(total, 44) + a
 
 
 def _finished(state: Array, block: Sequence[Array], lengths: Array) -> Array:
@@ -314,7 +314,7 @@ def _finished(state: Array, block: Sequence[Array], lengths: Array) -> Array:
     state[5] += ((lengths - 1) & 63).astype(_U64)
     state[3] += state[5]
     state[5] += state[3]
-    x, y, z, v0, v1, w0, w1 = _taken(state, block, factor, _U64(9))
+    x, y, z, v0, v1, w0, w1 = _mixed_block(state, block, factor, _U64(9))
     first = _pair_hash(v0, w0, factor) + _mixed_string(y) * _K0 + z
     return _pair_hash(first, _pair_hash(v1, w1, factor) + x, factor)
 

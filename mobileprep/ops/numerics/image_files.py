@@ -68,10 +68,10 @@ def decode_jpeg(data: bytes, channels: int, ratio: int = 1) -> Array:
         raise ValueError(message)
     image = _opened(data, "JPEG")
     mode = "L" if channels == 1 or (channels == 0 and image.mode == "L") else "RGB"
-    wanted = tuple(-(-side // ratio) for side in image.size)
+    expected = tuple(-(-side // ratio) for side in image.size)
     # libjpeg converts and shrinks more exactly than a later conversion.
     image.draft(mode, tuple(max(side // ratio, 1) for side in image.size))
-    if image.size != wanted:
+    if image.size != expected:
         message = f"an image of {image.size[0]} x {image.size[1]} pixels is not shrunk by {ratio}"
         raise UnsupportedError(message, "use a larger image, or none of the attribute 'ratio'")
     return _pixels(image, mode)
@@ -108,7 +108,7 @@ def decode_png(data: bytes, channels: int, *, wide: bool = False) -> Array:
 def decode_gif(data: bytes, *, first_only: bool = False) -> Array:
     """Decode a GIF image to uint8 [frames, height, width, 3]; raises as ``decode_jpeg`` does."""
     image = _opened(data, "GIF")
-    with _told("GIF"):
+    with _pillow_errors("GIF"):
         count = 1 if first_only else getattr(image, "n_frames", 1)
     width, height = image.size
     if count * width * height * 3 > _MOST_FRAMES_BYTES:
@@ -118,7 +118,7 @@ def decode_gif(data: bytes, *, first_only: bool = False) -> Array:
     check_bytes((_AT_WORK + _KEPT * count) * width * height, what)
     frames = []
     for index in range(count):
-        with _told("GIF"):
+        with _pillow_errors("GIF"):
             image.seek(index)
         frames.append(_pixels(image, "RGB"))
     return np.stack(frames)
@@ -126,7 +126,7 @@ def decode_gif(data: bytes, *, first_only: bool = False) -> Array:
 
 def _opened(data: bytes, kind: str) -> Any:  # noqa: ANN401 - an image of an optional library
     """Open an image of one format and read only its header."""
-    with _told(kind):
+    with _pillow_errors(kind):
         image = _pillow().open(io.BytesIO(data), formats=[kind])
     width, height = image.size
     if width * height > _MOST_PIXELS:
@@ -136,7 +136,7 @@ def _opened(data: bytes, kind: str) -> Any:  # noqa: ANN401 - an image of an opt
 
 
 @contextlib.contextmanager
-def _told(kind: str) -> Iterator[None]:
+def _pillow_errors(kind: str) -> Iterator[None]:
     """Convert the errors of Pillow for damaged images."""
     pillow = _pillow()
     try:
@@ -162,7 +162,7 @@ def _pixels(image: Any, mode: str) -> Array:  # noqa: ANN401
     """Return an image's pixels [height, width, channels] in one of Pillow's modes."""
     width, height = image.size
     check_bytes(_AT_WORK * width * height, f"an image of {width} x {height} pixels")
-    with _told(str(image.format)):
+    with _pillow_errors(str(image.format)):
         converted = image if image.mode == mode else image.convert(mode)
         pixels: Array = np.asarray(converted)
     return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
@@ -183,20 +183,22 @@ def _png_pixels(image: Any) -> Array:  # noqa: ANN401
 
 def _with_channels(pixels: Array, channels: int) -> Array:
     """Convert pixels to 1, 3, or 4 channels; 0 keeps the channels."""
-    found = pixels.shape[-1]
-    if channels in (0, found):
+    source_channels = pixels.shape[-1]
+    if channels in (0, source_channels):
         return pixels
     if channels not in (1, 3, 4):
         message = f"PNG images have 1, 3 or 4 channels, not {channels}"
         raise ValueError(message)
-    colours = pixels[..., : found - 1] if found % 2 == 0 else pixels
+    colours = pixels[..., : source_channels - 1] if source_channels % 2 == 0 else pixels
     if channels == 1:
         return _luminance(colours) if colours.shape[-1] == 3 else colours
     colours = np.broadcast_to(colours, (*colours.shape[:-1], 3))
     if channels == 3:
         return colours
     opaque = np.full_like(pixels[..., :1], np.iinfo(pixels.dtype).max)
-    return np.concatenate([colours, pixels[..., -1:] if found % 2 == 0 else opaque], axis=-1)
+    return np.concatenate(
+        [colours, pixels[..., -1:] if source_channels % 2 == 0 else opaque], axis=-1
+    )
 
 
 def _luminance(colours: Array) -> Array:
@@ -281,15 +283,15 @@ class Normalization(Struct, frozen=True):
             raise UsageError("values cannot be divided by 0", "give a standard deviation")  # noqa: EM101
 
 
-def picture(data: bytes, wanted: Normalization) -> Array:
+def picture(data: bytes, normalization: Normalization) -> Array:
     """Load the first frame of an image file as float32 [1, height, width, 3].
 
     Decodes as RGB, resizes with ``ResizeBilinear``, and normalizes like TensorFlow's
     ``label_image``.
     """
     pixels = decoded(data)[np.newaxis]
-    resized = resize_bilinear(pixels, (wanted.height, wanted.width), Sampling())
-    out: Array = (resized - np.float32(wanted.mean)) / np.float32(wanted.std)
+    resized = resize_bilinear(pixels, (normalization.height, normalization.width), Sampling())
+    out: Array = (resized - np.float32(normalization.mean)) / np.float32(normalization.std)
     return out
 
 

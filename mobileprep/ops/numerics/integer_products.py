@@ -50,14 +50,14 @@ class _Factors(Struct, frozen=True):
     @property
     def kind(self) -> np.dtype[np.floating]:
         """The required type of left sides."""
-        found: np.dtype[np.floating] = self.blocks[0].dtype
-        return found
+        dtype: np.dtype[np.floating] = self.blocks[0].dtype
+        return dtype
 
-    def multiply(self, left: Array, out: NDArray[np.int32]) -> None:
+    def multiply(self, lhs: Array, out: NDArray[np.int32]) -> None:
         """Write the product with integral floats [rows, summed] to ``out``, [rows, columns]."""
         start = 0
         for block in self.blocks:
-            part = _as_int32(left[:, start : start + len(block)] @ block)
+            part = _as_int32(lhs[:, start : start + len(block)] @ block)
             if start == 0:
                 out[...] = part
             else:
@@ -76,28 +76,28 @@ def _times(sums: Array, missing: int) -> NDArray[np.int32]:
     return (sums.astype(np.int32).astype(np.int64) * missing).astype(np.int32)
 
 
-def multiply_integers(left: Array, right: Array, zeros: tuple[int, int]) -> NDArray[np.int32]:
+def multiply_integers(lhs: Array, rhs: Array, zeros: tuple[int, int]) -> NDArray[np.int32]:
     """Multiply two matrices, modulo 2**32.
 
     Args:
         zeros: the zero points of both, which are subtracted.
     """
-    summed = left.shape[1]
-    spend(_COST * len(left) * right.size)
-    out = np.zeros((len(left), right.shape[1]), dtype=np.int32)
+    summed = lhs.shape[1]
+    spend(_COST * len(lhs) * rhs.size)
+    out = np.zeros((len(lhs), rhs.shape[1]), dtype=np.int32)
     if not out.size or not summed:
         return out
-    factors, taken = _Factors.of(right, zeros[1]), _taken(zeros[0])
-    size = left.size * factors.kind.itemsize
+    factors, offset = _Factors.of(rhs, zeros[1]), _zero_offset(zeros[0])
+    size = lhs.size * factors.kind.itemsize
     shares = min(threads(), out.size * summed // LEAST_WORK)
 
     def multiply(rows: slice) -> None:
-        factors.multiply(_less(left[rows], taken, factors.kind), out[rows])
+        factors.multiply(_less(lhs[rows], offset, factors.kind), out[rows])
 
-    for_each(multiply, cuts(len(left), max(-(-size // _PATCH_BYTES), shares, 1)))
-    if taken != zeros[0]:
-        sums = right.sum(axis=0, dtype=np.int64) - summed * zeros[1]
-        out += _times(sums, taken - zeros[0])
+    for_each(multiply, cuts(len(lhs), max(-(-size // _PATCH_BYTES), shares, 1)))
+    if offset != zeros[0]:
+        sums = rhs.sum(axis=0, dtype=np.int64) - summed * zeros[1]
+        out += _times(sums, offset - zeros[0])
     return out
 
 
@@ -123,8 +123,8 @@ def convolve_integers(
     out = np.zeros(shape, kind)
     if not out.size or not summed:
         return out
-    factors, taken = _Factors.of(filters.reshape(summed, -1), zeros[1]), _taken(zeros[0])
-    source = _less(x, taken, factors.kind)
+    factors, offset = _Factors.of(filters.reshape(summed, -1), zeros[1]), _zero_offset(zeros[0])
+    source = _less(x, offset, factors.kind)
 
     def convolve(tile: Tile) -> None:
         rows = patches(source, window, tile, positions).reshape(-1, summed)
@@ -132,14 +132,14 @@ def convolve_integers(
 
     shares = min(threads(), out.size * summed // LEAST_WORK)
     for_each(convolve, tiles(out.shape, summed * factors.kind.itemsize, _PATCH_BYTES, shares))
-    if taken != zeros[0]:
+    if offset != zeros[0]:
         taps = filters.sum(axis=-2, dtype=np.int64) - filters.shape[-2] * zeros[1]
         sums = taps.sum(axis=(0, 1)) if zeros[0] > 0 else _sums_inside(x, taps, window)
-        out += _times(sums, taken - zeros[0])
+        out += _times(sums, offset - zeros[0])
     return out
 
 
-def _taken(zero: int) -> int:
+def _zero_offset(zero: int) -> int:
     """Return the part of a zero point to subtract from 8-bit values before multiplication."""
     return zero & _LARGEST if zero > 0 else 0
 
@@ -166,15 +166,15 @@ _HIGHEST: Final = np.int32(255)
 _FAR: Final = 1 << 44
 
 
-def to_quint8(x: Array, limits: Limits, wanted: Limits) -> NDArray[np.uint8]:
+def to_quint8(x: Array, limits: Limits, target: Limits) -> NDArray[np.uint8]:
     """Requantize 32-bit numbers to the nearest 8-bit numbers.
 
     Args:
         x: int32 of any shape.
         limits: the range of ``x``.
-        wanted: the range of the result.
+        target: the range of the result.
     """
-    scale, offset = (np.int64(n) for n in _factors(limits, wanted))
+    scale, offset = (np.int64(n) for n in _factors(limits, target))
     flat = x.reshape(-1)
     out = np.empty(flat.size, dtype=np.uint8)
 
@@ -190,14 +190,14 @@ def to_quint8(x: Array, limits: Limits, wanted: Limits) -> NDArray[np.uint8]:
     return out.reshape(x.shape)
 
 
-def _factors(limits: Limits, wanted: Limits) -> tuple[int, int]:
+def _factors(limits: Limits, target: Limits) -> tuple[int, int]:
     """Return the multiplier, and the offset for the upper half of the product."""
     half = _ONE >> 1
-    if wanted.span == 0:
+    if target.span == 0:
         return 0, half
-    span = np.float64(wanted.span)
+    span = np.float64(target.span)
     scale = as_int64(255.0 * _ONE * np.float64(limits.span) / span)
     middle = np.float32(np.float64(np.float32(limits.low + limits.high)) / 2.0)
     added = as_int64(np.float64(middle * np.float32(255.0 / span) * np.float32(_ONE)))
-    taken = as_int64(rounded(_ONE * (np.float64(wanted.low) * 255.0) / span))
-    return scale, min(max(wrapped(added - taken + half, 64), -_FAR), _FAR)
+    low = as_int64(rounded(_ONE * (np.float64(target.low) * 255.0) / span))
+    return scale, min(max(wrapped(added - low + half, 64), -_FAR), _FAR)

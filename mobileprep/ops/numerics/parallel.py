@@ -111,9 +111,9 @@ class _Crew:
 
     def __init__(self, blas: Any) -> None:  # noqa: ANN401 - threadpoolctl has no types
         self._blas = blas
-        told = [lib["num_threads"] for lib in blas.info() if lib["user_api"] == "blas"]
+        counts = [lib["num_threads"] for lib in blas.info() if lib["user_api"] == "blas"]
         # BLAS's own thread count follows the machine or the user's environment.
-        self.threads = min(min(told, default=1), _MOST_THREADS)
+        self.threads = min(min(counts, default=1), _MOST_THREADS)
         self.shares: SimpleQueue[_Share[Any]] = SimpleQueue()
         for number in range(self.threads - 1):
             name = f"mobileprep-{number}"

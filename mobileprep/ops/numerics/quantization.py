@@ -134,8 +134,8 @@ def level(x: float, limits: Limits, kind: Kind) -> int:
     if limits.is_empty:
         return steps.lowest
     scale = steps.count / (np.float64(limits.span) * (steps.count / (steps.count - 1.0)))
-    found = as_int64(rounded(x * scale) - rounded(np.float64(limits.low) * scale))
-    return wrapped(found + steps.lowest, 64)
+    offset = as_int64(rounded(x * scale) - rounded(np.float64(limits.low) * scale))
+    return wrapped(offset + steps.lowest, 64)
 
 
 def to_integer(x: float, limits: Limits, kind: Kind) -> int:

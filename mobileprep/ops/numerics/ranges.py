@@ -60,9 +60,9 @@ class Histogram:
         lock = threading.Lock()
 
         def count(start: int) -> None:
-            found = self._counted(flat[start : start + _BLOCK])
+            counts = self._counted(flat[start : start + _BLOCK])
             with lock:
-                self.counts += found
+                self.counts += counts
 
         for_each(count, range(0, flat.size, _BLOCK))
 
@@ -104,8 +104,8 @@ class Histogram:
         np.multiply(values, scale, out=places, casting="unsafe")
         places += _PLACES[: places.size]
         counts = np.bincount(places, minlength=_TURNS * (2 * BINS + 1))
-        found: NDArray[np.int64] = counts.reshape(_TURNS, -1).sum(axis=0)
-        return found
+        sums: NDArray[np.int64] = counts.reshape(_TURNS, -1).sum(axis=0)
+        return sums
 
 
 def _exponent(largest: float) -> int:
@@ -119,9 +119,9 @@ def _merged(counts: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
         return counts
     places = np.arange(-BINS, BINS + 1)
     wider = np.sign(places) * (np.abs(places) >> min(steps, _LOG_BINS + 1))
-    found = np.zeros_like(counts)
-    np.add.at(found, wider + BINS, counts)
-    return found
+    out = np.zeros_like(counts)
+    np.add.at(out, wider + BINS, counts)
+    return out
 
 
 # Large enough for a pass to be worth a thread.
@@ -150,16 +150,16 @@ class ObservedValues:
     count: int = 0
     histogram: Histogram | None = field(default=None)
 
-    def add(self, values: NDArray[Any], known: tuple[float, float] | None = None) -> bool:
+    def add(self, values: NDArray[Any], bounds: tuple[float, float] | None = None) -> bool:
         """Add float32 values, unless one is not finite; return whether all are finite.
 
         Args:
             values: of any shape.
-            known: the lowest and highest value, if already computed.
+            bounds: the lowest and highest value, if already computed.
         """
         if not values.size:
             return True
-        low, high = ends(values) if known is None else known
+        low, high = ends(values) if bounds is None else bounds
         if not (np.isfinite(low) and np.isfinite(high)):
             return False
         self.low, self.high = min(self.low, low), max(self.high, high)
@@ -191,15 +191,15 @@ def ends(values: NDArray[Any]) -> tuple[float, float]:
     """Return the lowest and highest value; NaN if any value is NaN."""
     flat = values.reshape(-1)
     starts = range(0, flat.size, _VALUES_BLOCK)
-    found = np.empty((2, len(starts)), flat.dtype)
+    bounds = np.empty((2, len(starts)), flat.dtype)
 
     def note(start: int) -> None:
         part = flat[start : start + _VALUES_BLOCK]
-        found[:, start // _VALUES_BLOCK] = part.min(), part.max()
+        bounds[:, start // _VALUES_BLOCK] = part.min(), part.max()
 
     for_each(note, starts)
     # Add zero to drop the sign of zero, which depends on the order of the values.
-    return float(found[0].min()) + 0.0, float(found[1].max()) + 0.0
+    return float(bounds[0].min()) + 0.0, float(bounds[1].max()) + 0.0
 
 
 _LEVELS: Final = 256
@@ -227,12 +227,12 @@ def observed_range(
     histogram = values.histogram
     if histogram is not None and histogram.exponent is not None and low < high:
         if method == "percentile":
-            found = percentile_range(histogram, percentile)
+            bounds = percentile_range(histogram, percentile)
         elif method == "entropy":
-            found = entropy_range(histogram, levels)
+            bounds = entropy_range(histogram, levels)
         else:
-            found = least_squares_range(histogram)
-        low, high = min(max(low, found[0]), high), max(min(high, found[1]), low)
+            bounds = least_squares_range(histogram)
+        low, high = min(max(low, bounds[0]), high), max(min(high, bounds[1]), low)
     return float(np.float32(low)), float(np.float32(high))
 
 
@@ -265,9 +265,9 @@ def least_squares_range(histogram: Histogram) -> Range:
     above, above_error = _clipped(counts[BINS + 1 :], width)
     tried = np.linspace(0, BINS, _TRIED + 1).astype(np.int64)
     ends = tried * width
-    kept = below.max() + above.max() - below[tried][:, None] - above[tried][None, :]
+    inside = below.max() + above.max() - below[tried][:, None] - above[tried][None, :]
     steps = (ends[:, None] + ends[None, :]) / (_LEVELS - 1)
-    error = kept * steps**2 / 12 + below_error[tried][:, None] + above_error[tried][None, :]
+    error = inside * steps**2 / 12 + below_error[tried][:, None] + above_error[tried][None, :]
     error[0, 0] = np.inf
     low, high = np.unravel_index(int(error.argmin()), error.shape)
     return -float(ends[low]), float(ends[high])
@@ -308,18 +308,18 @@ def entropy_range(histogram: Histogram, levels: int = ENTROPY_LEVELS) -> Range:
 
 
 def _divergence(magnitudes: NDArray[Any], end: int, levels: int) -> float:
-    kept = magnitudes[:end]
-    wanted = kept.copy()
-    wanted[-1] += magnitudes[end:].sum()
+    inside = magnitudes[:end]
+    reference = inside.copy()
+    reference[-1] += magnitudes[end:].sum()
     level = np.arange(end) * levels // end
-    filled = kept > 0
-    sums = np.bincount(level, kept, levels)
+    filled = inside > 0
+    sums = np.bincount(level, inside, levels)
     members = np.bincount(level, filled, levels)
     spread = np.where(filled, (sums / np.maximum(members, 1))[level], 0.0)
-    total, spread_total = wanted.sum(), spread.sum()
+    total, spread_total = reference.sum(), spread.sum()
     if not total or not spread_total:
         return float("inf")
-    p, q = wanted / total, spread / spread_total
+    p, q = reference / total, spread / spread_total
     if (q[p > 0] == 0).any():
         # Only outliers in the last bin: use the likelihood of a single value.
         q = np.maximum(q, 1 / spread_total)
@@ -375,8 +375,10 @@ def channel_steps(
     others = tuple(i for i in range(weights.ndim) if i - weights.ndim not in axes)
     largest = np.abs(weights).max(axis=others, keepdims=True, initial=0)
     if method in ("percentile", "entropy") and weights.size:
-        kept = [_kept(x, method, most + 1, percentile) for x in _channels(weights, others)]
-        largest = np.array(kept, np.float32).reshape(largest.shape)
+        limits = [
+            _channel_limit(x, method, most + 1, percentile) for x in _channels(weights, others)
+        ]
+        largest = np.array(limits, np.float32).reshape(largest.shape)
     sizes = np.where(largest > _TINY, largest / most, 1).astype(np.float32)
     return _least_squares(weights, others, sizes, most) if method == "mse" else sizes
 
@@ -384,25 +386,25 @@ def channel_steps(
 def _channels(weights: NDArray[Any], others: tuple[int, ...]) -> NDArray[Any]:
     """Return the magnitudes of each channel: [channels, weights of each]."""
     magnitudes = np.moveaxis(np.abs(weights), others, range(-len(others), 0))
-    found: NDArray[Any] = magnitudes.reshape(
+    rows: NDArray[Any] = magnitudes.reshape(
         -1, math.prod(magnitudes.shape[-len(others) :]) if others else 1
     )
-    return found
+    return rows
 
 
-def _kept(magnitudes: NDArray[Any], method: str, levels: int, percentile: float) -> float:
+def _channel_limit(magnitudes: NDArray[Any], method: str, levels: int, percentile: float) -> float:
     """Return the largest magnitude in a channel's range, or the overall largest if it is tiny."""
     largest = float(magnitudes.max())
     if method == "percentile":
         cut = int(magnitudes.size * (100 - percentile) / 100)
-        found = float(np.partition(magnitudes, magnitudes.size - 1 - cut)[-1 - cut])
+        limit = float(np.partition(magnitudes, magnitudes.size - 1 - cut)[-1 - cut])
     elif magnitudes.size <= levels or largest <= _TINY:
-        found = largest
+        limit = largest
     else:
         values = ObservedValues(histogram=Histogram())
         values.add(magnitudes)
-        found = observed_range(values, method, percentile, levels)[1]
-    return found if found > _TINY else largest
+        limit = observed_range(values, method, percentile, levels)[1]
+    return limit if limit > _TINY else largest
 
 
 def _least_squares(
@@ -412,8 +414,8 @@ def _least_squares(
     best, least = np.ones_like(sizes), np.full_like(sizes, np.inf)
     for share in SHARES:
         tried = sizes * np.float32(share)
-        found = np.clip(np.rint(weights / tried), -most, most) * tried
-        error = np.square(found - weights).sum(axis=others, keepdims=True)
+        quantized = np.clip(np.rint(weights / tried), -most, most) * tried
+        error = np.square(quantized - weights).sum(axis=others, keepdims=True)
         better = error < least
         best, least = np.where(better, np.float32(share), best), np.where(better, error, least)
     best_sizes: NDArray[np.float32] = sizes * best

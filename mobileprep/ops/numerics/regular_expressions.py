@@ -98,11 +98,11 @@ class Expression(Struct, Generic[AnyStr], frozen=True):
         searched = self.read(text)
         pieces: list[bytes] = []
         position, last = 0, -1
-        made = looked_at = 0
+        size = looked_at = 0
         while position <= len(searched):
-            if made - looked_at > _LOOK:
-                check_bytes(made, "the replacement")
-                looked_at = made
+            if size - looked_at > _LOOK:
+                check_bytes(size, "the replacement")
+                looked_at = size
             spend(STEP, "replacing")
             match = self.engine.search(searched, position)
             if match is None:
@@ -115,7 +115,7 @@ class Expression(Struct, Generic[AnyStr], frozen=True):
                 position = after
                 continue
             pieces.append(self._rewritten(rewrite, match))
-            made += len(pieces[-1]) + len(pieces[-2]) + _PIECES
+            size += len(pieces[-1]) + len(pieces[-2]) + _PIECES
             last = match.end()
             if not everywhere:
                 break
@@ -165,19 +165,19 @@ def python_expression(pattern: bytes) -> Expression[str]:
         raise _malformed(pattern, str(error)) from error
 
     def read(text: bytes) -> str:
-        found = decoded(text)
-        if differs(decoded(pattern), found):
+        string = decoded(text)
+        if differs(decoded(pattern), string):
             message = f"the regular expression {decoded(pattern)!r} needs RE2 for the text {text!r}"
             raise UnsupportedError(message, INSTALL)
-        ways = doublings(python, len(found))
+        ways = doublings(python, len(string))
         if ways > _MOST_DOUBLINGS:
             message = (
                 f"the regular expression {decoded(pattern)!r} may take very long "
-                f"on a text of {len(found)} characters"
+                f"on a text of {len(string)} characters"
             )
             raise UnsupportedError(message, INSTALL)
         spend(_STEP * 2.0**ways, "the regular expression")
-        return found
+        return string
 
     return Expression(engine, read, encoded, lambda _text, _position: 1)
 
@@ -373,40 +373,40 @@ def translated(text: str) -> str:
         raise _refused(inner[1], text)
     # Without flags, RE2's $ matches only the end; Python's also matches before a final newline.
     end = "$" if re.search(r"\(\?[a-zA-Z]*m", text) else r"\Z"
-    return "".join(_outside(found, end, text) for found in _RE2_TOKEN.finditer(text))
+    return "".join(_outside(match, end, text) for match in _RE2_TOKEN.finditer(text))
 
 
-def _outside(found: re.Match[str], end: str, text: str) -> str:
+def _outside(match: re.Match[str], end: str, text: str) -> str:
     """Translate one token outside of character classes, or a whole class."""
-    if found["foreign"] is not None:
-        raise _refused(found["foreign"], text)
-    if found["quoted"] is not None:
-        return re.escape(found["quoted"])
-    if found["end"] is not None:
+    if match["foreign"] is not None:
+        raise _refused(match["foreign"], text)
+    if match["quoted"] is not None:
+        return re.escape(match["quoted"])
+    if match["end"] is not None:
         return end
-    if found["members"] is not None:
-        return f"[{''.join(_member(m, text) for m in _MEMBER.finditer(found['members']))}]"
-    return _re2_character(found, text)
+    if match["members"] is not None:
+        return f"[{''.join(_member(m, text) for m in _MEMBER.finditer(match['members']))}]"
+    return _re2_character(match, text)
 
 
-def _member(found: re.Match[str], text: str) -> str:
-    if found["bracket"] is not None:
+def _member(match: re.Match[str], text: str) -> str:
+    if match["bracket"] is not None:
         return r"\["
-    if found["posix"] is not None:
-        if found["posix"] not in _POSIX:
-            raise _refused(found[0], text)
-        return _POSIX[found["posix"]]
-    return _re2_character(found, text)
+    if match["posix"] is not None:
+        if match["posix"] not in _POSIX:
+            raise _refused(match[0], text)
+        return _POSIX[match["posix"]]
+    return _re2_character(match, text)
 
 
-def _re2_character(found: re.Match[str], text: str) -> str:
-    if found["code"] is not None:
-        return re.escape(chr(min(int(found["code"], 16), 0x10FFFF)))
-    if found["escape"] is None:
-        return found[0]
-    if found["escape"] in _FOREIGN:
-        raise _refused(found[0], text)
-    return r"\Z" if found["escape"] == "z" else found[0]
+def _re2_character(match: re.Match[str], text: str) -> str:
+    if match["code"] is not None:
+        return re.escape(chr(min(int(match["code"], 16), 0x10FFFF)))
+    if match["escape"] is None:
+        return match[0]
+    if match["escape"] in _FOREIGN:
+        raise _refused(match[0], text)
+    return r"\Z" if match["escape"] == "z" else match[0]
 
 
 def _refused(part: str, text: str) -> UnsupportedError:

@@ -37,8 +37,8 @@ class Sampling(Struct, frozen=True):
         """Return the positions of ``count`` pixels among ``extent``, float32, possibly outside."""
         half = np.float32(0.5 if self.half_pixel else 0)
         place = np.arange(count, dtype=np.float32) + half
-        found: Array = place * self.scale(extent, count) - half
-        return found
+        positions: Array = place * self.scale(extent, count) - half
+        return positions
 
 
 class Taps(Struct, frozen=True):
@@ -117,8 +117,8 @@ def _nearest(extent: int, count: int, sampling: Sampling) -> Array:
         place += np.float32(0.5)
     place *= sampling.scale(extent, count)
     # Round halves up: numpy would round to even.
-    found = np.floor(place + np.float32(0.5)) if sampling.align_corners else np.floor(place)
-    return np.clip(found.astype(np.int64), 0, extent - 1)
+    positions = np.floor(place + np.float32(0.5)) if sampling.align_corners else np.floor(place)
+    return np.clip(positions.astype(np.int64), 0, extent - 1)
 
 
 def resize_bicubic(x: Array, size: tuple[int, int], sampling: Sampling) -> Array:
@@ -139,10 +139,10 @@ def _cubic_taps(extent: int, count: int, sampling: Sampling) -> Taps:
     offset = np.rint((positions - below) * np.float32(_STEPS)).astype(np.int64)
     near, far = _cubic_table(_KEYS if sampling.half_pixel else _SHARP)
     weights = np.stack([far[offset], near[offset], near[_STEPS - offset], far[_STEPS - offset]], 1)
-    wanted = below.astype(np.int64)[:, None] + np.arange(-1, 3)
-    indices = np.clip(wanted, 0, extent - 1)
+    taps = below.astype(np.int64)[:, None] + np.arange(-1, 3)
+    indices = np.clip(taps, 0, extent - 1)
     if sampling.half_pixel:
-        weights = _renormalized(np.where(indices == wanted, weights, np.float32(0)))
+        weights = _renormalized(np.where(indices == taps, weights, np.float32(0)))
     return Taps(indices, weights)
 
 

@@ -19,17 +19,17 @@ def texts(array: Array) -> list[bytes]:
     if array.dtype != object:
         message = f"strings are needed, not {array.dtype}"
         raise ValueError(message)
-    found: list[bytes] = array.ravel().tolist()
-    return found
+    elements: list[bytes] = array.ravel().tolist()
+    return elements
 
 
 def one_text(array: Array) -> bytes:
     """Return the only element of a string tensor."""
-    found = texts(array)
-    if len(found) != 1:
-        message = f"one text is needed, not {len(found)}"
+    elements = texts(array)
+    if len(elements) != 1:
+        message = f"one text is needed, not {len(elements)}"
         raise ValueError(message)
-    return found[0]
+    return elements[0]
 
 
 def as_texts(elements: Iterable[bytes], shape: tuple[int, ...]) -> Array:
@@ -76,7 +76,7 @@ def counts_fault(labels: int, lengths: Mapping[str, int]) -> Fault | None:
     """Return the problem of the numbers of labels and samples, or None."""
     if lengths and labels and all(length == labels for length in lengths.values()):
         return None
-    message = f"the data does not fit together: {labels} labels, and {_told(lengths)}"
+    message = f"the data does not fit together: {labels} labels, and {_length_list(lengths)}"
     return message, _EACH
 
 
@@ -84,12 +84,12 @@ def lengths_fault(lengths: Mapping[str, int]) -> Fault | None:
     """Return the problem of the numbers of samples of the inputs, or None."""
     if len(set(lengths.values())) == 1 and all(lengths.values()):
         return None
-    return f"the data does not fit together: {_told(lengths)}", _EACH
+    return f"the data does not fit together: {_length_list(lengths)}", _EACH
 
 
-def no_scores(found: str) -> Fault:
+def no_scores(description: str) -> Fault:
     """Return the problem of a first output, described in words, without a score for each class."""
-    message = f"top-1 needs a score for each class, and the first output is {found}"
+    message = f"top-1 needs a score for each class, and the first output is {description}"
     return message, "list the scores as the first output"
 
 
@@ -119,7 +119,7 @@ def class_count(shape: Sequence[int]) -> int | None:
     return sizes[0] if len(sizes) == 1 and sizes[0] != 0 else None
 
 
-def _told(lengths: Mapping[str, int]) -> str:
+def _length_list(lengths: Mapping[str, int]) -> str:
     return ", ".join(f"{n} has {k}" for n, k in lengths.items()) or "no inputs are named"
 
 

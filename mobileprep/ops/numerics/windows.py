@@ -66,11 +66,11 @@ def reach(size: int, dilation: int) -> int:
 
 def layout_of(node: Node) -> str:
     """Return the node's data format, as "NHWC" or "NCHW" for any number of spatial axes."""
-    found = node.attr_str("data_format", NHWC)
-    if found not in _LAYOUTS:
-        message = f"the data format {found!r} is not supported"
+    data_format = node.attr_str("data_format", NHWC)
+    if data_format not in _LAYOUTS:
+        message = f"the data format {data_format!r} is not supported"
         raise ValueError(message)
-    return _LAYOUTS[found]
+    return _LAYOUTS[data_format]
 
 
 def spatial(values: Sequence[int], layout: str) -> tuple[int, ...]:

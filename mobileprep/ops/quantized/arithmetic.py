@@ -55,14 +55,14 @@ class Pair(Struct, frozen=True):
     """Two operands, reshaped so that numpy broadcasts them like TensorFlow.
 
     Args:
-        left: the first operand.
-        right: the second operand.
+        lhs: the first operand.
+        rhs: the second operand.
         shape: of the result.
         alone: index of the operand that is a single number, 0 or 1; -1 for none.
     """
 
-    left: Array
-    right: Array
+    lhs: Array
+    rhs: Array
     shape: tuple[int, ...]
     alone: int = -1
 
@@ -187,9 +187,9 @@ def quantized_add(
     largest = max(abs(end) for end in ends) * _SUM_ROOM
     total = Limits(-largest, largest)
     pair = align(node, x, y)
-    left = _in_range(pair.left, of_x, total, alone=pair.alone == 0)
-    right = _in_range(pair.right, of_y, total, alone=pair.alone == 1)
-    return np.add(left, right).reshape(pair.shape), *total.outputs()
+    lhs = _in_range(pair.lhs, of_x, total, alone=pair.alone == 0)
+    rhs = _in_range(pair.rhs, of_y, total, alone=pair.alone == 1)
+    return np.add(lhs, rhs).reshape(pair.shape), *total.outputs()
 
 
 @kernel("QuantizedMul")
@@ -200,8 +200,8 @@ def quantized_mul(
     _check_operands(node, x, y)
     of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
     pair = align(node, x, y)
-    left, right = _less_zero(pair.left, of_x), _less_zero(pair.right, of_y)
-    out = np.multiply(left, right).reshape(pair.shape)
+    lhs, rhs = _less_zero(pair.lhs, of_x), _less_zero(pair.rhs, of_y)
+    out = np.multiply(lhs, rhs).reshape(pair.shape)
     return out, *product_limits(of_x, of_y, _UINT8, _UINT8).outputs()
 
 
@@ -278,13 +278,13 @@ def quantized_instance_norm(node: Node, x: Array, low: Array, high: Array) -> Qu
         message = "the input needs 4 axes"
         raise ValueError(message)
     check_allocation(x.shape, np.dtype(np.float32))
-    given = _given_range(node)
+    ends = _given_range(node)
     scale = np.float32(limits.span / np.float32(255))
     mean = _mean(x.astype(np.float32))
     out = (x.astype(np.float32) - mean) * scale
     variance = _mean(np.square(out))
     out *= np.float32(1) / np.sqrt(variance + np.float32(node.attr_float("variance_epsilon", 1e-5)))
-    begin, end = given or (out.min(initial=np.inf), out.max(initial=-np.inf))
+    begin, end = ends or (out.min(initial=np.inf), out.max(initial=-np.inf))
     gap = np.float32(node.attr_float("min_separation", 1e-3))
     if np.float32(end - begin) < gap:
         end = np.float32(begin + gap)

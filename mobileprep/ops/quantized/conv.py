@@ -175,16 +175,16 @@ def quantized_mat_mul(
     check_type(node, "T2", y, DType.QUINT8)
     check_output(node, "Toutput", DType.QINT32)
     of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
-    left, right = (
+    lhs, rhs = (
         matrix.T if node.attr_bool(transposed, False) else matrix
         for matrix, transposed in ((x, "transpose_a"), (y, "transpose_b"))
     )
-    if x.ndim != 2 or y.ndim != 2 or left.shape[1] != right.shape[0]:
-        message = f"no product of matrices of shapes {list(left.shape)} and {list(right.shape)}"
+    if x.ndim != 2 or y.ndim != 2 or lhs.shape[1] != rhs.shape[0]:
+        message = f"no product of matrices of shapes {list(lhs.shape)} and {list(rhs.shape)}"
         raise ValueError(message)
-    check_allocation((left.shape[0], right.shape[1]), _INT32)
+    check_allocation((lhs.shape[0], rhs.shape[1]), _INT32)
     zeros = offset_of_zero(of_x, _UINT8), offset_of_zero(of_y, _UINT8)
-    out = multiply_integers(left, right, zeros)
+    out = multiply_integers(lhs, rhs, zeros)
     return out, *product_limits(of_x, of_y, _UINT8, _UINT8).outputs()
 
 

@@ -114,10 +114,10 @@ def _common_range(ranges: list[Limits], *, signed: bool, from_zero: bool) -> Lim
     return Limits(np.float32(0 if from_zero else low), np.float32(high))
 
 
-def _in_range(values: Array, of: Limits, wanted: Limits) -> Array:
-    if (of.low, of.high) == (wanted.low, wanted.high):
+def _in_range(values: Array, of: Limits, target: Limits) -> Array:
+    if (of.low, of.high) == (target.low, target.high):
         return values
-    quantizer, dequantizer = Quantizer.of(wanted, values.dtype), Dequantizer.of(of, values.dtype)
+    quantizer, dequantizer = Quantizer.of(target, values.dtype), Dequantizer.of(of, values.dtype)
     if values.dtype.itemsize > 1:
         return quantizer(dequantizer(values))
     return looked_up(quantizer(dequantizer(EVERY_BYTE.view(values.dtype))), values)
@@ -148,11 +148,11 @@ _BITS = {DType.QUINT8: 7, DType.QINT32: 30}
 def quantized_resize(node: Node, images: Array, size: Array, low: Array, high: Array) -> Quantized:
     """Resize images by linear interpolation in fixed-point arithmetic."""
     dtype = check_type(node, "T", images, DType.QUINT8, DType.QINT32, DType.FLOAT)
-    wanted = integers(size)
-    if images.ndim != 4 or len(wanted) != 2 or min(*wanted, *images.shape[1:3]) < 1:
-        message = f"no size {list(wanted)} for images of shape {list(images.shape)}"
+    new_size = integers(size)
+    if images.ndim != 4 or len(new_size) != 2 or min(*new_size, *images.shape[1:3]) < 1:
+        message = f"no size {list(new_size)} for images of shape {list(images.shape)}"
         raise ValueError(message)
-    height, width = wanted
+    height, width = new_size
     # The pixel positions along each axis are computed even without images.
     batch, channels = max(len(images), 1), max(images.shape[3], 1)
     check_allocation((batch, height, width, channels), images.dtype)

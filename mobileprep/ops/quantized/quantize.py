@@ -102,8 +102,8 @@ def _modes(node: Node) -> tuple[str, bool]:
     """Return the mode, and whether halves are rounded to even integers."""
     mode = node.attr_str("mode", "MIN_COMBINED")
     rounding = node.attr_str("round_mode", "HALF_AWAY_FROM_ZERO")
-    known = mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED")
-    if not known or rounding not in ("HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN"):
+    modes = ("MIN_COMBINED", "MIN_FIRST", "SCALED")
+    if mode not in modes or rounding not in ("HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN"):
         message = f"node {node.name!r} ({node.op}) has no mode {mode!r} with {rounding!r}"
         raise InvalidGraphError(message, "the modes are MIN_COMBINED, MIN_FIRST and SCALED")
     to_even = rounding == "HALF_TO_EVEN"
@@ -373,10 +373,10 @@ def _rounded(node: Node, x: Array, ends: tuple[Array, Array], steps: _Steps) -> 
         raise InvalidGraphError(message, "count the axis from the front, or give -1 for none")
     if not x.size:
         return x
-    given = node.attr_bool("range_given", False)
-    low, high = _given(node, x, ends, axis) if given else _found(x, axis)
+    is_given = node.attr_bool("range_given", False)
+    low, high = _given_limits(node, x, ends, axis) if is_given else _observed_limits(x, axis)
     scale, inverse, low, high = _scales(flushed(low), flushed(high), steps)
-    out = _clamped(x, low, high) if given else x.copy()
+    out = _clamped(x, low, high) if is_given else x.copy()
     out *= scale
     if steps.half_up:
         out += x.dtype.type(0.5)
@@ -387,20 +387,22 @@ def _rounded(node: Node, x: Array, ends: tuple[Array, Array], steps: _Steps) -> 
     return out
 
 
-def _given(node: Node, x: Array, ends: tuple[Array, Array], axis: int) -> tuple[Array, Array]:
-    wanted = 1 if axis == -1 else x.shape[axis]
-    if any(end.size != wanted for end in ends):
-        message = f"node {node.name!r} ({node.op}) needs {wanted} low and high ends of ranges"
+def _given_limits(
+    node: Node, x: Array, ends: tuple[Array, Array], axis: int
+) -> tuple[Array, Array]:
+    count = 1 if axis == -1 else x.shape[axis]
+    if any(end.size != count for end in ends):
+        message = f"node {node.name!r} ({node.op}) needs {count} low and high ends of ranges"
         raise InvalidGraphError(message, "give one for each slice along the axis")
     if axis == -1 and not (ends[0] <= ends[1]).all():
         raise bad_limits(node, ends[0], ends[1])
     shape = [1] * x.ndim
     if axis != -1:
-        shape[axis] = wanted
+        shape[axis] = count
     return ends[0].reshape(shape), ends[1].reshape(shape)
 
 
-def _found(x: Array, axis: int) -> tuple[Array, Array]:
+def _observed_limits(x: Array, axis: int) -> tuple[Array, Array]:
     """Return the smallest and the largest element, of all or of each slice, ignoring NaN."""
     others = tuple(i for i in range(x.ndim) if i != axis)
     low, high = (f.reduce(x, axis=others, keepdims=True) for f in (np.fmin, np.fmax))

@@ -21,24 +21,24 @@ Quantized = tuple[Array, Array, Array]
 """A tensor of integers, and the two ends of its range."""
 
 
-def check_type(node: Node, attribute: str, array: Array, *known: DType) -> DType:
+def check_type(node: Node, attribute: str, array: Array, *dtypes: DType) -> DType:
     """Return the element type in an attribute, after a check that the array has it."""
-    dtype = node.attr_dtype(attribute, known[0])
-    if dtype not in known:
+    dtype = node.attr_dtype(attribute, dtypes[0])
+    if dtype not in dtypes:
         message = f"node {node.name!r}: no {node.op} of {dtype.short}"
-        raise UnsupportedError(message, f"it takes {_listed(known)}")
+        raise UnsupportedError(message, f"it takes {_listed(dtypes)}")
     if array.dtype != dtype.numpy:
         message = f"node {node.name!r} ({node.op}) takes {dtype.short}, but has {array.dtype}"
         raise InvalidGraphError(message, f"make {attribute} the type of its input")
     return dtype
 
 
-def check_output(node: Node, attribute: str, *known: DType) -> DType:
+def check_output(node: Node, attribute: str, *dtypes: DType) -> DType:
     """Return the element type of the result in an attribute."""
-    dtype = node.attr_dtype(attribute, known[0])
-    if dtype not in known:
+    dtype = node.attr_dtype(attribute, dtypes[0])
+    if dtype not in dtypes:
         message = f"node {node.name!r}: {node.op} does not put out {dtype.short}"
-        raise UnsupportedError(message, f"it puts out {_listed(known)}")
+        raise UnsupportedError(message, f"it puts out {_listed(dtypes)}")
     return dtype
 
 
@@ -51,8 +51,8 @@ def number(array: Array) -> np.float32:
     if array.size != 1:
         message = f"the end of a range is one number, and no tensor of shape {list(array.shape)}"
         raise ValueError(message)
-    found: np.float32 = np.float32(array.item())
-    return found
+    value: np.float32 = np.float32(array.item())
+    return value
 
 
 def limits_of(low: Array, high: Array) -> Limits:

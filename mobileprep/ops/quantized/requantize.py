@@ -40,19 +40,19 @@ _INT8, _INT32 = np.dtype(np.int8), np.dtype(np.int32)
 
 @kernel("Requantize")
 def requantize(
-    node: Node, x: Array, low: Array, high: Array, wanted_low: Array, wanted_high: Array
+    node: Node, x: Array, low: Array, high: Array, target_low: Array, target_high: Array
 ) -> Quantized:
     """Requantize 32-bit numbers of one range to 8-bit numbers of another."""
     check_type(node, "Tinput", x, DType.QINT32)
     dtype = check_output(node, "out_type", DType.QUINT8, DType.QINT8)
-    limits, wanted = limits_of(low, high), limits_of(wanted_low, wanted_high)
-    if not (wanted.low <= 0 and wanted.low <= wanted.high):
-        message = f"node {node.name!r} is to give the range from {wanted.low} to {wanted.high}"
+    limits, target = limits_of(low, high), limits_of(target_low, target_high)
+    if not (target.low <= 0 and target.low <= target.high):
+        message = f"node {node.name!r} is to give the range from {target.low} to {target.high}"
         raise InvalidGraphError(message, "a range begins at or below zero, and does not end before")
-    ends = np.asarray(number(wanted_low)), np.asarray(number(wanted_high))
+    ends = np.asarray(number(target_low)), np.asarray(number(target_high))
     if dtype is DType.QUINT8:
-        return to_quint8(x, limits, wanted), *ends
-    return Quantizer.of(wanted, _INT8)(Dequantizer.of(limits, _INT32)(x)), *ends
+        return to_quint8(x, limits, target), *ends
+    return Quantizer.of(target, _INT8)(Dequantizer.of(limits, _INT32)(x)), *ends
 
 
 shape_fn("Requantize")(unchanged_with_range)
@@ -63,7 +63,7 @@ flop_rule("Requantize")(per_output(3))
 def requantization_range(node: Node, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
     """Return the range that 32-bit numbers cover, including zero."""
     check_type(node, "Tinput", x, DType.QINT32)
-    return _taken_up(x, limits_of(low, high)).outputs()
+    return _covered_range(x, limits_of(low, high)).outputs()
 
 
 shape_fn("RequantizationRange")(two_scalars)
@@ -76,8 +76,8 @@ def quantize_down(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     check_type(node, "Tinput", x, DType.QINT32)
     check_output(node, "out_type", DType.QUINT8)
     limits = limits_of(low, high)
-    taken = _taken_up(x, limits)
-    return to_quint8(x, limits, taken), *taken.outputs()
+    target = _covered_range(x, limits)
+    return to_quint8(x, limits, target), *target.outputs()
 
 
 shape_fn("QuantizeDownAndShrinkRange")(unchanged_with_range)
@@ -86,14 +86,14 @@ shape_fn("QuantizeDownAndShrinkRange")(unchanged_with_range)
 @flop_rule("QuantizeDownAndShrinkRange")
 def shrink_range_flops(sizes: Sizes) -> float:
     """Count two extremes, and a requantization."""
-    return 5 * sizes.taken()
+    return 5 * sizes.input_elements()
 
 
-def _taken_up(x: Array, limits: Limits) -> Limits:
+def _covered_range(x: Array, limits: Limits) -> Limits:
     steps = steps_of(_INT32)
     # Without numbers, the minimum is the highest one, and the maximum the lowest one.
-    found = np.array([x.min(initial=steps.highest), x.max(initial=steps.lowest)], dtype=np.int32)
-    low, high = to_floats(found, limits)
+    ends = np.array([x.min(initial=steps.highest), x.max(initial=steps.lowest)], dtype=np.int32)
+    low, high = to_floats(ends, limits)
     return Limits(np.float32(low if low < 0 else 0), np.float32(high))
 
 
@@ -132,7 +132,7 @@ flop_rule("RequantizationRangePerChannel")(per_input(2))
 
 @kernel("RequantizePerChannel")
 def requantize_per_channel(
-    node: Node, x: Array, low: Array, high: Array, wanted_low: Array, wanted_high: Array
+    node: Node, x: Array, low: Array, high: Array, target_low: Array, target_high: Array
 ) -> Quantized:
     """Requantize 32-bit numbers to 8-bit numbers of one range, with zero point 0."""
     check_type(node, "T", x, DType.QINT32)
@@ -140,7 +140,7 @@ def requantize_per_channel(
     if x.ndim not in (4, 5) or low.size != high.size or low.size not in (1, x.shape[-1]):
         message = f"ranges of shapes {list(low.shape)} and {list(high.shape)} for {list(x.shape)}"
         raise ValueError(message)
-    begin, end = number(flushed(wanted_low)), number(flushed(wanted_high))
+    begin, end = number(flushed(target_low)), number(flushed(target_high))
     if dtype is DType.QINT8 and not begin < 0:
         message = f"node {node.name!r} is to give signed numbers from {begin}"
         raise InvalidGraphError(message, "ask for a range that begins below zero, or for quint8")
@@ -148,11 +148,11 @@ def requantize_per_channel(
     assert kind is not None
     info = np.iinfo(kind)
     out = x.astype(np.float32)
-    wanted = max(abs(begin), abs(end))
-    out *= _HIGHEST[dtype] * (_magnitude(low, high).reshape(-1) / wanted / _TOP)
+    largest = max(abs(begin), abs(end))
+    out *= _HIGHEST[dtype] * (_magnitude(low, high).reshape(-1) / largest / _TOP)
     np.rint(np.clip(out, info.min, info.max, out=out), out=out)
     values = np.where(np.isnan(out), np.float32(0), out).astype(kind)
-    return values, np.asarray(number(wanted_low)), np.asarray(number(wanted_high))
+    return values, np.asarray(number(target_low)), np.asarray(number(target_high))
 
 
 shape_fn("RequantizePerChannel")(unchanged_with_range)

@@ -32,11 +32,11 @@ def checked_splits(splits: Array, count: int) -> Array:
     if splits.ndim != 1 or not splits.size:
         message = f"row splits of shape {list(splits.shape)} are none"
         raise ValueError(message)
-    found: Array = splits.astype(np.int64)
-    if found[0] != 0 or found[-1] != count or (np.diff(found) < 0).any():
+    row_splits: Array = splits.astype(np.int64)
+    if row_splits[0] != 0 or row_splits[-1] != count or (np.diff(row_splits) < 0).any():
         message = f"row splits do not ascend from 0 to {count}"
         raise ValueError(message)
-    return found
+    return row_splits
 
 
 def splits_of(lengths: Array) -> Array:
@@ -80,7 +80,7 @@ shape_fn("RaggedRange")(two_vectors)
 @flop_rule("RaggedRange")
 def ragged_range_flops(sizes: Sizes) -> float:
     """Count a product and a sum for each number."""
-    return 2 * sizes.made(1)
+    return 2 * sizes.output_elements(1)
 
 
 def _lengths(first: Array, end: Array, step: Array) -> Array:
@@ -118,10 +118,10 @@ def ragged_gather(node: Node, *inputs: Array) -> tuple[Array, ...]:
     rows: Array = indices.ravel().astype(np.int64)
     check_indices(rows, len(nested[0]) - 1)
     for splits, count in zip(nested, [*(len(s) - 1 for s in nested[1:]), len(values)], strict=True):
-        known = checked_splits(splits, count)
-        lengths = np.diff(known)[rows]
+        row_splits = checked_splits(splits, count)
+        lengths = np.diff(row_splits)[rows]
         check_allocation((int(lengths.sum()), *values.shape[1:]), values.dtype)
-        rows = np.repeat(known[rows], lengths) + places_within(lengths)
+        rows = np.repeat(row_splits[rows], lengths) + places_within(lengths)
         out.append(splits_of(lengths))
     return *(splits.astype(nested[0].dtype) for splits in out), values[rows]
 
@@ -182,12 +182,12 @@ _FIRST, _IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLITS"
 
 @kernel("RaggedTensorToTensor")
 def ragged_to_dense(
-    node: Node, wanted: Array, values: Array, default: Array, *partitions: Array
+    node: Node, target: Array, values: Array, default: Array, *partitions: Array
 ) -> Array:
     """Convert a ragged tensor to a dense one, padded with a default, and truncated to the shape.
 
     Args:
-        wanted: the shape, -1 for a dimension as large as necessary; the scalar -1 for all.
+        target: the shape, -1 for a dimension as large as necessary; the scalar -1 for all.
         partitions: the first dimension and the row of each value, or row splits; outermost first.
     """
     same_type(node, values, default)
@@ -196,7 +196,7 @@ def ragged_to_dense(
         message = "values, and a kind for each of at least one partition are needed"
         raise ValueError(message)
     count, levels = _levels(kinds, partitions, len(values))
-    shape = _shape(wanted, count, levels, values)
+    shape = _shape(target, count, levels, values)
     check_allocation(shape, values.dtype)
     place = np.arange(count)
     place[place >= shape[0]] = -1
@@ -212,13 +212,13 @@ def ragged_to_dense(
 
 @shape_fn("RaggedTensorToTensor")
 def ragged_to_dense_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the wanted shape, with unknown sizes from the values' inner dimensions."""
-    values, wanted = args.shapes[1], args.as_shape(0)
+    """Return the target shape, with unknown sizes from the values' inner dimensions."""
+    values, target = args.shapes[1], args.as_shape(0)
     if values is None:
-        return [wanted]
+        return [target]
     kinds = args.node.attr_strings("row_partition_types")
     levels = len(kinds) - (kinds[:1] == (_FIRST,))
-    return [merge(wanted, (*unknown_dims(levels + 1), *values[1:]))]
+    return [merge(target, (*unknown_dims(levels + 1), *values[1:]))]
 
 
 flop_rule("RaggedTensorToTensor")(free)
@@ -265,15 +265,15 @@ def _row_ids(kind: bytes, partition: Array, rows: int, size: int | None) -> Arra
 
 
 def _shape(
-    wanted: Array, rows: int, levels: Sequence[tuple[Array, Array]], values: Array
+    target: Array, rows: int, levels: Sequence[tuple[Array, Array]], values: Array
 ) -> tuple[int, ...]:
     needed = [rows, *(int(within.max(initial=-1)) + 1 for _, within in levels), *values.shape[1:]]
-    asked = integers(wanted) if wanted.ndim else (-1,) * len(needed)
-    if len(asked) != len(needed):
-        message = f"the shape {list(asked)} for a ragged tensor of {len(needed)} axes"
+    sizes = integers(target) if target.ndim else (-1,) * len(needed)
+    if len(sizes) != len(needed):
+        message = f"the shape {list(sizes)} for a ragged tensor of {len(needed)} axes"
         raise ValueError(message)
-    shape = tuple(n if a < 0 else a for a, n in zip(asked, needed, strict=True))
+    shape = tuple(n if a < 0 else a for a, n in zip(sizes, needed, strict=True))
     if shape[1 + len(levels) :] != values.shape[1:]:
-        message = f"values of shape {list(values.shape)} do not fit the shape {list(asked)}"
+        message = f"values of shape {list(values.shape)} do not fit the shape {list(sizes)}"
         raise ValueError(message)
     return shape

@@ -79,11 +79,11 @@ def sparse_reduce(node: Node, indices: Array, values: Array, dims: Array, axes: 
     """Reduce a sparse tensor's elements along axes to their sum or maximum, 0 if there are none."""
     shape = sparse_shape(indices, dims, values)
     reduced = axes_of(axes, len(shape))
-    kept = [a for a in range(len(shape)) if a not in reduced]
-    rest = tuple(shape[a] for a in kept)
+    kept_axes = [a for a in range(len(shape)) if a not in reduced]
+    rest = tuple(shape[a] for a in kept_axes)
     check_allocation(rest, values.dtype)
     out = np.zeros(math.prod(rest), values.dtype)
-    place = flat_places(indices[:, kept], rest)
+    place = flat_places(indices[:, kept_axes], rest)
     if len(place):
         order = np.argsort(place, kind="stable")
         first = np.flatnonzero(np.diff(place[order], prepend=-1))
@@ -109,7 +109,7 @@ def sparse_reduce_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("SparseReduceMax", "SparseReduceSum")
 def by_values_flops(sizes: Sizes) -> float:
     """Count one operation for each explicit element."""
-    return sizes.taken(1)
+    return sizes.input_elements(1)
 
 
 @kernel("SparseTensorDenseMatMul")
@@ -140,9 +140,9 @@ def sparse_dense_matmul(
 @shape_fn("SparseTensorDenseMatMul")
 def sparse_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Return the rows of the sparse by the columns of the dense matrix."""
-    left, right = with_rank(args.as_shape(2), 2), with_rank(args.shapes[3], 2)
-    rows, inner = reversed(left) if args.node.attr_bool("adjoint_a", False) else left
-    other, columns = reversed(right) if args.node.attr_bool("adjoint_b", False) else right
+    lhs, rhs = with_rank(args.as_shape(2), 2), with_rank(args.shapes[3], 2)
+    rows, inner = reversed(lhs) if args.node.attr_bool("adjoint_a", False) else lhs
+    other, columns = reversed(rhs) if args.node.attr_bool("adjoint_b", False) else rhs
     merge_dim(inner, other)
     return [(rows, columns)]
 
@@ -150,7 +150,7 @@ def sparse_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("SparseTensorDenseMatMul")
 def sparse_matmul_flops(sizes: Sizes) -> float:
     """Count a product and a sum for each explicit element and each column."""
-    return 2 * sizes.taken(1) * sizes.output()[1]
+    return 2 * sizes.input_elements(1) * sizes.output()[1]
 
 
 @kernel(*_ELEMENTWISE)
@@ -203,7 +203,7 @@ def sparse_softmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 @flop_rule("SparseSoftmax")
 def sparse_softmax_flops(sizes: Sizes) -> float:
     """Count as for a dense softmax, for each explicit element."""
-    return 5 * sizes.taken(1)
+    return 5 * sizes.input_elements(1)
 
 
 @kernel("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum")
@@ -234,13 +234,13 @@ def sparse_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def segment_sum_flops(sizes: Sizes) -> float:
     """Count one operation for each element of the selected rows."""
     rows = sizes.input(0)[0]
-    return sizes.taken(1) * sizes.taken() / rows if rows else 0
+    return sizes.input_elements(1) * sizes.input_elements() / rows if rows else 0
 
 
 @flop_rule("SparseSegmentMean", "SparseSegmentSqrtN")
 def segment_mean_flops(sizes: Sizes) -> float:
     """Count the sums, and a quotient for each output."""
-    return segment_sum_flops(sizes) + sizes.made()
+    return segment_sum_flops(sizes) + sizes.output_elements()
 
 
 def _combined(node: Node, x: Array, indices: Array, ids: Array, count: int) -> Array:

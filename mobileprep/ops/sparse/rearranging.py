@@ -46,10 +46,10 @@ flop_rule("SparseReorder")(free)
 
 
 @kernel("SparseReshape")
-def sparse_reshape(node: Node, indices: Array, dims: Array, wanted: Array) -> tuple[Array, Array]:
+def sparse_reshape(node: Node, indices: Array, dims: Array, new_dims: Array) -> tuple[Array, Array]:
     """Return the indices of the elements in another shape; one dimension may be -1."""
     shape = sparse_shape(indices, dims)
-    target = _completed(integers(wanted), math.prod(shape))
+    target = _completed(integers(new_dims), math.prod(shape))
     place = flat_places(indices, shape)
     columns = []
     for extent in reversed(target):
@@ -74,10 +74,10 @@ flop_rule("SparseReshape")(free)
 
 def _completed(target: tuple[int, ...], size: int) -> tuple[int, ...]:
     """Replace -1 in a shape with the size that the number of elements implies."""
-    known = math.prod(d for d in target if d != -1)
-    if target.count(-1) == 1 and known > 0 and size % known == 0:
-        return tuple(size // known if d == -1 else d for d in target)
-    if min(target, default=0) < 0 or known != size:
+    product = math.prod(d for d in target if d != -1)
+    if target.count(-1) == 1 and product > 0 and size % product == 0:
+        return tuple(size // product if d == -1 else d for d in target)
+    if min(target, default=0) < 0 or product != size:
         message = f"{size} elements do not fill the shape {list(target)}"
         raise ValueError(message)
     return target

@@ -295,8 +295,8 @@ flop_rule("RegexFullMatch")(free)
 
 def _matched(x: Array, pattern: bytes) -> Array:
     expression = compiled(pattern)
-    found = [expression.matches(text) for text in texts(x)]
-    return np.array(found, dtype=bool).reshape(x.shape)
+    matches = [expression.matches(text) for text in texts(x)]
+    return np.array(matches, dtype=bool).reshape(x.shape)
 
 
 @kernel("StaticRegexFullMatch")

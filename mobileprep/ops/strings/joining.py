@@ -80,9 +80,9 @@ def reduce_join(node: Node, x: Array, indices: Array) -> Array:
     if len(set(axes)) != len(axes):
         message = f"the axes {axes} are not all different"
         raise ValueError(message)
-    kept = [a for a in range(x.ndim) if a not in axes]
-    shape = tuple(x.shape[a] for a in kept)
-    rows = x.transpose([*kept, *reversed(axes)]).reshape(math.prod(shape), -1 if x.size else 0)
+    kept_axes = [a for a in range(x.ndim) if a not in axes]
+    shape = tuple(x.shape[a] for a in kept_axes)
+    rows = x.transpose([*kept_axes, *reversed(axes)]).reshape(math.prod(shape), -1 if x.size else 0)
     if node.attr_bool("keep_dims", False):
         shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
     return as_texts(map(separator.join, rows.tolist()), shape)
@@ -104,8 +104,8 @@ def string_split(node: Node, x: Array, delimiter: Array) -> tuple[Array, Array, 
     def parts(text: bytes) -> list[bytes]:
         if cut is None:
             return [text[i : i + 1] for i in range(len(text))]
-        found: list[bytes] = cut.split(text) if text else []
-        return [p for p in found if p or not skip]
+        pieces: list[bytes] = cut.split(text) if text else []
+        return [p for p in pieces if p or not skip]
 
     return _sparse(x, parts)
 
@@ -142,9 +142,9 @@ def string_split_v2(node: Node, x: Array, separator: Array) -> tuple[Array, Arra
     def parts(text: bytes) -> list[bytes]:
         if mark or most == 0:
             return text.split(mark or None, most) if most else [text]
-        found = text.split(None, most)
+        pieces = text.split(None, most)
         # The rest after the last split counts even if it is empty.
-        return [*found, b""] if len(found) == most else found
+        return [*pieces, b""] if len(pieces) == most else pieces
 
     return _sparse(x, parts)
 
@@ -263,7 +263,7 @@ def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array
     # Each n-gram takes memory for its words, and each width creates its own padding.
     check_allocation((len(words) + len(bounds) * sum(widths), sum(widths)), _PADDING_REFERENCE)
     every, counts = texts(words), []
-    found: list[bytes] = []
+    ngrams: list[bytes] = []
     for start, end in pairwise(bounds):
         runs = []
         row = every[start:end]
@@ -274,11 +274,11 @@ def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array
         if whole and row and not runs:
             pad = max(most, 0)
             runs = [[left] * pad + row + [right] * pad]
-        found += map(separator.join, runs)
+        ngrams += map(separator.join, runs)
         counts.append(len(runs))
     kind = node.attr_dtype("Tsplits", DType.INT64).numpy
     ends = splits_of(np.array(counts, np.int64)).astype(kind)
-    return as_texts(found, (len(found),)), ends if splits.size else splits
+    return as_texts(ngrams, (len(ngrams),)), ends if splits.size else splits
 
 
 @shape_fn("StringNGrams")
@@ -348,9 +348,9 @@ class _Reader(Struct, frozen=True):
 
     def read(self, text: bytes) -> str:
         """Decode a string."""
-        found = text.decode(self.codec, _MARKING)
-        marked = _CONTROLS.sub(_MARK, found) if self.controls else found
-        if self.errors == "strict" and _MARK in (marked if self.strict_controls else found):
+        string = text.decode(self.codec, _MARKING)
+        marked = _CONTROLS.sub(_MARK, string) if self.controls else string
+        if self.errors == "strict" and _MARK in (marked if self.strict_controls else string):
             message = f"the text {text[:40]!r} is not valid {self.codec}"
             raise ValueError(message)
         return marked.replace(_MARK, "" if self.errors == "ignore" else self.replacement)

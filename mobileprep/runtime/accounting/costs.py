@@ -106,15 +106,15 @@ class _Buffer:
 
 
 def peak_bytes(
-    ran: Sequence[Executed], given: Mapping[Edge, TensorLayout], wanted: Sequence[Edge]
+    ran: Sequence[Executed], feeds: Mapping[Edge, TensorLayout], fetches: Sequence[Edge]
 ) -> int:
     """Return the peak memory of fed and computed tensors in bytes; constants do not count.
 
     A tensor is live from the step that computes it to the last step that reads it. Fed tensors are
     live from the start, and fetched ones until the end. Views do not take memory.
     """
-    buffers = [_Buffer(s.nbytes, 0, 0) for s in given.values()]
-    current = dict(zip(given, buffers, strict=True))
+    buffers = [_Buffer(s.nbytes, 0, 0) for s in feeds.values()]
+    current = dict(zip(feeds, buffers, strict=True))
     for step, executed in enumerate(ran):
         node = executed.node
         sources = [current.get(edge(r)) for r in node.data_inputs]
@@ -125,11 +125,11 @@ def peak_bytes(
         for index, spec in enumerate(executed.outputs):
             # A view of a constant is a constant.
             size = 0 if node.op in VIEWS and sources else spec.nbytes
-            made = viewed if viewed is not None else _Buffer(size, step, step)
-            if made is not viewed:
-                buffers.append(made)
-            current[(node.name, index)] = made
-    for tensor in wanted:
+            buffer = viewed if viewed is not None else _Buffer(size, step, step)
+            if buffer is not viewed:
+                buffers.append(buffer)
+            current[(node.name, index)] = buffer
+    for tensor in fetches:
         if tensor in current:
             current[tensor].last = len(ran)
     return _most(buffers, len(ran) + 1)
@@ -180,10 +180,10 @@ class NodeCost(Struct, frozen=True):
 
     def and_again(self, other: NodeCost) -> NodeCost:
         """Add the costs of another execution."""
-        known = self.flops is not None and other.flops is not None
+        is_known = self.flops is not None and other.flops is not None
         return replace(
             self,
-            flops=(self.flops or 0) + (other.flops or 0) if known else None,
+            flops=(self.flops or 0) + (other.flops or 0) if is_known else None,
             read=self.read + other.read,
             written=self.written + other.written,
             calls=self.calls + other.calls,
@@ -246,17 +246,17 @@ def inferred_costs(
         feeds: shapes of the fed tensors, by name.
         assumed: shapes of other tensors, used if inference does not find them.
     """
-    wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
+    refs = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = [edge(known_ref(graph, name, "feed", where)) for name in feeds]
     shapes = infer_shapes(graph, {**(assumed or {}), **feeds})
     ran = [
         Executed(n, _specs(n, graph, shapes.get(n.name, ())))
-        for n in needed_nodes(graph, wanted, set(fed), where)
+        for n in needed_nodes(graph, refs, set(fed), where)
         if n.op != "Const"
     ]
     specs = {name: _specs(graph[name], graph, shapes.get(name, ())) for name, _ in fed}
-    given = {(n, i): specs[n][i] if i < len(specs[n]) else _UNKNOWN for n, i in fed}
-    return executed_costs(graph, ran, given, [edge(r) for r in wanted])
+    layouts = {(n, i): specs[n][i] if i < len(specs[n]) else _UNKNOWN for n, i in fed}
+    return executed_costs(graph, ran, layouts, [edge(r) for r in refs])
 
 
 def _specs(node: Node, graph: Graph, shapes: Sequence[TensorShape]) -> tuple[TensorLayout, ...]:
@@ -272,22 +272,22 @@ def _specs(node: Node, graph: Graph, shapes: Sequence[TensorShape]) -> tuple[Ten
 def executed_costs(
     graph: Graph,
     ran: Sequence[Executed],
-    given: Mapping[Edge, TensorLayout],
-    wanted: Sequence[Edge],
+    feeds: Mapping[Edge, TensorLayout],
+    fetches: Sequence[Edge],
 ) -> GraphCosts:
     """Compute the costs of the executed nodes."""
-    known = _Known(graph, dict(given))
+    replay = _Replay(graph, dict(feeds))
     costs: dict[str, NodeCost] = {}
     for executed in ran:
-        cost = known.cost(executed)
+        cost = replay.cost(executed)
         seen = costs.get(cost.name)
         costs[cost.name] = cost if seen is None else seen.and_again(cost)
-    tensors = [graph[name].attr_tensor("value") for name in sorted(known.constants)]
+    tensors = [graph[name].attr_tensor("value") for name in sorted(replay.constants)]
     return GraphCosts(
         tuple(costs.values()),
         sum(t.size for t in tensors),
         sum(t.nbytes for t in tensors),
-        peak_bytes(ran, given, wanted),
+        peak_bytes(ran, feeds, fetches),
         tuple(dict.fromkeys(e.node.name for e in ran if not _is_known(e))),
     )
 
@@ -296,7 +296,7 @@ def _is_known(executed: Executed) -> bool:
     return all(s.shape is not None and min(s.shape, default=0) >= 0 for s in executed.outputs)
 
 
-class _Known:
+class _Replay:
     """The known tensor layouts during a replay of executions."""
 
     def __init__(self, graph: Graph, specs: dict[Edge, TensorLayout]) -> None:
@@ -316,10 +316,10 @@ class _Known:
     def _spec(self, ref: Ref) -> TensorLayout:
         """Return the last layout of a tensor; follow views that were not executed as such."""
         for _ in range(len(self._graph)):
-            found = self._specs.get(edge(ref))
+            layout = self._specs.get(edge(ref))
             node = self._graph.get(ref.node)
-            if found is not None or node is None:
-                return found or _UNKNOWN
+            if layout is not None or node is None:
+                return layout or _UNKNOWN
             if node.op == "Const":
                 self.constants.add(node.name)
                 tensor = node.attr_tensor("value")
@@ -384,12 +384,12 @@ def run_costs(
     """Compute the costs from the shapes of an interpreter run."""
     recorder = Recorder()
     NumpyEngine(graph, where, combine=False, observer=recorder, seed=seed).run(fetches, feeds)
-    given = {parse_ref(n): TensorLayout.of(a) for n, a in feeds.items()}
-    wanted = [parse_ref(n) for n in fetches]
+    feed_layouts = {parse_ref(n): TensorLayout.of(a) for n, a in feeds.items()}
+    refs = [parse_ref(n) for n in fetches]
     # The run used the inlined graph, and so did its constants.
-    ran_graph = in_line(graph, wanted, list(given), where)
-    layouts = {edge(r): layout for r, layout in given.items()}
-    return executed_costs(ran_graph, recorder.ran, layouts, [edge(r) for r in wanted])
+    ran_graph = in_line(graph, refs, list(feed_layouts), where)
+    layouts = {edge(r): layout for r, layout in feed_layouts.items()}
+    return executed_costs(ran_graph, recorder.ran, layouts, [edge(r) for r in refs])
 
 
 def _runs_others(graph: Graph, costs: GraphCosts) -> bool:
@@ -404,8 +404,8 @@ def _one_sample(fed: FedTensor) -> tuple[int, ...]:
     if shape is not None and shape[:1] == (-1,):
         shape = (1, *shape[1:])
     if shape is None or min(shape, default=0) < 0:
-        known = "a shape" if fed.shape is None else f"all sizes of {list(fed.shape)}"
-        message = f"what one sample costs is not known without {known} of the input {fed.name!r}"
+        missing = "a shape" if fed.shape is None else f"all sizes of {list(fed.shape)}"
+        message = f"what one sample costs is not known without {missing} of the input {fed.name!r}"
         hint = f"declare it: 'inputs: {{{fed.name}: {{shape: [1, 224, 224, 3]}}}}'"
         raise UsageError(message, hint)
     return shape

@@ -126,13 +126,13 @@ class StepStats:
         """See ``Observer``."""
         if self._began is None:
             self._began = start
-        kept = self._of(nodes)
+        stats = self._of(nodes)
         elapsed, memory = round(seconds * _MICRO), _memory_of(nodes, outputs)
-        kept.start.add(round((start - self._began) * _MICRO))
-        kept.elapsed.add(elapsed)
-        kept.memory.add(memory)
-        kept.calls += 1
-        kept.outputs = tuple((_kind(x), x.shape) for x in outputs)
+        stats.start.add(round((start - self._began) * _MICRO))
+        stats.elapsed.add(elapsed)
+        stats.memory.add(memory)
+        stats.calls += 1
+        stats.outputs = tuple((_kind(x), x.shape) for x in outputs)
         self._elapsed += elapsed
         self._memory += memory
 
@@ -144,11 +144,11 @@ class StepStats:
 
     def _of(self, nodes: Sequence[Node]) -> NodeStats:
         name = nodes[0].name
-        kept = self.nodes.get(name)
-        if kept is None:
-            kept = NodeStats(name, "+".join(n.op for n in nodes), len(self.nodes) + 1)
-            self.nodes[name] = kept
-        return kept
+        stats = self.nodes.get(name)
+        if stats is None:
+            stats = NodeStats(name, "+".join(n.op for n in nodes), len(self.nodes) + 1)
+            self.nodes[name] = stats
+        return stats
 
 
 def _memory_of(nodes: Sequence[Node], outputs: Sequence[Array]) -> int:
@@ -185,7 +185,7 @@ def by_kind(stats: StepStats) -> list[KindStats]:
     for node in stats.nodes.values():
         groups.setdefault(node.kind, []).append(node)
     runs = max(stats.runs, 1)
-    found = [
+    kinds = [
         KindStats(
             kind,
             len(nodes),
@@ -195,4 +195,4 @@ def by_kind(stats: StepStats) -> list[KindStats]:
         )
         for kind, nodes in groups.items()
     ]
-    return sorted(sorted(found, key=lambda k: k.kind, reverse=True), key=lambda k: -k.micros)
+    return sorted(sorted(kinds, key=lambda k: k.kind, reverse=True), key=lambda k: -k.micros)

@@ -81,33 +81,33 @@ def check_agreement(
     engine: Engine, reference: Engine, fetches: Sequence[str], feeds: Mapping[str, Array]
 ) -> Agreement:
     """Run both engines on the same feeds and compare their outputs."""
-    found = engine.run(fetches, feeds)
+    outputs = engine.run(fetches, feeds)
     expected = reference.run(fetches, feeds)
-    return agreement_of(engine.name, found, reference.name, expected, fetches)
+    return agreement_of(engine.name, outputs, reference.name, expected, fetches)
 
 
 def agreement_of(
     engine: str,
-    found: Sequence[Array],
+    outputs: Sequence[Array],
     reference: str,
     expected: Sequence[Array],
     fetches: Sequence[str],
 ) -> Agreement:
     """Compare the outputs of two engines for the same fetches and feeds."""
-    apart = [relative_difference(a, b) for a, b in zip(found, expected, strict=True)]
+    apart = [relative_difference(a, b) for a, b in zip(outputs, expected, strict=True)]
     worst = max(range(len(apart)), key=lambda i: apart[i], default=0)
     largest, fetch = (apart[worst], fetches[worst]) if apart else (0.0, "no tensor")
     return Agreement(engine, reference, largest, fetch)
 
 
-def relative_difference(found: Array, expected: Array) -> float:
+def relative_difference(actual: Array, expected: Array) -> float:
     """Return the largest difference, relative to the largest finite magnitude in ``expected``."""
-    if found.shape != expected.shape or found.dtype != expected.dtype:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return float("inf")
-    if found.dtype.kind not in "fc" and found.dtype.kind != "V":
-        return 0.0 if bool(np.all(found == expected)) else float("inf")
+    if actual.dtype.kind not in "fc" and actual.dtype.kind != "V":
+        return 0.0 if bool(np.all(actual == expected)) else float("inf")
     a, b = (
-        x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (found, expected)
+        x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (actual, expected)
     )
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite) or not _same(a[~finite], b[~finite]):

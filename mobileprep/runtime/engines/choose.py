@@ -113,8 +113,7 @@ def open_engine(
     if path is not None:
         graph = with_found_assets(graph, folders_near(path))
     if name == AUTO:
-        known = installed_engines()
-        listed = [n for n in known if among is None or n == _ALWAYS or n in among]
+        listed = [n for n in installed_engines() if among is None or n == _ALWAYS or n in among]
         openers = {n: _opener(n, seed, printer, convert) for n in listed}
         return _Fastest(openers, graph, where, threads, tell, _VERIFIED_RUNS if verify else 0)
     return _opener(name, seed, printer, convert)(graph, where, threads)
@@ -150,9 +149,9 @@ def installed_engines() -> list[str]:
 
 
 def _is_installed(name: str) -> bool:
-    found = importlib.util.find_spec(_MODULES.get(name, name))
+    spec = importlib.util.find_spec(_MODULES.get(name, name))
     # A directory of that name on the path has no origin.
-    return found is not None and found.origin is not None
+    return spec is not None and spec.origin is not None
 
 
 class _Fastest:
@@ -168,7 +167,7 @@ class _Fastest:
         verified_runs: int = 0,
     ) -> None:
         self._openers = openers
-        self._left = list(openers)
+        self._remaining = list(openers)
         self._graph = graph
         self._where = where
         self._threads = threads
@@ -188,7 +187,7 @@ class _Fastest:
         while True:
             try:
                 if self._engine is None:
-                    opened = self._openers[self._left[0]]
+                    opened = self._openers[self._remaining[0]]
                     self._engine = opened(self._graph, self._where, self._threads)
                     self._unverified = self._verified_runs
                 outputs = self._engine.run(fetches, feeds)
@@ -196,10 +195,10 @@ class _Fastest:
                     self._verify(self._engine, outputs, fetches, feeds)
                 return outputs
             except UnsupportedError as error:
-                if len(self._left) == 1:
+                if len(self._remaining) == 1:
                     raise
                 self._engine = None
-                refused = self._left.pop(0)
+                refused = self._remaining.pop(0)
                 if self._tell is not None:
                     self._tell(f"{refused} is not taken: {error.message}")
 

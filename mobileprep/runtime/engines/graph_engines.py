@@ -143,10 +143,10 @@ class OpenVinoEngine:
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``."""
-        given = checked_feeds(self._graph, feeds, self._where)
-        self._check_types(given)
-        model = self._model(tuple(fetches), given)
-        inputs = [np.asarray(a, order="C") for a in given.values()]
+        arrays = checked_feeds(self._graph, feeds, self._where)
+        self._check_types(arrays)
+        model = self._model(tuple(fetches), arrays)
+        inputs = [np.asarray(a, order="C") for a in arrays.values()]
         try:
             model.infer(dict(zip(model.model_inputs, inputs, strict=True)))
         except RuntimeError as error:
@@ -187,9 +187,11 @@ class OpenVinoEngine:
     def _refusal(self, error: RuntimeError) -> UnsupportedError:
         # Its messages begin with source locations and end with the problem, and may add advice for
         # its developers.
-        told = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
-        lines = [line for line in told if not line.startswith(_ADVICE)]
-        message = f"OpenVINO cannot run the graph: {lines[-1] if lines else 'it does not say why'}"
+        lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
+        reasons = [line for line in lines if not line.startswith(_ADVICE)]
+        message = (
+            f"OpenVINO cannot run the graph: {reasons[-1] if reasons else 'it does not say why'}"
+        )
         return UnsupportedError(message, "run the graph with another engine", self._where)
 
 
@@ -241,27 +243,27 @@ class TensorFlowEngine:
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``. Tables that are needed are filled first."""
-        given = checked_feeds(self._graph, feeds, self._where)
-        wanted = [known_ref(self._graph, name, "fetch", self._where) for name in fetches]
+        arrays = checked_feeds(self._graph, feeds, self._where)
+        refs = [known_ref(self._graph, name, "fetch", self._where) for name in fetches]
         fed = {}
-        for name, array in given.items():
+        for name, array in arrays.items():
             ref = known_ref(self._graph, name, "feed", self._where)
             tensor = self._tensor(f"{ref.node}:{ref.index}")
             fed[tensor] = _as_quantized(array, tensor.dtype.base_dtype.as_numpy_dtype)
-        tensors = [self._tensor(f"{r.node}:{r.index}") for r in wanted]
+        tensors = [self._tensor(f"{r.node}:{r.index}") for r in refs]
         due = [
-            self._session.graph.get_operation_by_name(n) for n in self._tables.due(fetches, given)
+            self._session.graph.get_operation_by_name(n) for n in self._tables.due(fetches, arrays)
         ]
         try:
             self._session.run(due)
-            found = self._session.run(tensors, fed)
+            outputs = self._session.run(tensors, fed)
         except self._tf.errors.UnimplementedError as error:
             raise self._refusal(error) from error
         except self._tf.errors.OpError as error:
             message = f"TensorFlow fails: {_reason(error)}"
             hint = "check the shapes and types that are fed, and the graph's inputs"
             raise InvalidGraphError(message, hint, self._where) from error
-        return [_as_plain(np.asarray(array)) for array in found]
+        return [_as_plain(np.asarray(array)) for array in outputs]
 
     def _tensor(self, name: str) -> Any:  # noqa: ANN401 - a tensor of an optional library
         try:

@@ -71,22 +71,22 @@ class LiteRtEngine:
         """See ``Engine.run``."""
         where = str(self._path)
         refs = [known_ref(self._graph, name, "fetch", where) for name in fetches]
-        given = checked_feeds(self._graph, feeds, where)
-        for name in given:
+        arrays = checked_feeds(self._graph, feeds, where)
+        for name in arrays:
             if self._graph[Ref(name).node].op not in PLACEHOLDERS:
                 message = f"{name!r} is not an input of the file, and LiteRT can only feed inputs"
                 raise UsageError(message, "feed the inputs", where)
         numbers = [self._number(ref) for ref in refs]
         try:
-            return self._run(numbers, given)
+            return self._run(numbers, arrays)
         except (RuntimeError, ValueError) as error:
             raise self._refused(error) from error
 
     def _refused(self, error: Exception) -> UnsupportedError:
         message = f"{_CANNOT_RUN}{' '.join(str(error).split())}"
-        return UnsupportedError(message, self._mend(), str(self._path))
+        return UnsupportedError(message, self._hint(), str(self._path))
 
-    def _mend(self) -> str:
+    def _hint(self) -> str:
         if any(node.op.startswith(_FLEX) for node in self._graph):
             return "it needs the Flex delegate, which ai-edge-litert has not"
         return "update ai-edge-litert"
@@ -139,8 +139,8 @@ class LiteRtEngine:
         interpreter, _ = self._opened(all_kept=False)
         number = self._number(known_ref(self._graph, name, "fetch", str(self._path)))
         ends = (*interpreter.get_input_details(), *interpreter.get_output_details())
-        found = [detail["quantization"] for detail in ends if detail["index"] == number]
-        return found[0] if found else (0.0, 0)
+        parameters = [detail["quantization"] for detail in ends if detail["index"] == number]
+        return parameters[0] if parameters else (0.0, 0)
 
     def _opened(self, *, all_kept: bool) -> tuple[Any, set[int]]:
         if all_kept not in self._interpreters:
@@ -151,16 +151,16 @@ class LiteRtEngine:
                 options["experimental_op_resolver_type"] = plain
                 options["experimental_preserve_all_tensors"] = True
             try:
-                made = self._library.Interpreter(
+                interpreter = self._library.Interpreter(
                     **self._model, num_threads=self._threads, **options
                 )
-                self._check_memory(made)
-                made.allocate_tensors()
+                self._check_memory(interpreter)
+                interpreter.allocate_tensors()
             except (RuntimeError, ValueError) as error:
                 raise self._refused(error) from error
-            self._interpreters[all_kept] = made
-        found = self._interpreters[all_kept]
-        return found, {d["index"] for d in found.get_output_details()}
+            self._interpreters[all_kept] = interpreter
+        interpreter = self._interpreters[all_kept]
+        return interpreter, {d["index"] for d in interpreter.get_output_details()}
 
 
 class LiteRtModel:
@@ -189,27 +189,27 @@ class LiteRtModel:
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``; only inputs and outputs have names."""
         named = ((self._tensor(name), array) for name, array in feeds.items())
-        given = {name: self._taken(name, array) for name, array in named}
-        wanted = [self._tensor(name) for name in fetches]
-        found = self._engine.run(wanted, given)
-        return [self._floats(name, a) for name, a in zip(wanted, found, strict=True)]
+        inputs = {name: self._quantized(name, array) for name, array in named}
+        names = [self._tensor(name) for name in fetches]
+        outputs = self._engine.run(names, inputs)
+        return [self._floats(name, a) for name, a in zip(names, outputs, strict=True)]
 
-    def _taken(self, name: str, array: Array) -> Array:
+    def _quantized(self, name: str, array: Array) -> Array:
         kind = self._graph[parse_ref(name).node].attr_dtype("dtype").numpy
         scale, zero = self._engine.steps(name)
         if not scale or array.dtype.kind != "f" or kind is None or kind.kind not in "iu":
             return array
         limits = np.iinfo(kind)
         rounded = np.rint(array.astype(np.float64) / scale) + zero
-        found: Array = np.clip(rounded, limits.min, limits.max).astype(kind)
-        return found
+        values: Array = np.clip(rounded, limits.min, limits.max).astype(kind)
+        return values
 
     def _floats(self, name: str, array: Array) -> Array:
         scale, zero = self._engine.steps(name)
         if not scale or array.dtype.kind not in "iu":
             return array
-        found: Array = ((array.astype(np.float64) - zero) * scale).astype(np.float32)
-        return found
+        values: Array = ((array.astype(np.float64) - zero) * scale).astype(np.float32)
+        return values
 
     def _tensor(self, name: str) -> str:
         return self._names.get(str(parse_ref(name)), name)
@@ -249,10 +249,10 @@ class LiteRtGraphEngine:
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``."""
         checked = checked_feeds(self._graph, feeds, self._where)
-        given = {str(parse_ref(name)): array for name, array in checked.items()}
+        arrays = {str(parse_ref(name)): array for name, array in checked.items()}
         names = [str(known_ref(self._graph, name, "fetch", self._where)) for name in fetches]
         try:
-            return self._model(tuple(dict.fromkeys(names)), given).run(names, given)
+            return self._model(tuple(dict.fromkeys(names)), arrays).run(names, arrays)
         except (InvalidGraphError, UnsupportedError) as error:
             raise self._refusal(error) from error
 
@@ -260,8 +260,8 @@ class LiteRtGraphEngine:
         key = (fetches, tuple((name, array.shape) for name, array in feeds.items()))
         model = self._models.get(key)
         if model is None:
-            wanted, fed = (list(map(parse_ref, names)) for names in (fetches, feeds))
-            nodes_to_run(self._graph, wanted, fed, self._where)
+            fetch_refs, feed_refs = (list(map(parse_ref, names)) for names in (fetches, feeds))
+            nodes_to_run(self._graph, fetch_refs, feed_refs, self._where)
             try:
                 content = self._convert(self._graph, feeds, fetches, self._where)
             except (ArtifactError, TransformError, UsageError) as error:
@@ -311,22 +311,24 @@ def fast_path(path: Path) -> FastPath:
         raise UnsupportedError(message, "leave --hints out", str(path)) from error
     nodes = interpreter._get_ops_details()
     plain = [node for node in nodes if node["op_name"] != _DELEGATE]
-    taken = _taken(plain, [node for node in nodes if node["op_name"] == _DELEGATE])
-    left = Counter(node["op_name"] for node in plain if node["index"] not in taken)
-    return FastPath(len(plain), dict(left.most_common()))
+    delegated = _delegated_operators(
+        plain, [node for node in nodes if node["op_name"] == _DELEGATE]
+    )
+    counts = Counter(node["op_name"] for node in plain if node["index"] not in delegated)
+    return FastPath(len(plain), dict(counts.most_common()))
 
 
-def _taken(plain: Sequence[Any], delegates: Iterable[Any]) -> frozenset[int]:
+def _delegated_operators(plain: Sequence[Any], delegates: Iterable[Any]) -> frozenset[int]:
     """Return the operators between the inputs and outputs of delegates."""
     makers = {int(tensor): node for node in plain for tensor in node["outputs"]}
-    found: set[int] = set()
+    indices: set[int] = set()
     for delegate in delegates:
-        given = {int(tensor) for tensor in delegate["inputs"]}
+        inputs = {int(tensor) for tensor in delegate["inputs"]}
         waiting = [int(tensor) for tensor in delegate["outputs"]]
         while waiting:
             maker = makers.get(waiting.pop())
-            if maker is None or maker["index"] in found:
+            if maker is None or maker["index"] in indices:
                 continue
-            found.add(maker["index"])
-            waiting += [int(t) for t in maker["inputs"] if int(t) >= 0 and int(t) not in given]
-    return frozenset(found)
+            indices.add(maker["index"])
+            waiting += [int(t) for t in maker["inputs"] if int(t) >= 0 and int(t) not in inputs]
+    return frozenset(indices)

@@ -67,12 +67,12 @@ def cut_out(
     Args:
         feeds: checked arrays, of which only types and shapes are used.
     """
-    wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
-    fed = [known_ref(graph, name, "feed", where) for name in feeds]
-    nodes = nodes_to_run(graph, wanted, fed, where)
+    fetch_refs = [known_ref(graph, name, "fetch", where) for name in fetches]
+    feed_refs = [known_ref(graph, name, "feed", where) for name in feeds]
+    nodes = nodes_to_run(graph, fetch_refs, feed_refs, where)
     names = FreshNames(n.name for n in nodes)
-    inputs = {edge(r): names.name(f"feed_{i}") for i, r in enumerate(fed)}
-    outputs = tuple(names.name(f"fetch_{i}") for i in range(len(wanted)))
+    inputs = {edge(r): names.name(f"feed_{i}") for i, r in enumerate(feed_refs)}
+    outputs = tuple(names.name(f"fetch_{i}") for i in range(len(fetch_refs)))
 
     there = {n.name for n in nodes}
 
@@ -85,12 +85,13 @@ def cut_out(
         return tuple(moved(r) for r in node.inputs if not r.is_control or r.node in there)
 
     placeholders = [
-        _placeholder(inputs[edge(r)], array) for r, array in zip(fed, feeds.values(), strict=True)
+        _placeholder(inputs[edge(r)], array)
+        for r, array in zip(feed_refs, feeds.values(), strict=True)
     ]
     body = [replace(n, inputs=inputs_of(n)) for n in nodes]
     ends = [
         Node(name, "Identity", (moved(r),), attrs={"T": attr.dtype(_type(graph, r, where))})
-        for name, r in zip(outputs, wanted, strict=True)
+        for name, r in zip(outputs, fetch_refs, strict=True)
     ]
     return Subgraph(
         graph.with_nodes([*placeholders, *body, *ends]), tuple(inputs.values()), outputs
@@ -153,18 +154,18 @@ class TableFiller:
     def __init__(self, graph: Graph, where: str) -> None:
         self._graph = graph
         self._where = where
-        self._left = {n.name: n for n in graph if n.op in FILLERS and n.data_inputs}
+        self._pending = {n.name: n for n in graph if n.op in FILLERS and n.data_inputs}
 
     def due(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> Collection[str]:
         """Return the nodes that fill tables that are needed for the first time."""
-        if not self._left:
+        if not self._pending:
             return ()
-        wanted = [known_ref(self._graph, name, "fetch", self._where) for name in fetches]
+        refs = [known_ref(self._graph, name, "fetch", self._where) for name in fetches]
         fed = {edge(known_ref(self._graph, name, "feed", self._where)) for name in feeds}
-        needed = {n.name for n in needed_nodes(self._graph, wanted, fed, self._where)}
-        due = [n for n in self._left.values() if n.data_inputs[0].node in needed]
+        needed = {n.name for n in needed_nodes(self._graph, refs, fed, self._where)}
+        due = [n for n in self._pending.values() if n.data_inputs[0].node in needed]
         for node in due:
-            del self._left[node.name]
+            del self._pending[node.name]
         return [n.name for n in due if self._is_ready(n)]
 
     def _is_ready(self, node: Node) -> bool:
@@ -194,14 +195,14 @@ def with_found_assets(graph: Graph, folders: Sequence[Path]) -> Graph:
         folders: directories to search, in this order. Files that are not found keep their names,
             which the engine resolves from the working directory.
     """
-    found = {
+    paths = {
         node.name: path
         for node in _named_files(graph)
-        if (path := _found(node, folders)) is not None
+        if (path := _asset_path(node, folders)) is not None
     }
-    if not found:
+    if not paths:
         return graph
-    return graph.with_nodes([_at(n, found[n.name]) if n.name in found else n for n in graph])
+    return graph.with_nodes([_at(n, paths[n.name]) if n.name in paths else n for n in graph])
 
 
 def _named_files(graph: Graph) -> list[Node]:
@@ -226,7 +227,7 @@ def _origin(graph: Graph, ref: Ref) -> Node | None:
     return node
 
 
-def _found(node: Node, folders: Sequence[Path]) -> Path | None:
+def _asset_path(node: Node, folders: Sequence[Path]) -> Path | None:
     value = node.attr_tensor("value").array()
     if value.size != 1 or value.dtype != object:
         return None

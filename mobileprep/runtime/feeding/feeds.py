@@ -89,13 +89,13 @@ def read_feed(graph: Graph, name: str, what: str, options: FeedOptions) -> Array
 
 def check_fed(graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str], where: str) -> None:
     """Raise an error unless every required placeholder is fed."""
-    wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
+    refs = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = {edge(known_ref(graph, name, "feed", where)) for name in feeds}
-    needed = needed_nodes(graph, wanted, fed, where)
+    needed = needed_nodes(graph, refs, fed, where)
     unfed = [tensor_info(graph, n.name) for n in needed if n.op in PLACEHOLDERS]
     if unfed:
-        told = ", ".join(f"{t.name!r} ({t})" for t in unfed)
-        message = f"nothing is fed to the placeholder{'s' * (len(unfed) > 1)} {told}"
+        tensors = ", ".join(f"{t.name!r} ({t})" for t in unfed)
+        message = f"nothing is fed to the placeholder{'s' * (len(unfed) > 1)} {tensors}"
         hint = f"feed it; --feed {unfed[0].name}=FILE takes a number or 'random' for the file too"
         raise UsageError(message, hint, where)
 
@@ -111,8 +111,8 @@ def with_fed_shapes(
     ]
     if not shapes:
         return error
-    told = f"the graph does not record its shape: {', '.join(shapes)}"
-    return error.at(error.where, hint=f"{error.hint}; {told}")
+    note = f"the graph does not record its shape: {', '.join(shapes)}"
+    return error.at(error.where, hint=f"{error.hint}; {note}")
 
 
 _MOST_BYTES = 1 << 31
@@ -153,9 +153,9 @@ def value_in(tensor: TensorInfo, file: str) -> Array:
     """Read a value from a file: as on the command line, or a string."""
     data = read_bytes(Path(file), limit=_MOST_WRITTEN)
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    found = written(tensor, text.strip())
-    if found is not None:
-        return found
+    value = written(tensor, text.strip())
+    if value is not None:
+        return value
     if tensor.dtype is DType.STRING:
         return text_value(tensor, text.removesuffix("\n").removesuffix("\r"))
     message = f"holds no value for {tensor.name!r} ({tensor})"
@@ -249,21 +249,21 @@ def _typed(tensor: TensorInfo, values: Sequence[Any]) -> Array:
             return as_texts([v.encode("utf-8", "surrogateescape") for v in values], (len(values),))
         raise _unfit(tensor, values)
     kind = tensor.dtype.numpy if tensor.dtype is not None else np.dtype(np.float32)
-    given = np.array(values) if values else np.zeros(0)
-    if kind is None or given.dtype.kind not in "biuf":
+    array = np.array(values) if values else np.zeros(0)
+    if kind is None or array.dtype.kind not in "biuf":
         raise _unfit(tensor, values)
     with np.errstate(all="ignore"):
-        typed = given.astype(kind)
+        typed = array.astype(kind)
     if kind.kind in "biu" and any(int(t) != v for t, v in zip(typed.tolist(), values, strict=True)):
         raise _unfit(tensor, values)
     return typed
 
 
 def _unfit(tensor: TensorInfo, values: Sequence[Any]) -> UsageError:
-    told = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values[:_SHOWN])
+    shown = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values[:_SHOWN])
     more = ", ..." if len(values) > _SHOWN else ""
     kind = tensor.dtype.short if tensor.dtype else ""
-    message = f"{tensor.name!r} takes {kind}, not {told}{more}"
+    message = f"{tensor.name!r} takes {kind}, not {shown}{more}"
     if tensor.dtype is DType.STRING:
         hint = f"write {tensor.name}=text:... or a list of strings, or name a file"
         return UsageError(message, hint)
@@ -336,8 +336,8 @@ def rounds(feeds: Mapping[str, str], apart: Sequence[str]) -> list[Round]:
         return [Round(feeds)]
     counts = {name: len(files) for name, files in lists.items()}
     if len(set(counts.values())) > 1:
-        told = " and ".join(f"{count} files for {name!r}" for name, count in counts.items())
-        message = f"there are {told}, which do not go together"
+        summary = " and ".join(f"{count} files for {name!r}" for name, count in counts.items())
+        message = f"there are {summary}, which do not go together"
         raise UsageError(message, "give as many files for each")
     return [
         Round({**feeds, **dict(zip(lists, files, strict=True))}, ", ".join(files))

@@ -77,8 +77,8 @@ def several_files(what: str) -> list[str] | None:
     """Return the files of a pattern, a directory, or a comma-separated list; None for one file."""
     path = Path(what)
     if path.is_dir():
-        found = [str(p) for p in sorted(path.iterdir()) if p.suffix.lower() in _KNOWN]
-        return _some(found, f"the folder {what!r} holds no file that can be fed")
+        files = [str(p) for p in sorted(path.iterdir()) if p.suffix.lower() in _KNOWN]
+        return _some(files, f"the folder {what!r} holds no file that can be fed")
     if path.exists():
         return None
     parts = [part.strip() for part in what.split(",")]
@@ -86,8 +86,8 @@ def several_files(what: str) -> list[str] | None:
         return parts
     if _PATTERN & set(what):
         root = Path(path.anchor)
-        found = sorted(str(p) for p in root.glob(str(path.relative_to(root))) if p.is_file())
-        return _some(found, f"no file fits the pattern {what!r}")
+        files = sorted(str(p) for p in root.glob(str(path.relative_to(root))) if p.is_file())
+        return _some(files, f"no file fits the pattern {what!r}")
     return None
 
 
@@ -147,13 +147,13 @@ def _takes(shape: tuple[int, ...], batch: Array) -> bool:
     return len(shape) == batch.ndim and shape[0] in (-1, len(batch))
 
 
-def _some(found: list[str], message: str) -> list[str]:
-    if not found:
+def _some(files: list[str], message: str) -> list[str]:
+    if not files:
         raise UsageError(message, "name files, a pattern such as 'photos/*.jpg', or their folder")
-    if len(found) > _MOST_FILES:
-        more = f"{len(found):,} files are more than the {_MOST_FILES:,} that one call takes"
+    if len(files) > _MOST_FILES:
+        more = f"{len(files):,} files are more than the {_MOST_FILES:,} that one call takes"
         raise UsageError(more, "name a part of them with a pattern")
-    return found
+    return files
 
 
 def _contents(tensor: TensorInfo, path: Path) -> Array:
@@ -170,9 +170,9 @@ def _contents(tensor: TensorInfo, path: Path) -> Array:
 
 def _from_arrays(path: Path, name: str) -> Array:
     arrays = read_arrays(path)
-    for known in (name, str(parse_ref(name))):
-        if known in arrays:
-            return arrays[known]
+    for key in (name, str(parse_ref(name))):
+        if key in arrays:
+            return arrays[key]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
     message = f"has no array {name!r}; it has {named(sorted(arrays))}"
@@ -184,16 +184,16 @@ def _picture(tensor: TensorInfo, data: bytes, options: FeedOptions) -> Array:
     """Load an image as [1, height, width, 3], or without the first axis for a rank of 3."""
     sizes = tensor.shape or ()
     one = len(sizes) == 3
-    known = (1, *sizes) if one else sizes if len(sizes) == 4 else (-1,) * 4
-    height = options.height or (known[1] if known[1] > 0 else _SIDE)
-    width = options.width or (known[2] if known[2] > 0 else _SIDE)
+    dims = (1, *sizes) if one else sizes if len(sizes) == 4 else (-1,) * 4
+    height = options.height or (dims[1] if dims[1] > 0 else _SIDE)
+    width = options.width or (dims[2] if dims[2] > 0 else _SIDE)
     if tensor.dtype is DType.UINT8:
         # A network with byte inputs normalizes them itself.
         plain = picture(data, Normalization(height, width, 0.0, 1.0))
-        found = np.clip(np.rint(plain), 0, 255).astype(np.uint8)
+        image = np.clip(np.rint(plain), 0, 255).astype(np.uint8)
     else:
-        found = picture(data, Normalization(height, width, options.mean, options.std))
-    return found[0] if one else found
+        image = picture(data, Normalization(height, width, options.mean, options.std))
+    return image[0] if one else image
 
 
 def _samples(tensor: TensorInfo, data: bytes) -> Array:

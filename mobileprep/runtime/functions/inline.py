@@ -76,7 +76,7 @@ class _Inliner:
         calls: Collection[str],
         lowered: Collection[str],
     ) -> None:
-        self._taken = set(graph.by_name)
+        self._used_names = set(graph.by_name)
         self._library = graph.library
         self._roots = roots
         self._where = where
@@ -117,9 +117,9 @@ class _Inliner:
             raise InvalidGraphError(message, "export the model again", self._where)
         inside = self._enter(name, site, site.anchor)
         body = body_of(function, self._library, bindings)
-        prefix = free_prefix(node.name, body, self._taken)
+        prefix = free_prefix(node.name, body, self._used_names)
         done = splice(prefix, node.device, body, node.data_inputs, site.anchor)
-        self._taken.update(n.name for n in done.nodes)
+        self._used_names.update(n.name for n in done.nodes)
         for inner in done.nodes:
             self.add(_waiting(inner, node.control_inputs, self._library), inside)
         self._keep_results(node, done.rets, done.ends)
@@ -130,9 +130,9 @@ class _Inliner:
         return without_dangling(nodes, {n.name for n in nodes})
 
     def _lower(self, node: Node, site: _Site) -> None:
-        done = lower(node, self._library, self._taken)
-        self._taken.update(n.name for n in done.own)
-        self._taken.update(n.name for n, _ in done.bodies)
+        done = lower(node, self._library, self._used_names)
+        self._used_names.update(n.name for n in done.own)
+        self._used_names.update(n.name for n, _ in done.bodies)
         for own in done.own:
             self._append(own)
         for inner, anchor in done.bodies:
@@ -212,8 +212,8 @@ class _Inliner:
 
     def _last(self, name: str) -> list[str]:
         """Return the nodes to wait for instead of a call, with nested calls resolved."""
-        found = closure([name], lambda here: self._ends.get(here, ()))
-        return sorted(here for here in found if here not in self._ends)
+        names = closure([name], lambda here: self._ends.get(here, ()))
+        return sorted(here for here in names if here not in self._ends)
 
 
 def _waiting(node: Node, waits: tuple[Ref, ...], library: Library) -> Node:
@@ -255,9 +255,9 @@ class Lowered(Struct, frozen=True):
     outcome: Outcome
 
 
-def lower(node: Node, library: Library, taken: Container[str]) -> Lowered:
+def lower(node: Node, library: Library, used_names: Container[str]) -> Lowered:
     """Lower a loop or a conditional."""
-    work = _Lowering(node, library, taken)
+    work = _Lowering(node, library, used_names)
     if node.op in LOOPS:
         outcome = work.loop()
     elif node.op in _CASES:
@@ -268,12 +268,12 @@ def lower(node: Node, library: Library, taken: Container[str]) -> Lowered:
 
 
 class _Lowering:
-    def __init__(self, node: Node, library: Library, taken: Container[str]) -> None:
+    def __init__(self, node: Node, library: Library, used_names: Container[str]) -> None:
         self.own: dict[str, Node] = {}
         self.bodies: list[tuple[Node, Anchor]] = []
         self._node = node
         self._library = library
-        self._taken = taken
+        self._used_names = used_names
 
     def loop(self) -> Outcome:
         node = self._node
@@ -345,8 +345,8 @@ class _Lowering:
         return self._two_ways(
             truth,
             inputs,
-            lambda given, pivot: self._put(f"branch{first}", bodies[first], given[1:], pivot),
-            lambda given, pivot: self._among(bodies, first + 1, given, pivot),
+            lambda refs, pivot: self._put(f"branch{first}", bodies[first], refs[1:], pivot),
+            lambda refs, pivot: self._among(bodies, first + 1, refs, pivot),
         )
 
     def _two_ways(
@@ -370,9 +370,9 @@ class _Lowering:
         ]
         outcomes = []
         for way, run in ((1, then), (0, other)):
-            taken = self._typed("Identity", DType.BOOL, Ref(pivot.node, way))
-            done = run([Ref(s.node, way) for s in sides], (control(taken.node),))
-            over = self._typed("Identity", DType.BOOL, taken, *map(control, done.ends))
+            entry = self._typed("Identity", DType.BOOL, Ref(pivot.node, way))
+            done = run([Ref(s.node, way) for s in sides], (control(entry.node),))
+            over = self._typed("Identity", DType.BOOL, entry, *map(control, done.ends))
             outcomes.append((done, over))
         (yes, yes_over), (no, no_over) = outcomes
         gives = node.attr_dtypes("Tout")
@@ -386,7 +386,7 @@ class _Lowering:
         return Outcome(rets, (end.node,))
 
     def _put(self, what: str, body: Body, inputs: Sequence[Ref], anchor: Anchor) -> Outcome:
-        prefix = free_prefix(f"{self._node.name}/{what}", body, self._taken)
+        prefix = free_prefix(f"{self._node.name}/{what}", body, self._used_names)
         done = splice(prefix, self._node.device, body, tuple(inputs), anchor)
         self.bodies += [(inner, anchor) for inner in done.nodes]
         return Outcome(done.rets, done.ends)
@@ -422,7 +422,7 @@ class _Lowering:
 
     def _name(self, what: str) -> str:
         """Return a free name; the second of a kind ends in "_1", like in TensorFlow."""
-        return unique_name(f"{self._node.name}/{what}", self.own, self._taken)
+        return unique_name(f"{self._node.name}/{what}", self.own, self._used_names)
 
     def _body(self, func: FuncRef) -> Body:
         function = self._library.functions.get(func.name)
@@ -479,7 +479,7 @@ class _Sizes:
     def __init__(self, library: Library, called: Callable[[Node], Iterable[str]]) -> None:
         self._library = library
         self._called = called
-        self._known: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def of(self, name: str) -> int:
         """Return a function's size; a recursive call counts as zero."""
@@ -488,18 +488,18 @@ class _Sizes:
             here = stack[-1]
             function = self._library.functions.get(here)
             if function is None:
-                self._known[here] = 0
+                self._counts[here] = 0
                 stack.pop()
                 continue
             inner = [f for node in function.nodes for f in self._called(node)]
-            if here not in self._known:
-                self._known[here] = 0
-                waiting = [f for f in dict.fromkeys(inner) if f not in self._known]
+            if here not in self._counts:
+                self._counts[here] = 0
+                waiting = [f for f in dict.fromkeys(inner) if f not in self._counts]
                 stack += waiting
                 continue
-            self._known[here] = len(function.nodes) + sum(self._known.get(f, 0) for f in inner)
+            self._counts[here] = len(function.nodes) + sum(self._counts.get(f, 0) for f in inner)
             stack.pop()
-        return self._known[name]
+        return self._counts[name]
 
 
 CALLS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -573,8 +573,8 @@ def splice(
     def moved(ref: Ref) -> Ref:
         if ref.is_control:
             return control(producers.get(ref.node, f"{prefix}/{ref.node}"))
-        found = tensors.get(ref)
-        return found if found is not None else ref.renamed(f"{prefix}/{ref.node}")
+        source = tensors.get(ref)
+        return source if source is not None else ref.renamed(f"{prefix}/{ref.node}")
 
     def beside(name: str) -> str | None:
         return f"{prefix}/{name}" if name in own else None
@@ -592,11 +592,11 @@ def splice(
     return Spliced(nodes, tuple(moved(r) for r in body.rets), ends)
 
 
-def free_prefix(wanted: str, body: Body, taken: Container[str]) -> str:
+def free_prefix(prefix: str, body: Body, used_names: Container[str]) -> str:
     """Return the prefix, extended if a node of the body would get a used name."""
-    while any(f"{wanted}/{n.name}" in taken for n in body.nodes):
-        wanted += "_"
-    return wanted
+    while any(f"{prefix}/{n.name}" in used_names for n in body.nodes):
+        prefix += "_"
+    return prefix
 
 
 def in_order(inputs: Iterable[Ref]) -> tuple[Ref, ...]:

@@ -45,26 +45,26 @@ def array_of(arrays: Mapping[str, T], name: str, data: str) -> T:
 
 def is_nearly(name: str, arrays: Iterable[str], inputs: Iterable[str]) -> bool:
     """Return whether arrays that are not inputs have a similar, possibly misspelled name."""
-    nodes = {parse_ref(given).node for given in inputs}
+    nodes = {parse_ref(tensor).node for tensor in inputs}
     return bool(nearest_hint(name, {key for key in arrays if key.partition(":")[0] not in nodes}))
 
 
 def misfit(fed: FedTensor, header: Header) -> str:
     """Return why an array does not hold samples of an input; empty if it does."""
-    wanted = fed.dtype.numpy
+    expected = fed.dtype.numpy
     is_text = header.dtype.kind in _TEXT
     if fed.dtype is DType.STRING or is_text:
         fits = is_text == (fed.dtype is DType.STRING)
     else:
-        fits = wanted is None or np.can_cast(header.dtype, wanted, "same_kind")
+        fits = expected is None or np.can_cast(header.dtype, expected, "same_kind")
     if not fits:
-        given = dtype_from_numpy(header.dtype)
-        found = "text" if is_text else str(header.dtype) if given is None else given.short
-        return f"the input {fed.name!r} takes {fed.dtype.short}, and the array is {found}"
+        dtype = dtype_from_numpy(header.dtype)
+        actual = "text" if is_text else str(header.dtype) if dtype is None else dtype.short
+        return f"the input {fed.name!r} takes {fed.dtype.short}, and the array is {actual}"
     if fed.shape is not None and not _fits(fed.shape, header.shape):
-        wanted_shape = ", ".join("?" if size < 0 else str(size) for size in fed.shape)
+        expected_shape = ", ".join("?" if size < 0 else str(size) for size in fed.shape)
         return (
-            f"the input {fed.name!r} takes the shape [{wanted_shape}], "
+            f"the input {fed.name!r} takes the shape [{expected_shape}], "
             f"and the array has {list(header.shape)}"
         )
     return ""
@@ -89,18 +89,18 @@ def recorded_feeds(
         AccuracyError: an array is missing, or does not fit its input or the other arrays.
     """
     pieces: dict[str, list[Array]] = {}
-    for fed, found in zip(inputs, ops, strict=True):
+    for fed, findings in zip(inputs, ops, strict=True):
         array = array_of(arrays, fed.name, data)
         reason = misfit(fed, Header(array.shape, array.dtype))
         if reason:
             message = f"{data}: {reason}"
             raise AccuracyError(message, "save samples as the model takes them")
-        pieces[fed.name] = _pieces(converted(array, fed.dtype), fed.shape, found)
+        pieces[fed.name] = _pieces(converted(array, fed.dtype), fed.shape, findings)
         _check_numbers(pieces[fed.name], fed.name, data)
     most = max((len(parts) for parts in pieces.values()), default=0)
     if any(len(parts) not in (1, most) for parts in pieces.values()) or not most:
-        told = ", ".join(f"{name} has {len(parts)}" for name, parts in pieces.items())
-        message = f"{data}: the arrays do not fit together: {told or 'no inputs are named'}"
+        lengths = ", ".join(f"{name} has {len(parts)}" for name, parts in pieces.items())
+        message = f"{data}: the arrays do not fit together: {lengths or 'no inputs are named'}"
         raise AccuracyError(message, "give every input as many samples, or a single one")
     chosen = range(most) if most <= count else [at * most // count for at in range(count)]
     return tuple(
@@ -121,37 +121,37 @@ def _check_numbers(parts: Sequence[Array], name: str, data: str) -> None:
         raise AccuracyError(message, "leave them out, counting from 0")
 
 
-def _fits(wanted: Sequence[int], found: Sequence[int]) -> bool:
+def _fits(expected: Sequence[int], actual: Sequence[int]) -> bool:
     """Return whether an array has an input's shape with any number of samples, or an axis more."""
-    if len(found) == len(wanted) + 1:
-        return all(w in (-1, f) for w, f in zip(wanted, found[1:], strict=True))
-    if len(found) != len(wanted):
+    if len(actual) == len(expected) + 1:
+        return all(e in (-1, a) for e, a in zip(expected, actual[1:], strict=True))
+    if len(actual) != len(expected):
         return False
-    return all(w in (-1, f) for w, f in zip(wanted[1:], found[1:], strict=True))
+    return all(e in (-1, a) for e, a in zip(expected[1:], actual[1:], strict=True))
 
 
-def _pieces(array: Array, wanted: TensorShape, ops: FirstOps) -> list[Array]:
+def _pieces(array: Array, shape: TensorShape, ops: FirstOps) -> list[Array]:
     """Split an array into the inputs of single runs."""
     if array.ndim == 0:
         return [array]
-    if wanted is not None and array.ndim == len(wanted) + 1:
+    if shape is not None and array.ndim == len(shape) + 1:
         return [np.asarray(part) for part in array]
-    if wanted is None and array.ndim == 1:
+    if shape is None and array.ndim == 1:
         return [array]  # a batch of values, or one row of them: fed unchanged
-    if wanted is None:
+    if shape is None:
         return [array[at : at + 1] for at in range(len(array))]
-    if wanted[0] < 0:
+    if shape[0] < 0:
         # One audio clip or image of any size.
-        whole = is_single_picture(wanted, ops) or (len(wanted) == 1 and ops.is_sound)
+        whole = is_single_picture(shape, ops) or (len(shape) == 1 and ops.is_sound)
         return [array] if whole else [array[at : at + 1] for at in range(len(array))]
-    size = max(wanted[0], 1)
+    size = max(shape[0], 1)
     starts = range(0, len(array), size)
     return [array[np.arange(start, start + size) % len(array)] for start in starts]
 
 
 def sample_faults(path: Path, name: str, inputs: Sequence[FedTensor]) -> list[Fault]:
     """Return the problems of a file of samples."""
-    return _found(read_headers(path), name, inputs)[1]
+    return _input_headers(read_headers(path), name, inputs)[1]
 
 
 def has_labels(path: Path, labels: str, inputs: Sequence[FedTensor]) -> bool:
@@ -178,44 +178,44 @@ def class_faults(
         scores: the shape of the output; None if unknown.
     """
     headers = read_headers(path)
-    found, faults = _found(headers, name, inputs)
+    input_headers, faults = _input_headers(headers, name, inputs)
     try:
         array_of(headers, labels, name)
     except AccuracyError as error:
         return [*faults, (error.message, error.hint)]
-    given = next(iter(read_arrays(path, names={labels}).values()))
-    lengths = {key: header.shape[0] if header.shape else 0 for key, header in found.items()}
-    fault = labels_fault(given, labels, max(lengths.values(), default=0))
-    fault = fault or counts_fault(given.size, lengths) or _class_fault(given, labels, scores)
+    indices = next(iter(read_arrays(path, names={labels}).values()))
+    lengths = {key: header.shape[0] if header.shape else 0 for key, header in input_headers.items()}
+    fault = labels_fault(indices, labels, max(lengths.values(), default=0))
+    fault = fault or counts_fault(indices.size, lengths) or _class_fault(indices, labels, scores)
     return faults if fault is None else [*faults, fault]
 
 
-def _class_fault(given: Array, labels: str, scores: TensorShape) -> Fault | None:
+def _class_fault(indices: Array, labels: str, scores: TensorShape) -> Fault | None:
     if scores is None:
         return None
     classes = class_count(scores)
     if classes is None:
         return no_scores(f"of shape {list(scores)}")
     # An unknown number of classes is checked when the model runs.
-    return range_fault(given, labels, classes) if classes > 0 else None
+    return range_fault(indices, labels, classes) if classes > 0 else None
 
 
-def _found(
+def _input_headers(
     headers: Mapping[str, Header], name: str, inputs: Sequence[FedTensor]
 ) -> tuple[dict[str, Header], list[Fault]]:
     """Return the headers of the inputs' arrays, and their problems."""
-    found: dict[str, Header] = {}
+    matches: dict[str, Header] = {}
     faults: list[Fault] = []
     for fed in inputs:
         try:
-            found[fed.name] = array_of(headers, fed.name, name)
+            matches[fed.name] = array_of(headers, fed.name, name)
         except AccuracyError as error:
             faults.append((error.message, error.hint))
             continue
-        reason = misfit(fed, found[fed.name])
+        reason = misfit(fed, matches[fed.name])
         if reason:
             faults.append((f"{name}: {reason}", "save samples as the model takes them"))
-    return found, faults
+    return matches, faults
 
 
 def feeds_from_file(

@@ -84,11 +84,11 @@ def sample(
         # A scalar is a switch, such as between training and inference.
         return generator.random(tuple(shape)) < 0.5 if shape else np.asarray(np.False_)
     if len(shape) <= 1:
-        told = setting(fed, ops)
-        if told is None and kind.kind in "iu" and _LENGTHS.search(fed.ref.node):
-            told = longest
-        if told is not None:
-            return np.full(tuple(shape), told).astype(kind)
+        value = setting(fed, ops)
+        if value is None and kind.kind in "iu" and _LENGTHS.search(fed.ref.node):
+            value = longest
+        if value is not None:
+            return np.full(tuple(shape), value).astype(kind)
     shares = _shares(tuple(shape), ops, generator)
     if fed.dtype.is_floating or kind.kind in "c":
         return (limits.low + shares * (limits.high - limits.low)).astype(kind)
@@ -221,10 +221,10 @@ def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run
     best: Samples | None = None
     most = -1.0
     for trial in range(drawing.trials):
-        found = drawing.samples(sizes, trial, count, run)
-        moved = largest_movement(found.outputs)
+        samples = drawing.samples(sizes, trial, count, run)
+        moved = largest_movement(samples.outputs)
         if best is None or moved > most:
-            best, most = found, moved
+            best, most = samples, moved
         if most >= MOVES:
             break
     assert best is not None
@@ -273,10 +273,10 @@ def _longest_loop(graph: Graph, lengths: Sequence[str], feeds: Feeds) -> int | N
     if not lengths:
         return None
     try:
-        found = Interpreter(graph).run(lengths, feeds)
+        arrays = Interpreter(graph).run(lengths, feeds)
     except (InvalidGraphError, UnsupportedError, UsageError):
         return None  # such as in a nested loop
-    return max(int(np.max(array, initial=0)) for array in found)
+    return max(int(np.max(array, initial=0)) for array in arrays)
 
 
 def _no_sizes(
@@ -286,8 +286,8 @@ def _no_sizes(
     is_open = [fed for fed in drawing.inputs if not fed.is_whole]
     if not is_open or len(tried) == 1:
         names = ", ".join(repr(fed.name) for fed in drawing.inputs)
-        given = f"on samples drawn for {names}" if names else "without inputs"
-        message = f"the source does not run {given}{reason}"
+        basis = f"on samples drawn for {names}" if names else "without inputs"
+        message = f"the source does not run {basis}{reason}"
         return UsageError(message, data_hint(drawing.inputs[0].name) if names else "")
     names = " and ".join(f"{fed.name!r} {_shown(fed)}" for fed in is_open)
     message = f"the source runs with none of {len(tried)} choices of sizes for the input {names}"
@@ -312,31 +312,31 @@ class _Drawing:
     def samples(self, sizes: Sizes, trial: int, count: int, run: Run) -> Samples:
         """Draw the samples of one choice of ranges, and compute the outputs."""
         feeds = tuple(self.feeds(sizes, trial, number) for number in range(count))
-        told = {
-            fed.name: f"{fed.dtype.short} {list(feeds[0][fed.name].shape)}{self._told(at, trial)}"
+        descriptions = {
+            fed.name: f"{fed.dtype.short} {list(feeds[0][fed.name].shape)}{self._suffix(at, trial)}"
             for at, fed in enumerate(self.inputs)
         }
-        return Samples(feeds, tuple(run(given) for given in feeds), told)
+        return Samples(feeds, tuple(run(feed) for feed in feeds), descriptions)
 
     def feeds(self, sizes: Sizes, trial: int, number: int) -> Feeds:
         """Draw one sample: an array for each input."""
         longest = self._longest(sizes)
-        made = {}
+        arrays = {}
         for at, (fed, ops) in enumerate(zip(self.inputs, self.ops, strict=True)):
             default = self._defaults[at]
             if default is not None:
-                made[fed.name] = default
+                arrays[fed.name] = default
                 continue
             generator = np.random.default_rng([_SEED, at, number])
             limits = self._range(at, trial)
-            made[fed.name] = sample(fed, sizes[fed.name], ops, limits, generator, longest)
-        return made
+            arrays[fed.name] = sample(fed, sizes[fed.name], ops, limits, generator, longest)
+        return arrays
 
     def _range(self, at: int, trial: int) -> ValueRange:
         ranges = self.ranges[at]
         return ranges[min(trial, len(ranges) - 1)]
 
-    def _told(self, at: int, trial: int) -> str:
+    def _suffix(self, at: int, trial: int) -> str:
         if self._defaults[at] is not None:
             return ", its default"
         dtype = self.inputs[at].dtype

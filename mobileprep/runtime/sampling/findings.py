@@ -112,63 +112,63 @@ class ReachedInput(NamedTuple):
         return node.attr_tensor("value").shape
 
 
-def note(place: ReachedInput, found: FirstOps) -> None:
+def note(place: ReachedInput, findings: FirstOps) -> None:
     """Record the findings of an op behind which the input is not followed."""
     node, reached = place.node, place.reached
     if node.op in _FILES:
-        found.file = found.file or node
+        findings.file = findings.file or node
     elif node.op in _TABLES:
-        _note_table(place, found)
+        _note_table(place, findings)
     elif node.op in _SOUND:
-        found.is_sound = True
-        note_layer(reached, found)
+        findings.is_sound = True
+        note_layer(reached, findings)
     elif node.op in FUSED_BATCH_NORMS and place.slot == 0:
-        _note_norm(place, found)
-        note_layer(reached, found)
+        _note_norm(place, findings)
+        note_layer(reached, findings)
     elif node.op in _CONVOLUTIONS and place.slot == 0:
-        _note_convolution(place, found)
-        note_layer(reached, found)
+        _note_convolution(place, findings)
+        note_layer(reached, findings)
     elif node.op in ("MatMul", "BatchMatMul", "BatchMatMulV2") and place.slot == 0:
         weights = place.sizes_of(1)
         if reached.same_shape and len(weights) >= 2:
             flipped = node.attrs.get("transpose_b") or node.attrs.get("adj_y")
-            found.sizes.setdefault(-1, weights[-1 if flipped and flipped.value else -2])
-            found.rank = found.rank or (2 if node.op == "MatMul" else None)
-        note_layer(reached, found)
+            findings.sizes.setdefault(-1, weights[-1 if flipped and flipped.value else -2])
+            findings.rank = findings.rank or (2 if node.op == "MatMul" else None)
+        note_layer(reached, findings)
     else:
-        note_layer(reached, found)
+        note_layer(reached, findings)
 
 
-def note_layer(reached: Reached, found: FirstOps) -> None:
+def note_layer(reached: Reached, findings: FirstOps) -> None:
     """Record that the input reaches a layer with its current scale and offset."""
-    found.layers.append((reached.scale, reached.offset))
+    findings.layers.append((reached.scale, reached.offset))
 
 
-def _note_convolution(place: ReachedInput, found: FirstOps) -> None:
+def _note_convolution(place: ReachedInput, findings: FirstOps) -> None:
     node, reached = place.node, place.reached
     flat = node.op != "Conv3D"
     first = node.attr_str("data_format", "NHWC") in ("NCHW", "NCDHW")
-    found.is_picture = True
-    found.channels_first = found.channels_first or (first and reached.same_shape)
+    findings.is_picture = True
+    findings.channels_first = findings.channels_first or (first and reached.same_shape)
     filters = place.sizes_of(1)
     if reached.same_shape:
-        found.rank = found.rank or (4 if flat else 5)
+        findings.rank = findings.rank or (4 if flat else 5)
         if len(filters) >= 4:
             axis = (-3 if flat else -4) if first else -1
-            found.sizes.setdefault(axis, filters[-2])
+            findings.sizes.setdefault(axis, filters[-2])
 
 
-def _note_norm(place: ReachedInput, found: FirstOps) -> None:
+def _note_norm(place: ReachedInput, findings: FirstOps) -> None:
     mean, variance = place.constant(3), place.constant(4)
     if mean is None or variance is None or not mean.size or mean.size != variance.size:
         return
     deviation = np.sqrt(np.maximum(variance.astype(np.float64), 0.0))
     low = float(np.min(mean - _SPREAD * deviation))
     high = float(np.max(mean + _SPREAD * deviation))
-    _note_range(place.reached, low, high, found)
+    _note_range(place.reached, low, high, findings)
 
 
-def note_limits(place: ReachedInput, found: FirstOps) -> None:
+def note_limits(place: ReachedInput, findings: FirstOps) -> None:
     """Record the range of a fake quantization op."""
     node = place.node
     if node.op == "FakeQuantWithMinMaxArgs":
@@ -178,22 +178,22 @@ def note_limits(place: ReachedInput, found: FirstOps) -> None:
         if ends[0] is None or ends[1] is None or not ends[0].size or not ends[1].size:
             return
         low, high = float(np.min(ends[0])), float(np.max(ends[1]))
-    _note_range(place.reached, low, high, found)
+    _note_range(place.reached, low, high, findings)
 
 
-def _note_range(reached: Reached, low: float, high: float, found: FirstOps) -> None:
+def _note_range(reached: Reached, low: float, high: float, findings: FirstOps) -> None:
     ends = sorted((end - reached.offset) / reached.scale for end in (low, high))
-    if found.limits is None and all(map(math.isfinite, ends)) and ends[0] < ends[1]:
-        found.limits = ends[0], ends[1]
+    if findings.limits is None and all(map(math.isfinite, ends)) and ends[0] < ends[1]:
+        findings.limits = ends[0], ends[1]
 
 
-def note_reshaped(place: ReachedInput, found: FirstOps) -> None:
+def note_reshaped(place: ReachedInput, findings: FirstOps) -> None:
     """Record the shape that a reshaping or resizing op requires."""
     node = place.node
     if node.op.startswith("Resize") or node.op == "CropAndResize":
-        found.is_picture = True
+        findings.is_picture = True
         if place.reached.same_shape:
-            found.rank = found.rank or 4
+            findings.rank = findings.rank or 4
     if node.op != "Reshape" or not place.reached.same_shape:
         return
     target = place.constant(1)
@@ -201,22 +201,22 @@ def note_reshaped(place: ReachedInput, found: FirstOps) -> None:
         return
     sizes = [int(size) for size in target]
     if sizes[0] in (-1, 1) and all(size > 0 for size in sizes[1:]):
-        found.elements = found.elements or math.prod(sizes[1:])
-        found.is_picture = found.is_picture or (len(sizes) == 4 and sizes[3] in (1, 3))
+        findings.elements = findings.elements or math.prod(sizes[1:])
+        findings.is_picture = findings.is_picture or (len(sizes) == 4 and sizes[3] in (1, 3))
 
 
-def note_broadcast(shape: tuple[int, ...], reached: Reached, found: FirstOps) -> None:
+def note_broadcast(shape: tuple[int, ...], reached: Reached, findings: FirstOps) -> None:
     """Record the sizes that a constant in elementwise arithmetic requires."""
     if reached.same_shape:
         for axis in range(-len(shape), 0):
             if shape[axis] > 1:
-                found.sizes.setdefault(axis, shape[axis])
+                findings.sizes.setdefault(axis, shape[axis])
 
 
 _TABLES: Final = {"Gather": 1, "GatherV2": 1, "GatherNd": 1, "OneHot": 0}
 
 
-def _note_table(place: ReachedInput, found: FirstOps) -> None:
+def _note_table(place: ReachedInput, findings: FirstOps) -> None:
     """Record the number of table rows, if the input is the indices."""
     node = place.node
     if place.slot != _TABLES[node.op]:
@@ -231,4 +231,4 @@ def _note_table(place: ReachedInput, found: FirstOps) -> None:
         at = int(axis) if axis is not None and axis.size == 1 else 0
         rows = table[at] if -len(table) <= at < len(table) else None
     if rows is not None and rows > 0:
-        found.rows = rows if found.rows is None else min(found.rows, rows)
+        findings.rows = rows if findings.rows is None else min(findings.rows, rows)

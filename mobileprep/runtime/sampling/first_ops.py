@@ -54,65 +54,65 @@ _FEW: Final = 1 << 16
 
 def first_ops(graph: Graph, ref: Ref) -> FirstOps:
     """Follow an input through ops that move, cast, and scale it, to the first layers."""
-    found = FirstOps(probability=neutral_probability(graph, ref.node))
+    findings = FirstOps(probability=neutral_probability(graph, ref.node))
     values = StaticValues(graph.by_name, lambda _ref: None)
     waiting = deque([Reached(ref, 1.0, 0.0, same_shape=True)])
     seen = {ref}
     while waiting and len(seen) < MOST_NODES:
         reached = waiting.popleft()
         for node in graph.consumers.get(reached.ref.node, ()):
-            for slot, taken in enumerate(node.data_inputs):
-                if taken != reached.ref:
+            for slot, source in enumerate(node.data_inputs):
+                if source != reached.ref:
                     continue
                 place = ReachedInput(graph, values, node, slot, reached)
-                for after in _after(place, found):
+                for after in _after(place, findings):
                     if after.ref not in seen:
                         seen.add(after.ref)
                         waiting.append(after)
-    return found
+    return findings
 
 
-def _after(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
+def _after(place: ReachedInput, findings: FirstOps) -> Iterator[Reached]:
     """Yield the outputs of an op that contain the tensor; layers only record findings."""
     node, reached = place.node, place.reached
     if node.op in _SAME_SHAPE or (node.op in _OTHER_SHAPE and place.slot == 0):
-        yield from _moved(place, found)
+        yield from _moved(place, findings)
     elif node.op in _ARITHMETIC:
-        yield from _computed(place, found)
+        yield from _computed(place, findings)
     elif node.op == "Neg":
         yield _scaled(reached, Ref(node.name), -reached.scale, -reached.offset)
     elif node.op == "Split" and place.slot == _SPLIT_TENSOR:
         for index in range(min(node.attr_int("num_split", 1), MOST_NODES)):
             yield reached._replace(ref=Ref(node.name, index), same_shape=False)
     elif node.op.startswith("FakeQuantWithMinMax"):
-        note_limits(place, found)
+        note_limits(place, findings)
         yield reached._replace(ref=Ref(node.name))
     elif node.op == "ConcatV2":
         yield reached._replace(ref=Ref(node.name), same_shape=False)
     else:
-        note(place, found)
+        note(place, findings)
 
 
-def _moved(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
+def _moved(place: ReachedInput, findings: FirstOps) -> Iterator[Reached]:
     """Yield the outputs of an op that keeps the values of the tensor."""
     node, reached = place.node, place.reached
     if node.op in _OTHER_SHAPE:
-        note_reshaped(place, found)
+        note_reshaped(place, findings)
     outputs = node.attr_int("num", 1) if node.op == "Unpack" else 2 if node.op in SWITCHES else 1
     same = reached.same_shape and node.op in _SAME_SHAPE
     for index in range(min(outputs, MOST_NODES)):
         yield reached._replace(ref=Ref(node.name, index), same_shape=same)
 
 
-def _computed(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
+def _computed(place: ReachedInput, findings: FirstOps) -> Iterator[Reached]:
     """Yield the result of arithmetic with a constant."""
     node, reached = place.node, place.reached
-    found.divides = found.divides or (node.op in DIVISIONS and place.slot == 1)
+    findings.divides = findings.divides or (node.op in DIVISIONS and place.slot == 1)
     other = place.constant(1 - place.slot)
     if other is None or other.dtype.kind not in "iuf" or not 0 < other.size <= _FEW:
-        note_layer(reached, found)
+        note_layer(reached, findings)
         return
-    note_broadcast(other.shape, reached, found)
+    note_broadcast(other.shape, reached, findings)
     scale, offset = _ARITHMETIC[node.op](reached, float(np.mean(other)), place.slot)
     if math.isfinite(scale) and math.isfinite(offset) and scale:
         yield _scaled(reached, Ref(node.name), scale, offset)
@@ -189,31 +189,30 @@ def standing_still(
         for name, share in zip(names, movements(runs), strict=True)
         if share is not None and share < MOVES and name not in {*empty, *lost}
     ]
-    told = []
+    warnings = []
     if still:
-        told.append(
+        warnings.append(
             f"outputs hardly move from sample to sample: {', '.join(still)} of the peak; the "
             f"check proves little of them; {_DATA}"
         )
     if empty:
         listed = ", ".join(map(repr, empty))
-        told.append(
+        warnings.append(
             f"outputs have no elements: {listed}; the check proves nothing of them; {_DATA}"
         )
     if lost:
         shown = f"fed: {', '.join(f'{name} {text}' for name, text in fed.items())}; " if fed else ""
         listed = ", ".join(map(repr, lost))
-        told.append(
+        warnings.append(
             f"the source gives nothing but NaN or infinity for {listed}: the samples are unusable; "
             f"{shown}{_DATA}"
         )
-    return told
+    return warnings
 
 
 def largest_movement(runs: Sequence[Sequence[Array]]) -> float:
     """Return the largest movement of any output; 1 if there is nothing to compare."""
-    found = movements(runs)
-    return max((1.0 if moved is None else moved for moved in found), default=1.0)
+    return max((1.0 if moved is None else moved for moved in movements(runs)), default=1.0)
 
 
 def _movement(column: Sequence[Array]) -> float | None:
@@ -269,9 +268,9 @@ def first_norm_spread(graph: Graph, runs: Sequence[Mapping[str, Array]]) -> Norm
         return None
     trained = np.sqrt(np.maximum(variance.astype(np.float64), 0))
     interpreter = Interpreter(graph)
-    found = [interpreter.run([str(norm.data_inputs[0])], run)[0] for run in runs]
+    arrays = [interpreter.run([str(norm.data_inputs[0])], run)[0] for run in runs]
     axis = 1 if norm.attr_str("data_format", "NHWC").startswith("NC") else -1
-    lines = [np.moveaxis(x.astype(np.float64), axis, -1).reshape(-1, x.shape[axis]) for x in found]
+    lines = [np.moveaxis(x.astype(np.float64), axis, -1).reshape(-1, x.shape[axis]) for x in arrays]
     spread = np.concatenate(lines).std(axis=0)
     counts = trained > _FLAT
     if len(spread) != len(trained) or not counts.any() or not np.isfinite(spread).all():
@@ -334,9 +333,9 @@ class ValueRange(Struct, frozen=True):
         return self.low, self.high
 
     def __str__(self) -> str:
-        told = self.reason or "the graph does not show the range"
+        reason = self.reason or "the graph does not show the range"
         ends = f"{self.low:.4g}" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
-        return f"{ends} ({told})"
+        return f"{ends} ({reason})"
 
 
 def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:

@@ -73,10 +73,10 @@ def fed_tensors(
 def known_shapes(graph: Graph, refs: Sequence[Ref]) -> list[TensorShape]:
     """Return the shapes of tensors; shapes of placeholders need no inference."""
     if all(graph[ref.node].op in FEEDABLE for ref in refs):
-        found = [graph[ref.node].attr_shape("shape") for ref in refs]
+        declared_shapes = [graph[ref.node].attr_shape("shape") for ref in refs]
         # Like TensorFlow: old graphs use an empty shape for an unknown one.
         is_old = graph.versions.producer <= LAST_AMBIGUOUS_PRODUCER
-        return [None if shape == () and is_old else shape for shape in found]
+        return [None if shape == () and is_old else shape for shape in declared_shapes]
     shapes = infer_shapes(graph, recorded=True)
     return [shape_of(shapes, ref) for ref in refs]
 
@@ -101,12 +101,12 @@ def _dtype(graph: Graph, name: str) -> DType:
     return dtype
 
 
-def _merged(name: str, found: TensorShape, declared: TensorShape) -> TensorShape:
+def _merged(name: str, shape: TensorShape, declared: TensorShape) -> TensorShape:
     try:
-        return merge(found, declared)
+        return merge(shape, declared)
     except ShapeConflictError as error:
-        known = "of unknown rank" if found is None else str(list(found))
-        message = f"the input {name!r} has the shape {known} in the graph, "
+        shown = "of unknown rank" if shape is None else str(list(shape))
+        message = f"the input {name!r} has the shape {shown} in the graph, "
         message += f"which {list(declared or ())} does not fit"
         raise InvalidGraphError(message, "use the graph's sizes, -1 for any") from error
 
@@ -146,7 +146,9 @@ def size_choices(inputs: Sequence[FedTensor], ops: Sequence[FirstOps]) -> Iterat
     names = [fed.name for fed in inputs]
     seen = set()
     for rank in range(_MOST_AXES):
-        shapes = [known_sizes(fed, found, rank) for fed, found in zip(inputs, ops, strict=True)]
+        shapes = [
+            known_sizes(fed, findings, rank) for fed, findings in zip(inputs, ops, strict=True)
+        ]
         for whole in _wholes(shapes, ops):
             if whole not in seen:
                 seen.add(whole)
@@ -220,15 +222,15 @@ def _wholes(
     for batch in (1, *_BATCHES):
         for size in sizes if batch == 1 else sizes[:2]:
             pairs = zip(shapes, ops, strict=True)
-            yield tuple(_filled(shape, batch, size, found) for shape, found in pairs)
+            yield tuple(_filled(shape, batch, size, findings) for shape, findings in pairs)
     if [-1] not in shapes:
         return
     for size in (*sizes, *_SOUNDS):
         # A single axis may also be the time axis of one sample.
         pairs = zip(shapes, ops, strict=True)
         yield tuple(
-            (size,) if s == [-1] else _filled(s, 1, min(size, sizes[0]), found)
-            for s, found in pairs
+            (size,) if s == [-1] else _filled(s, 1, min(size, sizes[0]), findings)
+            for s, findings in pairs
         )
 
 
@@ -249,9 +251,9 @@ def _ranked(fed: FedTensor, ops: FirstOps, untold: int) -> tuple[int, ...]:
 
 def _candidates(shapes: Sequence[Sequence[int]], ops: Sequence[FirstOps]) -> tuple[int, ...]:
     pairs = list(zip(shapes, ops, strict=True))
-    if any(is_picture(shape, found) and min(shape) < 0 for shape, found in pairs):
+    if any(is_picture(shape, findings) and min(shape) < 0 for shape, findings in pairs):
         return _PICTURES
-    if any(found.is_sound and min(shape, default=0) < 0 for shape, found in pairs):
+    if any(findings.is_sound and min(shape, default=0) < 0 for shape, findings in pairs):
         return (*_SOUNDS, *_SEQUENCES)
     return _SEQUENCES
 
@@ -259,6 +261,4 @@ def _candidates(shapes: Sequence[Sequence[int]], ops: Sequence[FirstOps]) -> tup
 def _filled(shape: Sequence[int], batch: int, size: int, ops: FirstOps) -> tuple[int, ...]:
     counts = len(shape) > 1 or not ops.is_sound
     first = size if is_single_picture(shape, ops) or not counts else batch
-    return tuple(
-        known if known >= 0 else (size if axis else first) for axis, known in enumerate(shape)
-    )
+    return tuple(dim if dim >= 0 else (size if axis else first) for axis, dim in enumerate(shape))

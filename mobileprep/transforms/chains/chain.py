@@ -130,8 +130,8 @@ def _record(name: str, before: Graph, result: Result) -> StepRecord:
         added = removed = changed = 0
     else:
         old, new = before.by_name, after.by_name
-        kept = sum(map(old.__contains__, new))
-        added, removed = len(new) - kept, len(old) - kept
+        common = sum(map(old.__contains__, new))
+        added, removed = len(new) - common, len(old) - common
         # Nodes are immutable, so identity settles nearly every comparison.
         others = (old.get(name) for name, node in new.items() if old.get(name) is not node)
         changed = sum(was is not None and was != new[was.name] for was in others)
@@ -160,12 +160,12 @@ def load_plugin(name: str, path: Path) -> type[Transform]:
         UsageError: the file does not define this transform.
     """
     module = load_file(path, f"mobileprep_plugin_{name}", _AUTHOR)
-    found = {n: kind for n, kind in transforms_in(module).items() if not is_built_in(kind)}
-    if name not in found:
-        there = ", ".join(sorted(found)) or "none"
+    transforms = {n: kind for n, kind in transforms_in(module).items() if not is_built_in(kind)}
+    if name not in transforms:
+        there = ", ".join(sorted(transforms)) or "none"
         message = f"the plugin {path} holds no transform {name!r}; it holds {there}"
         raise UsageError(message, f'decorate a class with @transform("{name}")')
-    return found[name]
+    return transforms[name]
 
 
 def apply_plugin(
@@ -193,12 +193,12 @@ def apply_plugin(
     return result
 
 
-def _no_graph(found: object) -> str:
+def _no_graph(value: object) -> str:
     """Return the reason why a value is not a valid graph, or an empty string."""
-    if not isinstance(found, Graph):
-        return f"is {type(found).__name__}"
+    if not isinstance(value, Graph):
+        return f"is {type(value).__name__}"
     names: set[str] = set()
-    for node in found.nodes:
+    for node in value.nodes:
         wrong = _no_node(node)
         if wrong:
             return wrong
@@ -208,18 +208,18 @@ def _no_graph(found: object) -> str:
     return ""
 
 
-def _no_node(found: object) -> str:
+def _no_node(value: object) -> str:
     """Return the reason why a value is not a valid node, or an empty string."""
-    if not isinstance(found, Node):
-        return f"has {type(found).__name__} among its nodes"
+    if not isinstance(value, Node):
+        return f"has {type(value).__name__} among its nodes"
     # Plugins are not type-checked.
-    name: object = found.name
-    op: object = found.op
+    name: object = value.name
+    op: object = value.op
     if not isinstance(name, str):
         return f"has a name that is not a string: {name!r}"
     if not isinstance(op, str):
         return f"has an op that is not a string: {op!r}, of {name!r}"
-    for what in found.inputs:
+    for what in value.inputs:
         if not isinstance(what, Ref):
             return f"has {type(what).__name__}, not Ref, among the inputs of {name!r}"
     return ""
@@ -241,8 +241,8 @@ def _no_numbers(result: Result) -> tuple[str, str]:
     return "", ""
 
 
-def _is_count(found: object) -> bool:
-    return isinstance(found, int) and not isinstance(found, bool) and found >= 0
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 _CONTROL_FLOW: Final = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
@@ -256,23 +256,23 @@ def cautions(
 ) -> tuple[str, ...]:
     """Return warnings for the user before a step runs, one sentence each, with a remedy."""
     ops = {node.op for node in graph}
-    told = []
+    warnings = []
     if name == "remove_nodes" and "Identity" in options.get("op", ()) and ops & _CONTROL_FLOW:
-        told.append(
+        warnings.append(
             "remove_nodes(op=Identity) on a graph with control flow: the Identity nodes that its "
             "loops and conditionals rely on stay; remove_no_ops makes the same choice"
         )
     if name == "quantize_nodes" and ops & BATCH_NORMS and not _FOLDS & set(earlier):
-        told.append(
+        warnings.append(
             "quantize_nodes before the batch norms are folded: they stay in float, between "
             "conversions; put fold_batch_norms and fold_old_batch_norms before it"
         )
     if name == "quantize_weights" and ("quantize_weights" in earlier or _has_quantized(graph)):
-        told.append(
+        warnings.append(
             "quantize_weights a second time: weights that are stored in 8 bits stay so; "
             "leave one of the two out"
         )
-    return tuple(told)
+    return tuple(warnings)
 
 
 def _has_quantized(graph: Graph) -> bool:
@@ -288,7 +288,7 @@ def _has_quantized(graph: Graph) -> bool:
 
 
 _FUSES: Final = frozenset({"fuse_batch_norms", "optimize"})
-_MEND: Final = "fuse_batch_norms, or optimize, which contains it,"
+_FOLDING_STEPS: Final = "fuse_batch_norms, or optimize, which contains it,"
 
 
 def norms_left(graph: Graph, context: Context) -> str:
@@ -311,7 +311,7 @@ def norms_left(graph: Graph, context: Context) -> str:
         return ""
     what = "1 batch norm is" if count == 1 else f"{count} batch norms are"
     where = "before weights are quantized" if stored > foldable else "at the end of the chain"
-    return f"{what} left that can be folded: put {_MEND} {where}"
+    return f"{what} left that can be folded: put {_FOLDING_STEPS} {where}"
 
 
 def norms_foreseen(graph: Graph, steps: Collection[str]) -> str:
@@ -321,11 +321,11 @@ def norms_foreseen(graph: Graph, steps: Collection[str]) -> str:
     from mobileprep.transforms.fold_old_batch_norms import FOLDED  # as above
 
     folded = set(FOLDED) if "fold_old_batch_norms" in steps else set()
-    left = Counter(n.op for n in graph if n.op in BATCH_NORMS - folded and is_inference(n))
-    if not left:
+    remaining = Counter(n.op for n in graph if n.op in BATCH_NORMS - folded and is_inference(n))
+    if not remaining:
         return ""
-    listed = ", ".join(f"{count} {op}" for op, count in sorted(left.items()))
-    return f"no step of the chain folds {listed} of the model: put {_MEND} into it"
+    listed = ", ".join(f"{count} {op}" for op, count in sorted(remaining.items()))
+    return f"no step of the chain folds {listed} of the model: put {_FOLDING_STEPS} into it"
 
 
 def _as_floats(graph: Graph) -> Graph:

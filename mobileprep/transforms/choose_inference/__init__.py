@@ -13,7 +13,7 @@ from mobileprep.graph.op_sets import FUSED_BATCH_NORMS
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, transform
-from mobileprep.transforms.choose_inference.branches import condition, taken
+from mobileprep.transforms.choose_inference.branches import condition, resolve_branches
 
 _UNSURE: Final = "its branches do not show which of them is for inference"
 
@@ -37,17 +37,17 @@ class ChooseInference(Transform, frozen=True):
         protected = context.protected
         phases = _phases(graph, context)
         skipped: Counter[str] = Counter()
-        known: dict[str, bool] = {}
+        decisions: dict[str, bool] = {}
         for name, value in phases.items():
             if value is None:
                 skipped[_UNSURE] += 1
             else:
-                known[name] = value
-        if not known:
+                decisions[name] = value
+        if not decisions:
             return Result(graph, skipped=skipped)
-        after = taken(graph, known, protected)
+        after = resolve_branches(graph, decisions, protected)
         if isinstance(after, str):
-            skipped[after] += len(known)
+            skipped[after] += len(decisions)
             return Result(graph, skipped=skipped)
         merges = sum(n.op == "Merge" for n in graph) - sum(n.op == "Merge" for n in after)
         return Result(after, max(merges, 1), skipped)
@@ -62,15 +62,15 @@ def _phases(graph: Graph, context: Context) -> dict[str, bool | None]:
             votes.setdefault(name, set())
     for node in graph:
         if votes and node.op in FUSED_BATCH_NORMS and node.data_inputs:
-            found = _branch(graph, node)
-            if found is not None and found[0] in votes:
-                name, branch = found
+            vote = _branch(graph, node)
+            if vote is not None and vote[0] in votes:
+                name, branch = vote
                 # In training mode, the normalization is in the branch that inference does not
                 # take.
                 votes[name].add(branch != node.attr_bool("is_training", True))
     fed = {name.partition(":")[0] for name in context.inputs}
     defaults = {n: _default(graph, graph[n]) for n in votes if n not in fed}
-    return {n: _only(found) if found else defaults.get(n) for n, found in votes.items()}
+    return {n: _only(values) if values else defaults.get(n) for n, values in votes.items()}
 
 
 def _branch(graph: Graph, norm: Node) -> tuple[str, bool] | None:
@@ -80,8 +80,8 @@ def _branch(graph: Graph, norm: Node) -> tuple[str, bool] | None:
     return (name, source.index == 1) if name else None
 
 
-def _only(found: set[bool]) -> bool | None:
-    return next(iter(found)) if len(found) == 1 else None
+def _only(values: set[bool]) -> bool | None:
+    return next(iter(values)) if len(values) == 1 else None
 
 
 def _default(graph: Graph, node: Node) -> bool | None:

@@ -16,13 +16,15 @@ from mobileprep.graph.refs import Ref, unique_name
 from mobileprep.graph.tensor import Tensor
 
 
-def taken(graph: Graph, known: Mapping[str, bool], protected: Collection[str]) -> Graph | str:
+def resolve_branches(
+    graph: Graph, values: Mapping[str, bool], protected: Collection[str]
+) -> Graph | str:
     """Return the graph with only the branches that run for the given boolean node values.
 
     Switch and Merge become Identity. Consumers of a known value use a constant instead; the nodes
     themselves are kept only if protected. Returns the reason on failure.
     """
-    choice = _Choice(graph, known)
+    choice = _Choice(graph, values)
     dead = choice.dead()
     if dead & frozenset(protected):
         return "an output is in the training branch"
@@ -34,15 +36,15 @@ def taken(graph: Graph, known: Mapping[str, bool], protected: Collection[str]) -
 
 
 class _Choice:
-    def __init__(self, graph: Graph, known: Mapping[str, bool]) -> None:
+    def __init__(self, graph: Graph, values: Mapping[str, bool]) -> None:
         self._graph = graph
-        self._known = known
-        self._names = {n: unique_name(f"{n}/inference", graph.by_name) for n in known}
+        self._values = values
+        self._names = {n: unique_name(f"{n}/inference", graph.by_name) for n in values}
         self._live: dict[str, int] = {}
         for node in graph:
             name = condition(graph, node)
-            if name in known:
-                self._live[node.name] = int(known[name])
+            if name in values:
+                self._live[node.name] = int(values[name])
 
     def dead(self) -> frozenset[str]:
         """Return the nodes that do not run."""
@@ -59,17 +61,17 @@ class _Choice:
         self, node: Node, dead: Collection[str], protected: Collection[str]
     ) -> tuple[Node, ...]:
         """Return the replacement for a node that runs."""
-        if node.name in self._known:
-            value = Tensor.of(np.array(self._known[node.name]))
+        if node.name in self._values:
+            value = Tensor.of(np.array(self._values[node.name]))
             number = constant(self._names[node.name], value)
             return (node, number) if node.name in protected else (number,)
-        refs = [r for r in node.inputs if not (r.is_control and r.node in self._known)]
+        refs = [r for r in node.inputs if not (r.is_control and r.node in self._values)]
         if node.op == "Merge":
             refs = [r for r in refs if not self._is_dead_ref(r, dead)]
         inputs = tuple(self._rewired(r) for r in refs)
         if node.name in self._live:
-            kept = (inputs[0], *(r for r in inputs[2:] if r.is_control))
-            return (_identity(node, kept),)
+            controls = (r for r in inputs[2:] if r.is_control)
+            return (_identity(node, (inputs[0], *controls)),)
         tensors = [r for r in inputs if not r.is_control]
         if node.op == "Merge" and len(tensors) < len(node.data_inputs):
             if len(tensors) == 1:
@@ -88,7 +90,7 @@ class _Choice:
         return gated or ref.node in dead
 
     def _rewired(self, ref: Ref) -> Ref:
-        if ref.node in self._known:
+        if ref.node in self._values:
             return Ref(self._names[ref.node])
         if ref.node in self._live and not ref.is_control:
             return Ref(ref.node)

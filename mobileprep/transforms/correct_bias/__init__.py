@@ -102,8 +102,8 @@ class CorrectBias(Transform, frozen=True):
         if not means:
             raise refuse(self.transform_name, NO_STATISTICS, NO_STATISTICS_HINT)
         done, corrected = analytically_corrected(biased, self._all_rounded(biased), means)
-        left = len(biased.layers) - corrected
-        skipped = Counter({_NO_MEANS: left} if left else {})
+        remaining = len(biased.layers) - corrected
+        skipped = Counter({_NO_MEANS: remaining} if remaining else {})
         return Result(without_statistics(done if corrected else graph), corrected, skipped)
 
     def _all_rounded(self, biased: Biased) -> dict[str, Node]:
@@ -123,11 +123,11 @@ class CorrectBias(Transform, frozen=True):
         ends = [parse_ref(name).node for name in context.outputs]
         needed = reachable(graph, [e for e in ends if e in graph]) if ends else graph.by_name
 
-        def wanted(layer: Node, weights: Node) -> bool:
+        def needs_bias(layer: Node, weights: Node) -> bool:
             size = weights.attr_tensor("value").size
             return layer.name in needed and size >= max(self.minimum_size, 1)
 
-        return with_biases(graph, wanted, context.protected)
+        return with_biases(graph, needs_bias, context.protected)
 
     def _rounded(self, graph: Graph, weights: Node) -> Node:
         """Return the weights with their values after quantization."""

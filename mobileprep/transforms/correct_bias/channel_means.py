@@ -85,12 +85,12 @@ class _Search:
     def _clipped_of(self, node: Node) -> _Clipped | None:
         if node.op == "BiasAdd":
             return self._normal(node)
-        taken = [self._clipped.get(_source(r)) for r in node.data_inputs]
-        if node.op in _ACTIVATIONS and taken and taken[0] is not None:
-            high = np.minimum(taken[0].high, _ACTIVATIONS[node.op])
-            return replace(taken[0], low=max(taken[0].low, 0.0), high=np.maximum(high, 0))
-        if node.op == "Minimum" and len(taken) == 2:
-            return self._bounded(node, taken[0], 1) or self._bounded(node, taken[1], 0)
+        inputs = [self._clipped.get(_source(r)) for r in node.data_inputs]
+        if node.op in _ACTIVATIONS and inputs and inputs[0] is not None:
+            high = np.minimum(inputs[0].high, _ACTIVATIONS[node.op])
+            return replace(inputs[0], low=max(inputs[0].low, 0.0), high=np.maximum(high, 0))
+        if node.op == "Minimum" and len(inputs) == 2:
+            return self._bounded(node, inputs[0], 1) or self._bounded(node, inputs[1], 0)
         return None
 
     def _normal(self, node: Node) -> _Clipped | None:
@@ -98,16 +98,16 @@ class _Search:
             return None
         bias = node_behind(self._graph, node.data_inputs[1])
         channels = bias.attr_tensor("value").size if bias.op == "Const" else 0
-        found = statistics_of(node, channels)
-        return None if found is None else _Clipped(found, -math.inf, np.full(channels, math.inf))
+        stats = statistics_of(node, channels)
+        return None if stats is None else _Clipped(stats, -math.inf, np.full(channels, math.inf))
 
-    def _bounded(self, node: Node, taken: _Clipped | None, constant: int) -> _Clipped | None:
-        if taken is None:
+    def _bounded(self, node: Node, clipped: _Clipped | None, constant: int) -> _Clipped | None:
+        if clipped is None:
             return None
-        bound = self._per_channel(node.data_inputs[constant], len(taken.high))
-        if bound is None or (bound < taken.low).any():
+        bound = self._per_channel(node.data_inputs[constant], len(clipped.high))
+        if bound is None or (bound < clipped.low).any():
             return None
-        return replace(taken, high=np.minimum(taken.high, bound))
+        return replace(clipped, high=np.minimum(clipped.high, bound))
 
     def _per_channel(self, ref: Ref, channels: int) -> Array | None:
         """Return a constant as one value per last-dimension channel, or None if it does not fit."""
@@ -119,8 +119,8 @@ class _Search:
         fits = is_one or (value.size == channels and value.shape[-1:] == (channels,))
         if not value.dtype.is_floating or not fits:
             return None
-        found = value.array().astype(np.float64).reshape(-1)
-        return np.broadcast_to(found, (channels,)) if np.isfinite(found).all() else None
+        elements = value.array().astype(np.float64).reshape(-1)
+        return np.broadcast_to(elements, (channels,)) if np.isfinite(elements).all() else None
 
     def _means_of(self, node: Node) -> Array | None:
         of = [self._means.get(_source(r)) for r in node.data_inputs]
@@ -138,11 +138,11 @@ class _Search:
     def _sum(self, node: Node, left: Array | None, right: Array | None) -> Array | None:
         if left is not None and right is not None:
             return left + right if left.shape == right.shape else None
-        known, other = (left, 1) if left is not None else (right, 0)
-        if known is None:
+        term, other = (left, 1) if left is not None else (right, 0)
+        if term is None:
             return None
-        more = self._per_channel(node.data_inputs[other], len(known))
-        return None if more is None else known + more
+        more = self._per_channel(node.data_inputs[other], len(term))
+        return None if more is None else term + more
 
 
 def _averages_pictures(graph: Graph, node: Node, _channels: int) -> bool:
@@ -164,8 +164,8 @@ def _whole_numbers(graph: Graph, node: Node) -> list[int]:
     if constant.op != "Const":
         return []
     value = constant.attr_tensor("value")
-    found = value.array().reshape(-1)
-    return [int(element) for element in found] if found.dtype.kind == "i" else []
+    elements = value.array().reshape(-1)
+    return [int(element) for element in elements] if elements.dtype.kind == "i" else []
 
 
 def _drops_others(_graph: Graph, node: Node, channels: int) -> bool:
@@ -193,8 +193,10 @@ def clipped_means(statistics: ChannelStatistics, low: float, high: Array | float
         function.
     """
     ends = np.broadcast_to(high, statistics.means.shape)
-    found = zip(statistics.means, statistics.deviations, ends, strict=True)
-    return np.array([_clipped_mean(float(m), float(d), low, float(high)) for m, d, high in found])
+    channels = zip(statistics.means, statistics.deviations, ends, strict=True)
+    return np.array(
+        [_clipped_mean(float(m), float(d), low, float(high)) for m, d, high in channels]
+    )
 
 
 def _clipped_mean(mean: float, deviation: float, low: float, high: float) -> float:
@@ -250,9 +252,9 @@ def _mean(layer: BiasedLayer, means: Mapping[str, Array]) -> Array | None:
         return None
     if node.attr_bool("transpose_a", False):
         return None
-    found = means.get(ref.node)
+    mean = means.get(ref.node)
     shape = layer.weights.attr_tensor("value").shape
-    return found if found is not None and shape[input_axis(node)] == len(found) else None
+    return mean if mean is not None and shape[input_axis(node)] == len(mean) else None
 
 
 Runs = Sequence[Mapping[str, Array]]
@@ -265,7 +267,7 @@ def empirically_corrected(biased: Biased, rounded: Mapping[str, Node], runs: Run
     Outputs of a layer are cached for all runs while later layers need them, so each layer runs once
     with float weights and once with rounded ones.
     """
-    wanted = _float_means(biased, runs)
+    expected = _float_means(biased, runs)
     now = replaced(biased.graph, rounded)
     names = [layer.layer.name for layer in biased.layers]
     last = _last_uses(biased.graph, names)
@@ -274,7 +276,7 @@ def empirically_corrected(biased: Biased, rounded: Mapping[str, Node], runs: Run
     for at, layer in enumerate(biased.layers):
         interpreter = Interpreter(now)
         outputs = [interpreter.run([names[at]], feeds)[0] for feeds in fed]
-        shift = wanted[at] - _empirical_mean(outputs, layer)
+        shift = expected[at] - _empirical_mean(outputs, layer)
         bias = corrected[layer.bias.name] = shifted(layer.bias, shift)
         now = replaced(now, {bias.name: bias})
         for feeds, output in zip(fed, outputs, strict=True):

@@ -23,7 +23,7 @@ from mobileprep.transforms.downgrade.replacements import (
     IN_FUNCTIONS,
     REPLACEMENTS,
     Facts,
-    Left,
+    Refusal,
 )
 
 Release = Literal["1.15"]
@@ -65,19 +65,19 @@ class Downgrade(Transform, frozen=True):
         done = Graph(nodes, library, self._versions(graph.versions, lowered=not gaps))
         if not matched and not changed and done.versions == graph.versions:
             done = graph
-        return Result(done, matched + changed, skipped, tuple(self._told(gaps)))
+        return Result(done, matched + changed, skipped, tuple(self._warnings(gaps)))
 
     def _older(self, node: Node, facts: Facts, skipped: Counter[str], library: Library) -> Node:
         """Replace a node with ops and attributes that the release supports, as far as possible."""
-        found = REPLACEMENTS.get(node.op)
-        while found is not None and node.op not in library.functions:
+        replacement = REPLACEMENTS.get(node.op)
+        while replacement is not None and node.op not in library.functions:
             check_input_count(node, "")
-            older = found(node, facts)
-            if isinstance(older, Left):
+            older = replacement(node, facts)
+            if isinstance(older, Refusal):
                 skipped[f"{node.op}: {older.reason}"] += 1
                 break
             node = older
-            found = REPLACEMENTS.get(node.op)
+            replacement = REPLACEMENTS.get(node.op)
         spare = spare_attributes(node, self.tensorflow)
         return node.without_attrs(*spare) if spare else node
 
@@ -112,7 +112,7 @@ class Downgrade(Transform, frozen=True):
         least = min(versions.min_consumer, newest) if lowered else versions.min_consumer
         return replace(versions, producer=min(versions.producer, newest), min_consumer=least)
 
-    def _told(self, gaps: Iterable[tuple[str, ReleaseGap, str]]) -> Iterable[str]:
+    def _warnings(self, gaps: Iterable[tuple[str, ReleaseGap, str]]) -> Iterable[str]:
         places: dict[tuple[str, ReleaseGap], list[str]] = {}
         for op, gap, name in gaps:
             places.setdefault((op, gap), []).append(name)

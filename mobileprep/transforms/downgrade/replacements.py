@@ -63,51 +63,51 @@ class Facts:
         return len(set(node.attr_tensor("value").array().ravel().tolist())) == 1
 
 
-class Left(Struct, frozen=True):
+class Refusal(Struct, frozen=True):
     """Reason why a node is not replaced."""
 
     reason: str
 
 
-Replacement = Callable[[Node, Facts], Node | Left]
+Replacement = Callable[[Node, Facts], Node | Refusal]
 
 
-def _add(node: Node, _: Facts) -> Node | Left:
+def _add(node: Node, _: Facts) -> Node | Refusal:
     if node.attr_dtype("T") is DType.STRING:
-        return Left(_TYPES)
+        return Refusal(_TYPES)
     return replace(node, op="Add")
 
 
-def _batch_product_v3(node: Node, _: Facts) -> Node | Left:
+def _batch_product_v3(node: Node, _: Facts) -> Node | Refusal:
     types = {node.attr_dtype(name) for name in ("Ta", "Tb", "Tout")}
     if len(types) > 1:
-        return Left(_TYPES)
+        return Refusal(_TYPES)
     typed = replace(node, op="BatchMatMulV2").with_attrs(T=attr.dtype(types.pop()))
     return typed.without_attrs("Ta", "Tb", "Tout")
 
 
-def _batch_product(node: Node, facts: Facts) -> Node | Left:
+def _batch_product(node: Node, facts: Facts) -> Node | Refusal:
     shapes = [facts.shape(ref) for ref in node.data_inputs]
     if not _are_same([None if s is None else s[:-2] for s in shapes]):
-        return Left(_BROADCAST)
+        return Refusal(_BROADCAST)
     return replace(node, op="BatchMatMul")
 
 
-def _select(node: Node, facts: Facts) -> Node | Left:
+def _select(node: Node, facts: Facts) -> Node | Refusal:
     if not _are_same([facts.shape(ref) for ref in node.data_inputs]):
-        return Left(_BROADCAST)
+        return Refusal(_BROADCAST)
     return replace(node, op="Select")
 
 
-def _batch_norm(node: Node, facts: Facts) -> Node | Left:
+def _batch_norm(node: Node, facts: Facts) -> Node | Refusal:
     factor = node.attr_float("exponential_avg_factor", 1.0)
     if node.attr_bool("is_training", True) and factor != 1:
-        return Left(_UPDATED)
+        return Refusal(_UPDATED)
     if facts.is_used(node.name, _BATCH_NORM_OUTPUTS):
-        return Left(_RESERVED)
+        return Refusal(_RESERVED)
     statistics = node.attr_dtype("U", DType.FLOAT)
     if node.attr_str("data_format", "NHWC") not in _FLAT or statistics is not DType.FLOAT:
-        return Left(_TYPES)
+        return Refusal(_TYPES)
     plain = node.without_attrs("exponential_avg_factor")
     if node.attr_dtype("T") is DType.FLOAT:
         return replace(plain, op="FusedBatchNorm").without_attrs("U")
@@ -117,20 +117,20 @@ def _batch_norm(node: Node, facts: Facts) -> Node | Left:
 def _diagonal(older: str, position: int) -> Replacement:
     """Create a replacement whose ``position``-th input selects the diagonals."""
 
-    def found(node: Node, facts: Facts) -> Node | Left:
+    def replacement(node: Node, facts: Facts) -> Node | Refusal:
         aligned = node.attr_str("align", "RIGHT_LEFT")
         if aligned != "LEFT_LEFT" and not facts.is_one_number(node.data_inputs[position]):
-            return Left(_ALIGNED)
+            return Refusal(_ALIGNED)
         return replace(node, op=older).without_attrs("align")
 
-    return found
+    return replacement
 
 
 def _renamed(older: str) -> Replacement:
-    def found(node: Node, _: Facts) -> Node | Left:
+    def replacement(node: Node, _: Facts) -> Node | Refusal:
         return replace(node, op=older)
 
-    return found
+    return replacement
 
 
 REPLACEMENTS: Final[Mapping[str, Replacement]] = {

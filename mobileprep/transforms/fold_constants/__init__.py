@@ -110,13 +110,15 @@ class FoldConstants(Transform, frozen=True):
 
 def _warnings(folding: Folding) -> tuple[str, ...]:
     """Return warnings about constant nodes that would cost too much memory or time to fold."""
-    left = [folding.run.nodes[name] for name in folding.costly]
-    if not left:
+    nodes = [folding.run.nodes[name] for name in folding.costly]
+    if not nodes:
         return ()
-    named = ", ".join(f"{n.name!r} ({n.op})" for n in left[:_MOST_NAMED])
-    more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
-    told = f"constant, and left to each run for the memory or time they would take: {named}{more}"
-    return (f"{told}; make them smaller, or compute them where the model is exported",)
+    named = ", ".join(f"{n.name!r} ({n.op})" for n in nodes[:_MOST_NAMED])
+    more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
+    message = (
+        f"constant, and left to each run for the memory or time they would take: {named}{more}"
+    )
+    return (f"{message}; make them smaller, or compute them where the model is exported",)
 
 
 def _but_of_branches(
@@ -128,8 +130,8 @@ def _but_of_branches(
     branch, so consumers of the constant would also run for either branch.
     """
 
-    def known(ref: Ref) -> TensorShape:
+    def known_shape(ref: Ref) -> TensorShape:
         node = graph.get(ref.node)
         return None if node is not None and node.op in SWITCHES else shape_of(ref)
 
-    return known
+    return known_shape

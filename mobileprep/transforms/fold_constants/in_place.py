@@ -26,8 +26,8 @@ def folded_in_place(graph: Graph, folding: Folding) -> Graph:
     nodes = list(_Places(graph, folding).nodes())
     by_name = {n.name: n for n in nodes}
     roots = [*(r.node for r in folding.run.fetched), *folding.run.inputs]
-    kept = reachable(by_name, roots)
-    nodes = without_dangling((n for n in nodes if n.name in kept), kept)
+    needed = reachable(by_name, roots)
+    nodes = without_dangling((n for n in nodes if n.name in needed), needed)
     if len(nodes) == len(graph) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
         return graph
     return graph.with_nodes(nodes)
@@ -60,12 +60,12 @@ class _Places:
 
     def _constants(self) -> Mapping[int, str]:
         """Return the names of Const nodes by the identity of their values."""
-        found: dict[int, str] = {}
+        names: dict[int, str] = {}
         for name in self._folding.constant.order:
             node = self._folding.run.nodes[name]
             if node.op == "Const":
-                found.setdefault(id(node.attr_tensor("value")), name)
-        return found
+                names.setdefault(id(node.attr_tensor("value")), name)
+        return names
 
     def _share(self, ref: Ref, same: str) -> None:
         # A constant with different control inputs, as in a branch that may not run, is not equal.

@@ -88,7 +88,7 @@ class FreezeRequantizationRanges(Transform, frozen=True):
             raise refuse(self.transform_name, message, hint)
         for name in seen:
             self._check(graph, name)
-        return {name: self._usual(found) for name, found in seen.items()}
+        return {name: self._usual(ranges) for name, ranges in seen.items()}
 
     def _check(self, graph: Graph, name: str) -> None:
         node = graph.get(name)
@@ -104,10 +104,10 @@ class FreezeRequantizationRanges(Transform, frozen=True):
         """Return the range without outliers, computed in single precision like the original."""
         count = np.float32(len(seen))
         hundred = np.float32(100)
-        passed_over = np.float32(self.min_percentile) / hundred
-        kept = np.float32(1) - np.float32(self.max_percentile) / hundred
-        low = _at(sorted(r.low for r in seen), float(count * passed_over))
-        high = _at(sorted(r.high for r in seen), float(count * kept))
+        lower = np.float32(self.min_percentile) / hundred
+        upper = np.float32(1) - np.float32(self.max_percentile) / hundred
+        low = _at(sorted(r.low for r in seen), float(count * lower))
+        high = _at(sorted(r.high for r in seen), float(count * upper))
         return Range(low, high)
 
 
@@ -115,10 +115,10 @@ def _reason_to_stay(node: Node, ranges: Mapping[str, Range]) -> str:
     """Return why a range is still measured; the original freezes ranges that Requantize rejects."""
     if node.op != "RequantizationRange":
         return ""
-    found = ranges.get(node.name)
-    if found is None:
+    limits = ranges.get(node.name)
+    if limits is None:
         return "the log has no range of it"
-    return "" if found.low <= 0 and found.low <= found.high else "its range is none"
+    return "" if limits.low <= 0 and limits.low <= limits.high else "its range is none"
 
 
 def _at(values: Sequence[float], position: float) -> float:

@@ -38,14 +38,14 @@ def read_range_log(path: Path) -> dict[str, list[Range]]:
     data = read_bytes(path, limit=_LARGEST)
     text = data.decode("utf-16" if data.startswith(_WIDE) else "utf-8", "replace")
     text = _COLOURS.sub("", text)
-    found: dict[str, list[Range]] = {}
+    ranges: dict[str, list[Range]] = {}
     for line in text.split("\n"):
         if f"{_NAME_END};{_VALUES}" in line:
-            _read_line(line, found)
-    return found
+            _read_line(line, ranges)
+    return ranges
 
 
-def _read_line(line: str, found: dict[str, list[Range]]) -> None:
+def _read_line(line: str, ranges: dict[str, list[Range]]) -> None:
     parts = line.split(";")
     at = max((i for i, part in enumerate(parts) if i and part.startswith(_VALUES)), default=0)
     if not at or not parts[at - 1].endswith(_NAME_END):
@@ -54,4 +54,4 @@ def _read_line(line: str, found: dict[str, list[Range]]) -> None:
     if values is None:
         return
     low, high = float(values[1]), float(values[2])
-    found.setdefault(parts[at - 1].removesuffix(_NAME_END), []).append(Range(low, high))
+    ranges.setdefault(parts[at - 1].removesuffix(_NAME_END), []).append(Range(low, high))

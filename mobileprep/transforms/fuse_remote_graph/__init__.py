@@ -82,27 +82,27 @@ class FuseRemoteGraph(RemoteOptions, frozen=True):
             raise self.refused(message, "name the nodes that feed it as well")
 
     def _fused(self, graph: Graph, parts: Sequence[Cluster], context: Context) -> Graph:
-        made = graph.with_nodes(imported_nodes(graph))
-        position = {n.name: i for i, n in enumerate(made)}
+        graph = graph.with_nodes(imported_nodes(graph))
+        position = {n.name: i for i, n in enumerate(graph)}
         fused: dict[str, Node] = {}
         places: dict[Ref, Ref] = {}
         for number, part in enumerate(parts):
             own = self.remote_fused_graph_node_name
             name = own if self._is_bordered else f"{own}/{number}"
             members = sorted(_surrounded(part) & position.keys(), key=position.__getitem__)
-            fused[name] = self._node(made, part, [made[n] for n in members], name)
+            fused[name] = self._node(graph, part, [graph[n] for n in members], name)
             places.update((ref, Ref(name, i)) for i, ref in enumerate(part.outputs))
         results = _results(places, fused, context)
         replaced = {n.name for n in results}
-        rest = [_redirected(n, places) for n in made if n.name not in replaced]
+        rest = [_redirected(n, places) for n in graph if n.name not in replaced]
         everything = graph.with_nodes([*rest, *fused.values(), *results])
         inputs = _refs(context.inputs)
-        kept, _ = needed(everything, inputs, _refs(context.outputs))
+        retained, _ = needed(everything, inputs, _refs(context.outputs))
         borders = {r.node for r in inputs}
         return graph.with_nodes(
             _placeholder(n, 0) if n.name in borders else n
             for n in everything
-            if n.name in kept or n.name in borders
+            if n.name in retained or n.name in borders
         )
 
     def _node(self, graph: Graph, part: Cluster, members: Sequence[Node], name: str) -> Node:
@@ -156,10 +156,10 @@ def _record(graph: Graph, ref: Ref) -> Record | None:
 
 
 def _recorded_at(node: Node, index: int) -> Record | None:
-    found = recorded(node)
-    if found is None or index >= min(len(found[0]), len(found[1])):
+    record = recorded(node)
+    if record is None or index >= min(len(record[0]), len(record[1])):
         return None
-    return found[0][index], found[1][index]
+    return record[0][index], record[1][index]
 
 
 def _placeholder(node: Node, index: int) -> Node:
@@ -167,10 +167,10 @@ def _placeholder(node: Node, index: int) -> Node:
     if node.op == "Placeholder":
         return node
     dtype, shape = _recorded_at(node, index) or (DType.FLOAT, ())
-    made = Node(
+    placeholder = Node(
         node.name, "Placeholder", attrs={"dtype": attr.dtype(dtype), "shape": attr.shape(shape)}
     )
-    return with_record(made, [dtype], [shape])
+    return with_record(placeholder, [dtype], [shape])
 
 
 def _surrounded(part: Cluster) -> frozenset[str]:
@@ -238,17 +238,17 @@ def needed(
     graph: Graph, inputs: Sequence[Ref], outputs: Sequence[Ref]
 ) -> tuple[set[str], set[str]]:
     """Return the nodes that the outputs need, and the nodes of the inputs among their sources."""
-    given = set(inputs)
+    fed = set(inputs)
     waiting = [r.node for r in outputs]
     seen, borders = set(waiting), set[str]()
     while waiting:
         for ref in graph[waiting.pop()].inputs:
-            if ref in given:
+            if ref in fed:
                 borders.add(ref.node)
             if ref.node in seen:
                 continue
             seen.add(ref.node)
-            if ref not in given:
+            if ref not in fed:
                 waiting.append(ref.node)
     return seen - borders, borders
 
@@ -268,11 +268,11 @@ def _with_borders(graph: Graph, names: Sequence[str]) -> Cluster:
     outputs: dict[Ref, None] = {}
     for node in map(graph.by_name.__getitem__, names):
         inputs.update((_explicit(r), None) for r in node.data_inputs if r.node not in members)
-        outputs.update((_explicit(r), None) for r in _taken(graph, node, members))
+        outputs.update((_explicit(r), None) for r in _outside_reads(graph, node, members))
     return Cluster(members, tuple(inputs), tuple(outputs))
 
 
-def _taken(graph: Graph, node: Node, members: Collection[str]) -> list[Ref]:
+def _outside_reads(graph: Graph, node: Node, members: Collection[str]) -> list[Ref]:
     consumers = graph.consumers.get(node.name, ())
     if not consumers:
         return [Ref(node.name)]

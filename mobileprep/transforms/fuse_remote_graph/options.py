@@ -91,12 +91,12 @@ class RemoteOptions(Transform, frozen=True):
 
     def _with_shapes(self, graph: Graph, context: Context) -> Graph:
         feeds = self._feeds(context.inputs)
-        wanted = {n.name: _outputs(n, graph) for n in graph}
+        outputs = {n.name: _outputs(n, graph) for n in graph}
         fed = {parse_ref(name).node for name in feeds}
-        fetched = [str(r) for name, refs in wanted.items() if name not in fed for r in refs]
+        fetched = [str(r) for name, refs in outputs.items() if name not in fed for r in refs]
         values = dict(zip(fetched, Interpreter(graph).run(fetched, feeds), strict=True))
         values.update((str(parse_ref(name)), array) for name, array in feeds.items())
-        return graph.with_nodes(_recorded(n, wanted[n.name], values, graph) for n in graph)
+        return graph.with_nodes(_recorded(n, outputs[n.name], values, graph) for n in graph)
 
     def _feeds(self, inputs: Sequence[str]) -> dict[str, Array]:
         types, shapes = self.input_types.split(","), self.input_shapes.split(":")

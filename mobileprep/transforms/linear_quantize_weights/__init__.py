@@ -71,13 +71,13 @@ class LinearQuantizeWeights(Transform, frozen=True):
             if value is None:
                 nodes.append(node)
                 continue
-            made = self._decoded(graph, node, value, kept_float, decoding)
-            if isinstance(made, str):
-                skipped[made] += 1
+            replacement = self._decoded(graph, node, value, kept_float, decoding)
+            if isinstance(replacement, str):
+                skipped[replacement] += 1
                 nodes.append(node)
             else:
                 matched += 1
-                nodes += made
+                nodes += replacement
         return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
     def _decoded(

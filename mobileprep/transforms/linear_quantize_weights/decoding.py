@@ -79,54 +79,54 @@ class Decoding:
 
     def nodes(self, old: Node, weights: LinearWeights) -> list[Node]:
         """Return the nodes that decode weights; the last one has the old constant's name."""
-        made = _Nodes(old, self._names, self._shared)
+        builder = _Nodes(old, self._names, self._shared)
         if self._bits == _BYTE:
-            codes = made.constant("codes", weights.codes)
+            codes = builder.constant("codes", weights.codes)
         else:
-            codes = self._unpacked(made, weights.codes)
+            codes = self._unpacked(builder, weights.codes)
         types = {"SrcT": attr.dtype(DType.UINT8), "DstT": attr.dtype(DType.FLOAT)}
-        cast = made.add("cast", "Cast", (codes,), types)
+        cast = builder.add("cast", "Cast", (codes,), types)
         usual = weights.zero == 1 << (self._bits - 1)
         what = "zero" if usual else f"zero_{weights.zero}"
-        zero = made.shared(what, np.array(weights.zero, np.float32))
-        difference = made.add("centred", "Sub", (cast, zero), {"T": attr.dtype(DType.FLOAT)})
-        scale = made.constant("scale", weights.scale)
+        zero = builder.shared(what, np.array(weights.zero, np.float32))
+        difference = builder.add("centred", "Sub", (cast, zero), {"T": attr.dtype(DType.FLOAT)})
+        scale = builder.constant("scale", weights.scale)
         inputs = (Ref(difference), Ref(scale))
         kind = {"T": attr.dtype(DType.FLOAT)}
-        return [*made.nodes, Node(old.name, "Mul", inputs, old.device, kind)]
+        return [*builder.nodes, Node(old.name, "Mul", inputs, old.device, kind)]
 
-    def _unpacked(self, made: _Nodes, codes: NDArray[np.uint8]) -> str:
+    def _unpacked(self, builder: _Nodes, codes: NDArray[np.uint8]) -> str:
         """Return the name of the node that outputs the codes in their shape."""
         flat = codes.reshape(-1)
         filled = np.pad(flat, (0, -flat.size % _BYTE))
         whole = ""
         for part in parts_of(self._bits):
-            digits = _digits(made, packed(filled, part), part)
+            digits = _digits(builder, packed(filled, part), part)
             if part.shift:
-                by = made.shared(f"up_{part.shift}", np.array(part.shift, np.uint8))
-                digits = made.add(f"placed_{part.width}", "LeftShift", (digits, by), _UINT8)
+                by = builder.shared(f"up_{part.shift}", np.array(part.shift, np.uint8))
+                digits = builder.add(f"placed_{part.width}", "LeftShift", (digits, by), _UINT8)
             if whole:
-                digits = made.add(f"with_{part.width}", "BitwiseOr", (whole, digits), _UINT8)
+                digits = builder.add(f"with_{part.width}", "BitwiseOr", (whole, digits), _UINT8)
             whole = digits
         if filled.size > flat.size:
-            begin = made.shared("begin", np.zeros(1, np.int32))
-            size = made.constant("size", np.array([flat.size], np.int32))
-            whole = made.add("cut", "Slice", (whole, begin, size), _UINT8 | _INDEX)
-        shape = made.constant("shape", np.array(codes.shape, np.int32))
-        return made.add("shaped", "Reshape", (whole, shape), _UINT8 | _SHAPE)
+            begin = builder.shared("begin", np.zeros(1, np.int32))
+            size = builder.constant("size", np.array([flat.size], np.int32))
+            whole = builder.add("cut", "Slice", (whole, begin, size), _UINT8 | _INDEX)
+        shape = builder.constant("shape", np.array(codes.shape, np.int32))
+        return builder.add("shaped", "Reshape", (whole, shape), _UINT8 | _SHAPE)
 
 
-def _digits(made: _Nodes, stored: Array, part: _Part) -> str:
+def _digits(builder: _Nodes, stored: Array, part: _Part) -> str:
     """Return the name of the node that outputs some bits of each code, in one dimension."""
     width = part.width
-    codes = made.constant(f"codes_{width}", stored)
+    codes = builder.constant(f"codes_{width}", stored)
     steps = np.arange(0, _BYTE, width, dtype=np.uint8)
-    by = made.shared(f"down_{width}", steps)
-    mask = made.shared(f"mask_{width}", np.array((1 << width) - 1, np.uint8))
-    flat = made.shared("flat", np.array([-1], np.int32))
-    shifted = made.add(f"shifted_{width}", "RightShift", (codes, by), _UINT8)
-    masked = made.add(f"masked_{width}", "BitwiseAnd", (shifted, mask), _UINT8)
-    return made.add(f"flat_{width}", "Reshape", (masked, flat), _UINT8 | _SHAPE)
+    by = builder.shared(f"down_{width}", steps)
+    mask = builder.shared(f"mask_{width}", np.array((1 << width) - 1, np.uint8))
+    flat = builder.shared("flat", np.array([-1], np.int32))
+    shifted = builder.add(f"shifted_{width}", "RightShift", (codes, by), _UINT8)
+    masked = builder.add(f"masked_{width}", "BitwiseAnd", (shifted, mask), _UINT8)
+    return builder.add(f"flat_{width}", "Reshape", (masked, flat), _UINT8 | _SHAPE)
 
 
 class _Nodes:

@@ -82,11 +82,11 @@ class _Merging:
 
     def skipped(self) -> Counter[str]:
         """Count duplicates that were not merged, by reason."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for group in self._equal.values():
             if len(group) > 1:
-                found[self._not_mergeable(self._node[next(iter(group))])] += len(group) - 1
-        return found
+                counts[self._not_mergeable(self._node[next(iter(group))])] += len(group) - 1
+        return counts
 
     def nodes(self) -> list[Node]:
         """Return the remaining nodes, in stored order or in that of the original's hashes."""
@@ -135,9 +135,9 @@ class _Merging:
             if self._not_mergeable(self._node[in_order[0]]):
                 self._keep_order(in_order)
                 continue
-            kept, *others = in_order
+            survivor, *others = in_order
             for name in others:
-                self.survivor[name] = kept
+                self.survivor[name] = survivor
                 del group[name]
             merged += others
         return merged

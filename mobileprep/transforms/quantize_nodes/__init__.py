@@ -184,10 +184,10 @@ class QuantizeNodes(Transform, frozen=True):
         return graph.with_nodes(nodes)
 
     def _fallback(self) -> Fallback | None:
-        given = self._range("fallback_min", "fallback_max")
-        if given is None:
+        limits = self._range("fallback_min", "fallback_max")
+        if limits is None:
             return None
-        low, high = given
+        low, high = limits
         if not low <= 0:
             message = f"fallback_min is {low:g}; results are only brought to ranges that hold zero"
             raise refuse(self.transform_name, message, _HINT)
@@ -206,8 +206,8 @@ class QuantizeNodes(Transform, frozen=True):
         return low, high
 
     def _with_eightbit_placeholders(self, graph: Graph) -> Graph:
-        given = self._range("input_min", "input_max")
-        if given is None:
+        limits = self._range("input_min", "input_max")
+        if limits is None:
             return graph
         renames = Renames()
         names = FreshNames(graph.by_name)
@@ -217,7 +217,7 @@ class QuantizeNodes(Transform, frozen=True):
             if node.op != "Placeholder" or node.attr_dtype("dtype") is not DType.FLOAT:
                 nodes.append(node)
                 continue
-            nodes += _eightbit_placeholder(node, names, *given)
+            nodes += _eightbit_placeholder(node, names, *limits)
             converters.add(nodes[-1].name)
             renames.tensor(Ref(node.name), Ref(nodes[-1].name))
         return rename_inputs(graph.with_nodes(nodes), renames, converters)

@@ -60,9 +60,9 @@ class EightbitTensors:
         self._in_loops = in_loops
         self._carrying = carrying
         self._names = FreshNames(graph.by_name)
-        self._made: dict[tuple[Ref, EvenSteps | None], Ports] = {}
+        self._ports: dict[tuple[Ref, EvenSteps | None], Ports] = {}
         self._mains: dict[str, str] = {}
-        self._taken: dict[str, bool] = {}
+        self._only_eightbit: dict[str, bool] = {}
         self._new: list[Node] = []
         self.measured: list[str] = []
         """Names of the tensors whose range is measured when the graph runs."""
@@ -91,35 +91,38 @@ class EightbitTensors:
             beside: the tensor.
         """
         inputs = (control(beside.node),) if beside.node in self._in_loops else ()
-        made = Node(self.name(base), node.op, inputs, node.device, node.attrs)
-        self._new.append(made)
-        return Ref(made.name)
+        copy = Node(self.name(base), node.op, inputs, node.device, node.attrs)
+        self._new.append(copy)
+        return Ref(copy.name)
 
     def narrow(self, ref: Ref) -> bool:
         """Return whether a tensor's range is narrower than the kernel supports."""
-        known = self._ranges.known(ref)
-        return known is not None and known.steps.high - known.steps.low < _NARROWEST
+        quantization = self._ranges.quantization(ref)
+        return (
+            quantization is not None
+            and quantization.steps.high - quantization.steps.low < _NARROWEST
+        )
 
     def quantized(self, ref: Ref) -> Ports:
         """Return the 8-bit form of a tensor: its integers, and the ends of their range."""
         ref = Ref(ref.node, ref.index)
-        if (ref, None) not in self._made:
-            self._made[(ref, None)] = self._quantized(ref)
-        return self._made[(ref, None)]
+        if (ref, None) not in self._ports:
+            self._ports[(ref, None)] = self._quantized(ref)
+        return self._ports[(ref, None)]
 
     def _quantized(self, ref: Ref) -> Ports:
         node = self._graph[ref.node]
         eightbit = _eightbit_inputs(node)
         if eightbit is not None:
             return eightbit
-        known = self._ranges.known(ref)
+        quantization = self._ranges.quantization(ref)
         if self._passes(node):
-            carried = self._carried(node, None if known is None else known.steps)
+            carried = self._carried(node, None if quantization is None else quantization.steps)
             if carried is not None:
                 return carried
-        if known is None:
+        if quantization is None:
             return self._measured(ref)
-        return self._by_steps(known.tensor, known.steps)
+        return self._by_steps(quantization.tensor, quantization.steps)
 
     def _carried(self, node: Node, steps: EvenSteps | None) -> Ports | None:
         """Return a node's result computed in 8 bits, or None if that is not possible."""
@@ -131,7 +134,7 @@ class EightbitTensors:
             return None if steps is None else self._joined(node, steps)
         if node.op in PADS:
             return self._padded(node, steps)
-        if steps is not None and self._ranges.known(source) is None:
+        if steps is not None and self._ranges.quantization(source) is None:
             return None
         value, low, high = self.quantized(source)
         name = self.name(f"{node.name}/eightbit")
@@ -145,7 +148,7 @@ class EightbitTensors:
 
     def _padded(self, node: Node, steps: EvenSteps | None) -> Ports:
         source = node.data_inputs[0]
-        if steps is None or self._ranges.known(source) is not None:
+        if steps is None or self._ranges.quantization(source) is not None:
             ports = self.quantized(source)
         else:
             # Padding with zeros does not change a range that contains zero.
@@ -182,7 +185,7 @@ class EightbitTensors:
 
     def _passes(self, node: Node) -> bool:
         """Return whether a node can compute in 8 bits and only 8-bit consumers need its result."""
-        if node.control_inputs or not node.data_inputs or not self._only_taken(node):
+        if node.control_inputs or not node.data_inputs or not self._is_only_eightbit(node):
             return False
         if node.op == "ConcatV2":
             return all(self._is_alone(r, node) for r in node.data_inputs[:-1])
@@ -190,15 +193,15 @@ class EightbitTensors:
             return not reason_to_stay_float(node)
         return node.op in _MOVING or node.op in _MOST or node.op in self._carrying
 
-    def _only_taken(self, node: Node) -> bool:
-        if node.name not in self._taken:
+    def _is_only_eightbit(self, node: Node) -> bool:
+        if node.name not in self._only_eightbit:
             # Stops the recursion when a loop leads back to the node.
-            self._taken[node.name] = False
+            self._only_eightbit[node.name] = False
             consumers = self._graph.consumers.get(node.name, ())
-            self._taken[node.name] = node.name not in self._protected and all(
+            self._only_eightbit[node.name] = node.name not in self._protected and all(
                 self._takes(consumer, node.name) for consumer in consumers
             )
-        return self._taken[node.name]
+        return self._only_eightbit[node.name]
 
     def _takes(self, consumer: Node, name: str) -> bool:
         """Return whether a node only needs the 8-bit form of another node's result."""
@@ -217,8 +220,8 @@ class EightbitTensors:
 
     def _by_steps(self, ref: Ref, steps: EvenSteps) -> Ports:
         ref = Ref(ref.node, ref.index)
-        if (ref, steps) in self._made:
-            return self._made[(ref, steps)]
+        if (ref, steps) in self._ports:
+            return self._ports[(ref, steps)]
         prefix = f"{_as_name(ref)}_eightbit"
         low = self.constant(f"{prefix}/min", make.scalar("", steps.low), ref)
         high = self.constant(f"{prefix}/max", make.scalar("", steps.high), ref)
@@ -227,8 +230,8 @@ class EightbitTensors:
             self._new.append(make.requantize(name, self.main(ref.node), low, high))
         else:
             self._new.append(make.quantize(name, ref, low.node, high.node))
-        self._made[(ref, steps)] = make.ports(name)
-        return self._made[(ref, steps)]
+        self._ports[(ref, steps)] = make.ports(name)
+        return self._ports[(ref, steps)]
 
     def _measured(self, ref: Ref) -> Ports:
         """Return a tensor in 8 bits with its range measured when the graph runs."""

@@ -196,18 +196,20 @@ def choose_layers(
     """
     conditions, runs = _Conditions(graph), WouldRun(graph)
     skipped: Counter[str] = Counter()
-    found: dict[str, Layer] = {}
+    candidates: dict[str, Layer] = {}
     for node in graph:
         if node.op not in LAYERS or node.op in ignored:
             continue
-        layer = _found(graph, node, rules.settings(node), conditions, runs, trained=trained)
+        layer = _layer_or_reason(
+            graph, node, rules.settings(node), conditions, runs, trained=trained
+        )
         if isinstance(layer, Layer):
-            found[node.name] = layer
+            candidates[node.name] = layer
         else:
             skipped[layer] += 1
     layers: dict[str, Layer] = {}
-    for name, layer in found.items():
-        worth = store_rest and is_worth_storing(graph, layer.node, layer.weights, found)
+    for name, layer in candidates.items():
+        worth = store_rest and is_worth_storing(graph, layer.node, layer.weights, candidates)
         if layer.why_float:
             skipped[stored_though(layer.why_float) if worth else layer.why_float] += 1
         if worth or not layer.why_float:
@@ -220,7 +222,7 @@ def stored_though(reason: str) -> str:
     return f"{reason}; its weights are stored in 8 bits"
 
 
-def _found(
+def _layer_or_reason(
     graph: Graph,
     node: Node,
     settings: Settings,

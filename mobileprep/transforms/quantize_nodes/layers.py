@@ -59,9 +59,9 @@ def quantize_layers(
     for node in graph:
         nodes += done.nodes(node)
     stored = sum(choice.layers[name].is_worth_storing for name in done.narrow)
-    left = len(done.narrow) - stored
-    skipped = choice.skipped + Counter({_NARROW: left, stored_though(_NARROW): stored})
-    matched = len(choice.layers) - left
+    unchanged = len(done.narrow) - stored
+    skipped = choice.skipped + Counter({_NARROW: unchanged, stored_though(_NARROW): stored})
+    matched = len(choice.layers) - unchanged
     if not matched:
         return Result(graph, skipped=+skipped)
     after = without_newly_unused(graph, graph.with_nodes(nodes), context.protected)
@@ -113,8 +113,8 @@ class _Layers:
         if layer is None or (is_narrow and not layer.is_worth_storing):
             return [node]
         computes = layer.computes and not is_narrow
-        made = self._computing(layer) if computes else self._storing(layer)
-        return [*self.tensors.take_new(), *made]
+        replacement = self._computing(layer) if computes else self._storing(layer)
+        return [*self.tensors.take_new(), *replacement]
 
     def _computing(self, layer: Layer) -> list[Node]:
         node = layer.node
@@ -153,8 +153,7 @@ class _Layers:
         """Return the weights of a layer in 8 bits, cached for layers with the same weights."""
         key = _alike(layer)
         if key not in self._quantized:
-            found = layer.weights.quantized(layer.node, layer.settings.weights)
-            self._quantized[key] = found
+            self._quantized[key] = layer.weights.quantized(layer.node, layer.settings.weights)
         return self._quantized[key]
 
     def _stored_weights(self, layer: Layer, *, spread: bool = False) -> _Stored:
@@ -168,13 +167,13 @@ class _Layers:
         axes = layer_kind(layer.node).channels
         key = (*_alike(layer), tied, spread)
         if key not in self._stored:
-            found = self._weights(layer)
-            shape = _spread_shape(found, axes) if spread else (-1,)
-            self._stored[key] = self._constants(layer.weights.name, found, shape, beside)
+            weights = self._weights(layer)
+            shape = _spread_shape(weights, axes) if spread else (-1,)
+            self._stored[key] = self._constants(layer.weights.name, weights, shape, beside)
         return self._stored[key]
 
     def _constants(
-        self, name: str, found: QuantizedWeights, shape: tuple[int, ...], beside: Ref
+        self, name: str, weights: QuantizedWeights, shape: tuple[int, ...], beside: Ref
     ) -> _Stored:
         prefix = f"{name}_eightbit"
 
@@ -182,13 +181,13 @@ class _Layers:
             return self.tensors.constant(f"{prefix}/{part}", constant("", tensor), beside)
 
         ports = (
-            keep("values", Tensor.packed(found.values, DType.QUINT8)),
-            keep("min", Tensor.packed(np.asarray(found.steps.low, np.float32))),
-            keep("max", Tensor.packed(np.asarray(found.steps.high, np.float32))),
+            keep("values", Tensor.packed(weights.values, DType.QUINT8)),
+            keep("min", Tensor.packed(np.asarray(weights.steps.low, np.float32))),
+            keep("max", Tensor.packed(np.asarray(weights.steps.high, np.float32))),
         )
-        if found.scales is None:
+        if weights.scales is None:
             return _Stored(ports, None)
-        return _Stored(ports, keep("scales", Tensor.packed(found.scales.reshape(shape))))
+        return _Stored(ports, keep("scales", Tensor.packed(weights.scales.reshape(shape))))
 
 
 class _Stored(Struct, frozen=True):
@@ -198,9 +197,9 @@ class _Stored(Struct, frozen=True):
     scales: Ref | None
 
 
-def _spread_shape(found: QuantizedWeights, axes: tuple[int, ...]) -> tuple[int, ...]:
-    rank = found.values.ndim
-    return tuple(size if i - rank in axes else 1 for i, size in enumerate(found.values.shape))
+def _spread_shape(weights: QuantizedWeights, axes: tuple[int, ...]) -> tuple[int, ...]:
+    rank = weights.values.ndim
+    return tuple(size if i - rank in axes else 1 for i, size in enumerate(weights.values.shape))
 
 
 def _alike(layer: Layer) -> tuple[object, ...]:

@@ -183,5 +183,5 @@ class EvenSteps(Struct, frozen=True):
     def nearest(self, values: Array, lowest: int = 0, highest: int = LEVELS - 1) -> Array:
         """Return the nearest integer of each float as uint8, clipped to the given ends."""
         levels = np.rint(values / np.float32(self.size)) + np.float32(self.zero)
-        found: Array = np.clip(levels, lowest, highest).astype(np.uint8)
-        return found
+        codes: Array = np.clip(levels, lowest, highest).astype(np.uint8)
+        return codes

@@ -31,14 +31,14 @@ def ranged_tensors(
     """
     read = Rules("quantize_nodes", tuple(rules))
     choice = choose_layers(graph, read, frozenset(ignored), trained=False)
-    taken = [edge(graph[name].data_inputs[0]) for name in sorted(choice.computing)]
+    roots = [edge(graph[name].data_inputs[0]) for name in sorted(choice.computing)]
 
     def sources(tensor: Edge) -> Iterator[Edge]:
         node = graph.get(tensor[0])
         if node is not None and node.op in _OF_ITS_INPUT:
             yield from map(edge, node.data_inputs)
 
-    found = closure(taken, sources)
+    tensors = closure(roots, sources)
     places = {node.name: place for place, node in enumerate(graph)}
-    computed = (t for t in found if t[0] in places and graph[t[0]].op != "Const")
+    computed = (t for t in tensors if t[0] in places and graph[t[0]].op != "Const")
     return tuple(sorted(computed, key=lambda t: (places[t[0]], t[1])))

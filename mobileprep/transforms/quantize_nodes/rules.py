@@ -113,14 +113,14 @@ class Rules:
         return any(self._fits(rule, node) for rule in self._rules)
 
     def _by_rule(self, node: Node, rule: LayerRule) -> Settings:
-        given = {
+        details = {
             name: value
             for name in ("bits", "granularity", "method", "percentile")
             if (value := getattr(rule, name)) is not None
         }
         # A rule that only sets details implies that the layer is quantized.
         mode = rule.mode or ("nodes" if node.op in self._eightbit else "weights")
-        return Settings(mode, WeightSettings(**given))
+        return Settings(mode, WeightSettings(**details))
 
     def _fits(self, rule: LayerRule, node: Node) -> bool:
         try:
@@ -130,40 +130,40 @@ class Rules:
 
 
 def _parsed(transform: str, text: str) -> LayerRule:
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for word in text.split():
         key, equals, value = word.partition("=")
-        if key not in _KEYS or not (equals and value) or key in given:
+        if key not in _KEYS or not (equals and value) or key in options:
             message = f"the rule {text!r} has the word {word!r}, which is not understood"
             raise refuse(transform, message, nearest_hint(key, _KEYS) or _HINT)
         allowed = _CHOICES.get(key, (value,))
         if value not in allowed:
             message = f"the rule {text!r} gives {key} the value {value!r}"
             raise refuse(transform, message, f"one of {', '.join(allowed)}")
-        given[key] = value
-    if not given.keys() - {"nodes", "ops"}:
+        options[key] = value
+    if not options.keys() - {"nodes", "ops"}:
         raise refuse(transform, f"the rule {text!r} has no effect", _HINT)
-    _check_expression(transform, given.get("nodes", ""))
-    if "bits" in given:
-        given["bits"] = int(given["bits"])
-    if "percentile" in given:
-        given["percentile"] = _percentile(transform, text, given)
-    given["ops"] = tuple(filter(None, given.get("ops", "").split(",")))
-    return LayerRule(**given)
+    _check_expression(transform, options.get("nodes", ""))
+    if "bits" in options:
+        options["bits"] = int(options["bits"])
+    if "percentile" in options:
+        options["percentile"] = _percentile(transform, text, options)
+    options["ops"] = tuple(filter(None, options.get("ops", "").split(",")))
+    return LayerRule(**options)
 
 
-def _percentile(transform: str, text: str, given: Mapping[str, str]) -> float:
+def _percentile(transform: str, text: str, options: Mapping[str, str]) -> float:
     try:
-        found = float(given["percentile"])
+        value = float(options["percentile"])
     except ValueError:
-        found = math.nan
-    if not _LEAST_PERCENTILE <= found <= _MOST_PERCENTILE:
-        message = f"the rule {text!r} gives percentile the value {given['percentile']!r}"
+        value = math.nan
+    if not _LEAST_PERCENTILE <= value <= _MOST_PERCENTILE:
+        message = f"the rule {text!r} gives percentile the value {options['percentile']!r}"
         raise refuse(transform, message, "a number from 50 to 100")
-    if given.get("method") != "percentile":
+    if options.get("method") != "percentile":
         message = f"the rule {text!r} gives percentile without its method"
         raise refuse(transform, message, "write method=percentile as well")
-    return found
+    return value
 
 
 def _check_expression(transform: str, nodes: str) -> None:
@@ -196,10 +196,10 @@ def choose(graph: Graph, ignored: Collection[str], *, all_possible: bool) -> Cho
     skipped: Counter[str] = Counter()
     possible: dict[str, Node] = {}
     runs = None if all_possible else WouldRun(graph)
-    for given in graph:
-        if given.op in ignored:
+    for original in graph:
+        if original.op in ignored:
             continue
-        node = given if runs is None else runs.as_original(given)
+        node = original if runs is None else runs.as_original(original)
         if node.op not in EIGHTBIT_OPS:
             continue
         reason = reason_to_stay_float(node) or ("" if runs is None else runs.reason_not(node))
@@ -285,10 +285,10 @@ def reason_to_stay_float(node: Node) -> str:
     if definition is None:
         return "its op is not known"
     plain = EIGHTBIT_OPS[node.op].plain_inputs
-    taken = input_types(node, definition)
-    if len(taken) != len(node.data_inputs):
+    dtypes = input_types(node, definition)
+    if len(dtypes) != len(node.data_inputs):
         return "it does not have the inputs of its op"
-    types = [t for i, t in enumerate(taken) if i not in plain]
+    types = [t for i, t in enumerate(dtypes) if i not in plain]
     if any(t is not DType.FLOAT for t in (*types, *output_types(node, definition))):
         return "it is not a float32 op"
     if "data_format" in node.attrs and layout(node) != "NHWC":
@@ -327,7 +327,7 @@ def eightbit_nodes(
     """
     kind = EIGHTBIT_OPS[node.op]
     nodes: list[Node] = []
-    made: dict[str, str] = {}
+    by_prefix: dict[str, str] = {}
     quantized: list[str] = []
     values: list[Ref] = []
     for i, ref in enumerate(node.data_inputs):
@@ -335,12 +335,12 @@ def eightbit_nodes(
             values.append(ref)
             continue
         prefix = f"{node.name}_eightbit/{_as_name(ref)}"
-        if prefix not in made:
+        if prefix not in by_prefix:
             tie, with_zero = tied is None or ref.node in tied, ref.node in empty
             nodes += make.quantized_input(names, prefix, ref, tied=tie, with_zero=with_zero)
-            made[prefix] = nodes[-1].name
-        quantized.append(made[prefix])
-        values.append(make.port(made[prefix], 0))
+            by_prefix[prefix] = nodes[-1].name
+        quantized.append(by_prefix[prefix])
+        values.append(make.port(by_prefix[prefix], 0))
     inputs = (*values, *_ranges(quantized, apart=kind.ranges_apart), *node.control_inputs)
     name = names.name(f"{node.name}/eightbit")
     main = Node(name, f"Quantized{node.op}", inputs, attrs=eightbit_attrs(node))

@@ -38,7 +38,7 @@ _NAME: Final = "quantize_nodes"
 Range = tuple[float, float]
 
 
-class Known(Struct, frozen=True):
+class Quantization(Struct, frozen=True):
     """Quantization of a tensor.
 
     Args:
@@ -66,25 +66,25 @@ class TensorRanges:
         self._graph = graph
         self._trained = trained
         self._measured: Mapping[str, TensorRange] = file.tensors if file is not None else {}
-        for name, found in self._measured.items():
-            if not (math.isfinite(found.low) and math.isfinite(found.high)):
+        for name, limits in self._measured.items():
+            if not (math.isfinite(limits.low) and math.isfinite(limits.high)):
                 message = f"the range of {name!r} is not finite"
                 raise refuse(_NAME, message, "calibrate again, and look at the data")
-            if found.low > found.high:
-                message = f"the range of {name!r} from {found.low:g} to {found.high:g} is empty"
+            if limits.low > limits.high:
+                message = f"the range of {name!r} from {limits.low:g} to {limits.high:g} is empty"
                 raise refuse(_NAME, message, "its min is to be at most its max")
 
-    def known(self, ref: Ref) -> Known | None:
+    def quantization(self, ref: Ref) -> Quantization | None:
         """Return the quantization of a tensor, or None if its range must be measured."""
         learnt = self._learnt(ref)
         if learnt is not None and learnt.steps is not None:
-            return Known(learnt.source if learnt.is_full else ref, learnt.steps)
-        found = self._range(ref, 0)
-        return None if found is None else Known(ref, EvenSteps.over(*found))
+            return Quantization(learnt.source if learnt.is_full else ref, learnt.steps)
+        limits = self._range(ref, 0)
+        return None if limits is None else Quantization(ref, EvenSteps.over(*limits))
 
     def _learnt(self, ref: Ref) -> TrainedSteps | None:
-        found = trained_steps(self._graph, ref) if self._trained else None
-        return found if isinstance(found, TrainedSteps) else None
+        steps = trained_steps(self._graph, ref) if self._trained else None
+        return steps if isinstance(steps, TrainedSteps) else None
 
     def _range(self, ref: Ref, depth: int) -> Range | None:
         if depth > _DEEPEST or ref.is_control:
@@ -110,9 +110,9 @@ class TensorRanges:
             return None if below is None else (max(below[0], 0.0), max(min(below[1], top), 0.0))
         if node.op == "ConcatV2" and len(inputs) > 1:
             parts = [self._range(r, depth) for r in inputs[:-1]]
-            known = [p for p in parts if p is not None]
-            if len(known) == len(parts):
-                return min(p[0] for p in known), max(p[1] for p in known)
+            ranges = [p for p in parts if p is not None]
+            if len(ranges) == len(parts):
+                return min(p[0] for p in ranges), max(p[1] for p in ranges)
         return None
 
 

@@ -64,10 +64,10 @@ def trained_steps(graph: Graph, ref: Ref) -> TrainedSteps | str | None:
     read = None if node is None or ref.index else _READERS.get(node.op)
     if node is None or read is None or not node.data_inputs:
         return None
-    found = read(graph, node)
-    if found is None:
+    parameters = read(graph, node)
+    if parameters is None:
         return None
-    low, high, bits = found
+    low, high, bits = parameters
     if not 2 <= bits <= _MOST_BITS:
         return TOO_FINE
     if low.shape != high.shape or not np.isfinite([low, high]).all() or not (low <= high).all():
@@ -126,8 +126,8 @@ def _ends(graph: Graph, node: Node) -> tuple[Array, Array] | None:
 
 
 def _constant(graph: Graph, ref: Ref) -> Array | None:
-    found = None if ref.index else constant_behind(graph, ref)
-    return None if found is None or not found.size else found.array().reshape(-1)
+    tensor = None if ref.index else constant_behind(graph, ref)
+    return None if tensor is None or not tensor.size else tensor.array().reshape(-1)
 
 
 def _nudged(node: Node, low: Array, high: Array, bits: int) -> TrainedSteps:

@@ -139,16 +139,16 @@ def _around_middle(levels: Array, sizes: Array, half: int) -> QuantizedWeights:
     return QuantizedWeights(values, EvenSteps(1.0, _MIDDLE), sizes.reshape(-1).astype(np.float32))
 
 
-def _error(weights: Array, found: QuantizedWeights, axes: tuple[int, ...]) -> float:
+def _error(weights: Array, quantized: QuantizedWeights, axes: tuple[int, ...]) -> float:
     """Return the sum over channels of the squared error relative to the squared weights.
 
     The layers after it compensate for the magnitude of its channels, so all channels have equal
     weight.
     """
-    levels = found.values.astype(np.float32) - np.float32(found.steps.zero)
-    sizes: Array | np.float32 = np.float32(found.steps.size)
-    if found.scales is not None:
-        sizes = found.scales.reshape(_channel_shape(weights, axes))
+    levels = quantized.values.astype(np.float32) - np.float32(quantized.steps.zero)
+    sizes: Array | np.float32 = np.float32(quantized.steps.size)
+    if quantized.scales is not None:
+        sizes = quantized.scales.reshape(_channel_shape(weights, axes))
     others = tuple(i for i in range(weights.ndim) if i - weights.ndim not in axes)
     wrong = np.square(levels * sizes - weights).sum(axis=others, dtype=np.float64)
     power = np.square(weights).sum(axis=others, dtype=np.float64)

@@ -74,8 +74,8 @@ class ArrayNodes:
             kinds = {"dtype": self._kind, "shape": attr.shape(None)}
             self.nodes.append(Node(name, "Placeholder", tuple(waits), "", kinds))
             return
-        known = [0 if size == -1 else size for size in element]
-        sizes = (0, *known[1:]) if self._form.joined else (node.data_inputs[0], *known)
+        dims = [0 if size == -1 else size for size in element]
+        sizes = (0, *dims[1:]) if self._form.joined else (node.data_inputs[0], *dims)
         zero = np.zeros((), self._array.dtype.numpy)
         inputs = (self._sizes(node, sizes), self._constant(node, "zero", zero))
         kinds = {"T": self._kind, "index_type": _INT32}

@@ -54,10 +54,10 @@ def without_arrays(graph: Graph, live: Iterable[str]) -> Graph:
             graph, [_Plan(a, Form(None, False, fresh[a]), guesses[a]) for a in arrays]
         )
         shapes = LoopShapes(draft)
-        found = {array: _element(array, shapes) for array in arrays}
-        if found == guesses:
+        elements = {array: _element(array, shapes) for array in arrays}
+        if elements == guesses:
             break
-        guesses = found
+        guesses = elements
     sizes = OpenSizes(draft)
     plans = []
     for array in arrays:
@@ -87,9 +87,9 @@ def _replaced(graph: Graph, plans: Sequence[_Plan], more: Sequence[Node] = ()) -
     contents: dict[Ref, Ref] = {}
     passing: dict[str, TracedArray] = {}
     for plan in plans:
-        made = ArrayNodes(plan.array, plan.form, names)
-        nodes = list(made.replaced())
-        contents[Ref(plan.array.node.name, 1)] = made.contents
+        array_nodes = ArrayNodes(plan.array, plan.form, names)
+        nodes = list(array_nodes.replaced())
+        contents[Ref(plan.array.node.name, 1)] = array_nodes.contents
         if plan.guess is not None:
             nodes = [
                 n.with_attrs(shape=attr.shape((-1, *plan.guess))) if n.op == "Placeholder" else n
@@ -115,23 +115,23 @@ def _rewired(node: Node, contents: Mapping[Ref, Ref], names: FreshNames) -> Node
 
 def _element(array: TracedArray, shapes: LoopShapes) -> TensorShape:
     """Return the known shape of an array's elements; None if shapes conflict or are unknown."""
-    told = [array.node.attr_shape("element_shape")]
-    told += [n.attr_shape("element_shape") for n in array.of_op("TensorArrayGatherV3")]
+    candidates = [array.node.attr_shape("element_shape")]
+    candidates += [n.attr_shape("element_shape") for n in array.of_op("TensorArrayGatherV3")]
     rest = [n.attr_shape("element_shape_except0") for n in array.of_op("TensorArrayConcatV3")]
-    told += [(-1, *shape) for shape in rest if shape is not None]
-    told += [shapes.of(n.data_inputs[2]) for n in array.of_op("TensorArrayWriteV3")]
+    candidates += [(-1, *shape) for shape in rest if shape is not None]
+    candidates += [shapes.of(n.data_inputs[2]) for n in array.of_op("TensorArrayWriteV3")]
     for node in array.of_op("TensorArrayScatterV3"):
         shape = shapes.of(node.data_inputs[2])
-        told.append(None if not shape else shape[1:])
+        candidates.append(None if not shape else shape[1:])
     for node in array.of_op("TensorArraySplitV3"):
-        told.append(_split_element(node, shapes))
-    known: TensorShape = None
-    for shape in told:
+        candidates.append(_split_element(node, shapes))
+    element: TensorShape = None
+    for shape in candidates:
         try:
-            known = merge(known, shape)
+            element = merge(element, shape)
         except ShapeConflictError:
             return None
-    return known
+    return element
 
 
 def _split_element(node: Node, shapes: LoopShapes) -> TensorShape:
@@ -157,16 +157,16 @@ def _form(
         return Form((), fresh=fresh)
     if element is None:
         raise cannot_raise(array.node, "has elements of unknown rank", _SHAPES)
-    known: list[Size] = []
+    dims: list[Size] = []
     for axis, size in enumerate(element):
-        found = size if size >= 0 else sizes.of(array, axis, _element)
+        dim = size if size >= 0 else sizes.of(array, axis, _element)
         is_joined = axis > 0 and bool(array.of_op("TensorArrayConcatV3"))
-        if found is None and not is_joined and _is_written(array, fresh):
-            found = -1
-        if found is None:
+        if dim is None and not is_joined and _is_written(array, fresh):
+            dim = -1
+        if dim is None:
             raise cannot_raise(array.node, f"has elements of unknown size along {axis}", _SHAPES)
-        known.append(found)
-    return Form(tuple(known), fresh=fresh)
+        dims.append(dim)
+    return Form(tuple(dims), fresh=fresh)
 
 
 def _is_written(array: TracedArray, fresh: frozenset[str]) -> bool:
@@ -199,23 +199,23 @@ _MOST_COMPARED: Final = 64
 
 def fresh_scatters(graph: Graph, array: TracedArray) -> frozenset[str]:
     """Return the Scatters that set the whole content of an array to a tensor's rows, in order."""
-    found = set()
+    names = set()
     for node in array.of_op("TensorArrayScatterV3"):
-        begun = source_behind(graph, flow_of(node)) == Ref(array.node.name, 1)
-        if begun and _covers(graph, node.data_inputs[1], array):
-            found.add(node.name)
-    return frozenset(found)
+        is_first = source_behind(graph, flow_of(node)) == Ref(array.node.name, 1)
+        if is_first and _covers(graph, node.data_inputs[1], array):
+            names.add(node.name)
+    return frozenset(names)
 
 
 def _covers(graph: Graph, indices: Ref, array: TracedArray) -> bool:
     """Return whether indices enumerate all positions of a new array in order."""
     size = array.node.data_inputs[0]
-    known = value_behind(graph, size)
-    given = value_behind(graph, indices)
-    if given is not None:
-        count = len(given) if given.ndim == 1 else -1
-        whole = known is not None and (int(known) == count or _grows(array, known))
-        return whole and bool((given == np.arange(count)).all())
+    length = value_behind(graph, size)
+    positions = value_behind(graph, indices)
+    if positions is not None:
+        count = len(positions) if positions.ndim == 1 else -1
+        whole = length is not None and (int(length) == count or _grows(array, length))
+        return whole and bool((positions == np.arange(count)).all())
     node = graph[source_behind(graph, indices).node]
     if node.op != "Range" or len(node.data_inputs) != 3:
         return False
@@ -225,7 +225,7 @@ def _covers(graph: Graph, indices: Ref, array: TracedArray) -> bool:
         int(s) for s in starts if s is not None
     ] != [0, 1]:
         return False
-    return _grows(array, known) or same_value(graph, limit, size)
+    return _grows(array, length) or same_value(graph, limit, size)
 
 
 def _grows(array: TracedArray, size: Array | None) -> bool:
@@ -235,8 +235,8 @@ def _grows(array: TracedArray, size: Array | None) -> bool:
 
 def value_behind(graph: Graph, ref: Ref) -> Array | None:
     """Return the elements of a constant, or None if a tensor is not constant."""
-    found = constant_behind(graph, ref)
-    return None if found is None else found.array()
+    tensor = constant_behind(graph, ref)
+    return None if tensor is None else tensor.array()
 
 
 def same_value(graph: Graph, one: Ref, other: Ref) -> bool:
@@ -257,7 +257,7 @@ def same_value(graph: Graph, one: Ref, other: Ref) -> bool:
                 return False
             continue
         alike = (x.op, a.index, len(x.data_inputs)) == (y.op, b.index, len(y.data_inputs))
-        if not alike or not x.data_inputs or _told(x) != _told(y) or x.op in MERGES:
+        if not alike or not x.data_inputs or _result_attrs(x) != _result_attrs(y) or x.op in MERGES:
             return False
         if compared > _MOST_COMPARED:
             return False
@@ -265,7 +265,7 @@ def same_value(graph: Graph, one: Ref, other: Ref) -> bool:
     return True
 
 
-def _told(node: Node) -> dict[str, AttrValue]:
+def _result_attrs(node: Node) -> dict[str, AttrValue]:
     """Return the attributes that affect a node's results."""
     return {name: value for name, value in node.attrs.items() if not name.startswith("_")}
 
@@ -331,7 +331,7 @@ class OpenSizes:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._names = FreshNames(graph.by_name)
-        self._made: dict[Place, Ref] = {}
+        self._sizes: dict[Place, Ref] = {}
         self.nodes: list[Node] = []
         """Nodes that compute the sizes returned by ``of``."""
 
@@ -343,8 +343,8 @@ class OpenSizes:
     ) -> Ref | None:
         """Return an int32 scalar with the size of elements along an axis, or None."""
         for trials in self._trials:
-            found = {self._place(element(array, shapes), axis, at) for shapes, at in trials}
-            place = found.pop() if len(found) == 1 else None
+            places = {self._place(element(array, shapes), axis, at) for shapes, at in trials}
+            place = places.pop() if len(places) == 1 else None
             if place is not None:
                 return self._size(place)
         return None
@@ -382,7 +382,7 @@ class OpenSizes:
         return None if shape is None or axis >= len(shape) else places.get(shape[axis])
 
     def _size(self, place: Place) -> Ref:
-        if place not in self._made:
+        if place not in self._sizes:
             name, axis = place
             node = self._graph[name]
             kind = node.attribute("dtype")
@@ -397,5 +397,5 @@ class OpenSizes:
                 constant(first, Tensor.of(np.int32(0))),
                 Node(size, "GatherV2", inputs, "", {**kinds, "batch_dims": attr.integer(0)}),
             ]
-            self._made[place] = Ref(size)
-        return self._made[place]
+            self._sizes[place] = Ref(size)
+        return self._sizes[place]

@@ -119,9 +119,9 @@ class _Conditionals:
         """Resolve a Switch with a constant predicate to its input."""
         if len(node.data_inputs) != 2:
             raise malformed(node, f"takes {len(node.data_inputs)} tensors, not 2")
-        taken = self._branches.taken(node)
-        if taken is not None:
-            self._work.same[node.name, taken] = node.data_inputs[0]
+        branch = self._branches.taken(node)
+        if branch is not None:
+            self._work.same[node.name, branch] = node.data_inputs[0]
 
     def _sort(self, merge: Node) -> None:
         """Add a Merge to its group, or replace it with its only reachable input."""
@@ -153,8 +153,8 @@ class _Conditionals:
     def _number(self, merge: Node, index: int) -> Ref:
         """Create a constant with the index of the input that a Merge took."""
         name = self._work.names.name(f"{merge.name}/index_{index}")
-        self._work.made[name] = constant(name, Tensor.of(np.int32(index)))
-        self._region[name] = self._work.made[name]
+        self._work.new_nodes[name] = constant(name, Tensor.of(np.int32(index)))
+        self._region[name] = self._work.new_nodes[name]
         return Ref(name)
 
     def _raise(self, group: _Group) -> None:
@@ -171,7 +171,7 @@ class _Conditionals:
                 if merge in numbered:
                     targets.append(numbers[merge.name, merge.data_inputs.index(ways[value])])
             sides.append(self._side(group, value, targets))
-        args = list(dict.fromkeys(ref for side in sides for ref in side.taken))
+        args = list(dict.fromkeys(ref for side in sides for ref in side.inputs))
         name = self._name(group.merges[0][0])
         other, then = (
             self._functions.add(f"{name}_{kind}", side.nodes, args, side.results)
@@ -188,10 +188,10 @@ class _Conditionals:
         )
         inputs = (self._work.resolved(Ref(*group.predicate)), *args)
         op = self._functions.op("If", (then, other))
-        made = self._work.made[name] = Node(name, op, inputs, "", values)
+        node = self._work.new_nodes[name] = Node(name, op, inputs, "", values)
         for index, tensor in enumerate(outputs):
             self._work.same[tensor] = Ref(name, index)
-        self._region[name] = made
+        self._region[name] = node
         self._branches.set_conditions(name, group.around)
 
     def _name(self, merge: Node) -> str:
@@ -239,15 +239,15 @@ def assembled(
     graph = work.graph
     fed = [n for n in map(graph.get, (parse_ref(name).node for name in inputs)) if n is not None]
     # Inputs are kept even if only a branch that never runs used them.
-    given = [n.name for n in fed if n.op in FEEDABLE and _gives_constants(graph, n)]
-    starts = [*(work.resolved(ref).node for ref in outputs), *beside, *given]
+    feedable = [n.name for n in fed if n.op in FEEDABLE and _gives_constants(graph, n)]
+    starts = [*(work.resolved(ref).node for ref in outputs), *beside, *feedable]
     needed = closure(starts, lambda name: _needed(work, name))
     for node in fed:
         if node.name in work.live and node.name not in needed:
             _check_fed(work, node)
-    left = [n for n in graph if n.name in needed]
+    remaining = [n for n in graph if n.name in needed]
     ends = [_end(work, ref) for ref in dict.fromkeys(outputs) if ref.node not in needed]
-    nodes = _placed(work, [*left, *ends])
+    nodes = _placed(work, [*remaining, *ends])
     names = {n.name for n in nodes}
     return Graph(without_dangling(nodes, names), functions.library, graph.versions)
 
@@ -276,13 +276,17 @@ def _placed(work: Raising, nodes: Sequence[Node]) -> list[Node]:
         while stack:
             node = stack[-1]
             refs = tuple(map(work.resolved, node.inputs))
-            made = [work.made[r.node] for r in refs if r.node in work.made and r.node not in done]
-            if made and node.name not in done:
-                stack += reversed(made)
+            missing = [
+                work.new_nodes[r.node]
+                for r in refs
+                if r.node in work.new_nodes and r.node not in done
+            ]
+            if missing and node.name not in done:
+                stack += reversed(missing)
                 continue
             stack.pop()
-            kept = tuple(r for r in refs if not r.is_control or r.node in there or r.node in done)
-            done.setdefault(node.name, node if kept == node.inputs else node.with_inputs(kept))
+            inputs = tuple(r for r in refs if not r.is_control or r.node in there or r.node in done)
+            done.setdefault(node.name, node if inputs == node.inputs else node.with_inputs(inputs))
     return list(done.values())
 
 

@@ -26,24 +26,24 @@ class Functions:
     """Functions to add to a graph's library."""
 
     work: Raising
-    made: dict[str, Function] = field(default_factory=dict)
+    by_name: dict[str, Function] = field(default_factory=dict)
     stateful: set[str] = field(default_factory=set)
 
     def add(
-        self, wanted: str, nodes: Sequence[Node], args: Sequence[Ref], rets: Sequence[Ref]
+        self, base_name: str, nodes: Sequence[Node], args: Sequence[Ref], rets: Sequence[Ref]
     ) -> AttrValue:
         """Create a function, and return the attribute that refers to it."""
-        name = self.work.names.name(wanted.replace("/", "_"))
+        name = self.work.names.name(base_name.replace("/", "_"))
         nodes = list(without_dangling(nodes, {n.name for n in nodes}))
         own = FreshNames(n.name for n in nodes)
-        given = {ref: Ref(own.name(f"arg_{i}")) for i, ref in enumerate(args)}
+        params = {ref: Ref(own.name(f"arg_{i}")) for i, ref in enumerate(args)}
         results = [own.name(f"ret_{i}") for i in range(len(rets))]
         body = Body(
-            tuple(given.values()),
-            tuple(n.with_inputs(tuple(given.get(r, r) for r in n.inputs)) for n in nodes),
-            tuple(given.get(r, r) for r in rets),
+            tuple(params.values()),
+            tuple(n.with_inputs(tuple(params.get(r, r) for r in n.inputs)) for n in nodes),
+            tuple(params.get(r, r) for r in rets),
         )
-        inputs = tuple(ArgDef(given[ref].node, self.work.type_of(ref)) for ref in args)
+        inputs = tuple(ArgDef(params[ref].node, self.work.type_of(ref)) for ref in args)
         outputs = tuple(
             ArgDef(result, self.work.type_of(ref))
             for result, ref in zip(results, rets, strict=True)
@@ -53,14 +53,14 @@ class Functions:
         if any(self._is_stateful(node) for node in nodes):
             self.stateful.add(name)
             function = replace(function, signature=replace(function.signature, is_stateful=True))
-        self.made[name] = function
+        self.by_name[name] = function
         return AttrValue("func", FuncRef(name))
 
     @property
     def library(self) -> Library:
         """The graph's library with the new functions."""
         before = self.work.graph.library
-        return Library({**before.functions, **self.made}, before.gradients)
+        return Library({**before.functions, **self.by_name}, before.gradients)
 
     def op(self, kind: str, functions: Iterable[AttrValue]) -> str:
         """Return ``While`` or ``If``, or the stateless op if none of the functions has state."""
@@ -69,10 +69,11 @@ class Functions:
 
     def _is_stateful(self, node: Node) -> bool:
         called = [v.value.name for v in node.attrs.values() if v.kind == "func"]
-        known = self.work.graph.library.functions
+        functions = self.work.graph.library.functions
         if called:
             return any(
-                name in self.stateful or (name in known and known[name].signature.is_stateful)
+                name in self.stateful
+                or (name in functions and functions[name].signature.is_stateful)
                 for name in called
             )
         definition = any_op_def(node.op)

@@ -49,7 +49,7 @@ class RaisedLoop:
         goes_on: the tensor that indicates whether there is a next iteration.
         sources: every tensor that enters the loop.
         children: the nested loops.
-        made: the nodes that replace it.
+        replacement: the nodes that replace it.
     """
 
     frame: Frame
@@ -60,7 +60,7 @@ class RaisedLoop:
     goes_on: Ref
     sources: tuple[Ref, ...]
     children: list[RaisedLoop] = field(default_factory=list)
-    made: list[Node] = field(default_factory=list)
+    replacement: list[Node] = field(default_factory=list)
 
 
 def raise_loops(work: Raising, functions: Functions, where: str, unroll: int) -> dict[str, Node]:
@@ -73,7 +73,7 @@ def raise_loops(work: Raising, functions: Functions, where: str, unroll: int) ->
         The nodes outside of all loops, including new ones, with resolved inputs.
     """
     frames = Frames(execution_order(work.graph, where), (), where)
-    loops = _found(work, frames.root)
+    loops = _needed_loops(work, frames.root)
     if not loops:
         return _region(work, frames.root.nodes, ())
     shapes = LoopShapes(work.graph)
@@ -85,24 +85,26 @@ def raise_loops(work: Raising, functions: Functions, where: str, unroll: int) ->
 
 def _region(work: Raising, nodes: Sequence[Node], loops: Sequence[RaisedLoop]) -> dict[str, Node]:
     """Return nodes and nested loops by name; the loops depend on all tensors that enter them."""
-    waiting = [n.with_inputs((*n.inputs, *loop.sources)) for loop in loops for n in loop.made]
+    waiting = [
+        n.with_inputs((*n.inputs, *loop.sources)) for loop in loops for n in loop.replacement
+    ]
     return resolved_nodes(work, [*nodes, *waiting])
 
 
-def _found(work: Raising, root: Frame) -> list[RaisedLoop]:
+def _needed_loops(work: Raising, root: Frame) -> list[RaisedLoop]:
     """Return the needed loops, outer loops first."""
-    found: list[RaisedLoop] = []
+    loops: list[RaisedLoop] = []
     waiting: list[tuple[Frame, RaisedLoop | None]] = [(f, None) for f in reversed(root.children)]
     while waiting:
         frame, around = waiting.pop()
         if not any(n.name in work.live for n in frame.nodes):
             continue
         loop = _planned(work, frame)
-        found.append(loop)
+        loops.append(loop)
         if around is not None:
             around.children.append(loop)
         waiting += [(child, loop) for child in reversed(frame.children)]
-    return found
+    return loops
 
 
 def _planned(work: Raising, frame: Frame) -> RaisedLoop:
@@ -122,7 +124,7 @@ def _planned(work: Raising, frame: Frame) -> RaisedLoop:
             work.same[node.name, 1] = node.data_inputs[0]
     for node in frame.of_op(EXITS):
         if node.name in work.live:
-            work.same[node.name, 0] = _left(work, loop, node, index, tests[0])
+            work.same[node.name, 0] = _exit_value(work, loop, node, index, tests[0])
     return loop
 
 
@@ -178,7 +180,9 @@ def _behind(work: Raising, ref: Ref) -> Ref:
         ref = node.data_inputs[0]
 
 
-def _left(work: Raising, loop: RaisedLoop, leaving: Node, index: dict[str, int], test: Node) -> Ref:
+def _exit_value(
+    work: Raising, loop: RaisedLoop, leaving: Node, index: dict[str, int], test: Node
+) -> Ref:
     """Return the replacement for a tensor that leaves a loop."""
     if not leaving.data_inputs:
         raise malformed(leaving, "takes no tensor")
@@ -224,9 +228,9 @@ def _raise(
     turns = count_turns(work, turning, test, unroll) if unroll else None
     work.raised += 1
     if turns is not None:
-        loop.made = unrolled(work, turning, turns)
+        loop.replacement = unrolled(work, turning, turns)
     else:
-        loop.made = [_while_node(work, functions, loop, heads, test, body, shapes)]
+        loop.replacement = [_while_node(work, functions, loop, heads, test, body, shapes)]
 
 
 def _while_node(
@@ -239,8 +243,8 @@ def _while_node(
     shapes: LoopShapes,
 ) -> Node:
     """Create the node that runs a loop's condition and body."""
-    known = frozenset(heads)
-    outer = [r for r in dict.fromkeys((*test.taken, *body.taken)) if r not in known]
+    inner = frozenset(heads)
+    outer = [r for r in dict.fromkeys((*test.inputs, *body.inputs)) if r not in inner]
     args = [*heads, *outer]
     called = (
         functions.add(f"{loop.name}_cond", test.nodes, args, test.results),
@@ -251,13 +255,13 @@ def _while_node(
         T=types_of(work, args),
         cond=called[0],
         body=called[1],
-        output_shapes=shapes.given(loop.entered, args),
+        output_shapes=shapes.output_shapes(loop.entered, args),
         parallel_iterations=attr.integer(parallel),
     )
     entered = tuple(map(work.resolved, (*loop.entered, *outer)))
     op = functions.op("While", called)
-    made = work.made[loop.name] = Node(loop.name, op, entered, "", values)
-    return made
+    node = work.new_nodes[loop.name] = Node(loop.name, op, entered, "", values)
+    return node
 
 
 def _is_frame_of(work: Raising, loop: RaisedLoop, node: Node) -> bool:
@@ -307,26 +311,27 @@ class Turning(Struct, frozen=True):
 
 def count_turns(work: Raising, loop: Turning, test: Slice, most: int) -> int | None:
     """Return the number of iterations if it is constant and at most ``most``, or None."""
-    outer = {ref: ref for ref in (*test.taken, *loop.body.taken)}
+    outer = {ref: ref for ref in (*test.inputs, *loop.body.inputs)}
     sources = {**outer, **dict(zip(loop.heads, loop.entered, strict=True))}
-    found = {ref: work.value(source) for ref, source in sources.items()}
-    values = {ref: value for ref, value in found.items() if value is not None}
+    values = {
+        ref: value for ref, source in sources.items() if (value := work.value(source)) is not None
+    }
     same = {ref: value for ref, value in values.items() if ref not in loop.heads}
     for turn in range(most + 1):
-        goes_on = _known(test.nodes, values).get(test.results[0])
+        goes_on = _evaluated(test.nodes, values).get(test.results[0])
         if goes_on is None or goes_on.size != 1:
             return None
         if not bool(goes_on.array().reshape(-1)[0]):
             return turn
-        after = _known(loop.body.nodes, values)
+        after = _evaluated(loop.body.nodes, values)
         pairs = zip(loop.heads, loop.body.results, strict=True)
         values = {**same, **{head: after[ref] for head, ref in pairs if ref in after}}
     return None
 
 
-def _known(nodes: Sequence[Node], given: Values) -> Values:
+def _evaluated(nodes: Sequence[Node], initial: Values) -> Values:
     """Evaluate tensors that depend only on known values."""
-    values = dict(given)
+    values = dict(initial)
     for node in nodes:
         if node.op == "Const":
             values[Ref(node.name)] = node.attr_tensor("value")
@@ -352,7 +357,7 @@ def unrolled(work: Raising, loop: Turning, turns: int) -> list[Node]:
         copied, results = _copied(work, loop, state, turn)
         nodes += copied
         state = dict(zip(loop.heads, results, strict=True))
-    work.made.update({node.name: node for node in nodes})
+    work.new_nodes.update({node.name: node for node in nodes})
     for index, head in enumerate(loop.heads):
         work.same[loop.name, index] = state[head]
     return nodes

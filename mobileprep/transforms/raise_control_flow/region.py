@@ -27,11 +27,10 @@ _COPIES_A_NODE: Final = 4
 _EXPORT: Final = "export the graph again"
 
 
-def cannot_raise(node: Node, reason: str, mend: str = "") -> UnsupportedError:
+def cannot_raise(node: Node, reason: str, hint: str = "") -> UnsupportedError:
     """Create an error for a control flow node without a functional form."""
-    hint = mend or "cut the graph after it, and feed its output"
     message = f"raise_control_flow: node {node.name!r} ({node.op}) {reason}"
-    return UnsupportedError(message, hint)
+    return UnsupportedError(message, hint or "cut the graph after it, and feed its output")
 
 
 def malformed(node: Node, reason: str) -> InvalidGraphError:
@@ -47,26 +46,26 @@ class Raising:
     Args:
         graph: the original graph.
         live: the names of nodes whose tensors the outputs need.
-        wanted: the outputs.
+        outputs: the outputs.
         fed: the names of nodes whose tensors are fed.
         same: replacements of removed tensors.
-        made: new nodes, by name.
+        new_nodes: new nodes, by name.
         gives: the output types of a loop, by its name, known before its node is created.
     """
 
     graph: Graph
     live: frozenset[str]
-    wanted: frozenset[Edge]
+    outputs: frozenset[Edge]
     fed: frozenset[str] = frozenset()
     same: dict[Edge, Ref] = field(default_factory=dict)
-    made: dict[str, Node] = field(default_factory=dict)
+    new_nodes: dict[str, Node] = field(default_factory=dict)
     gives: dict[str, tuple[DType, ...]] = field(default_factory=dict)
 
     @cached_property
     def read(self) -> frozenset[Edge]:
         """The outputs, and the tensors that live nodes read."""
-        taken = (self.graph[name].data_inputs for name in self.live)
-        return self.wanted | frozenset(edge(ref) for refs in taken for ref in refs)
+        inputs = (self.graph[name].data_inputs for name in self.live)
+        return self.outputs | frozenset(edge(ref) for refs in inputs for ref in refs)
 
     def __post_init__(self) -> None:
         self.names = FreshNames([*self.graph.by_name, *self.graph.library.functions])
@@ -76,17 +75,17 @@ class Raising:
 
     def node(self, name: str) -> Node | None:
         """Return a new node, or one of the original graph."""
-        return self.made.get(name) or self.graph.get(name)
+        return self.new_nodes.get(name) or self.graph.get(name)
 
     def resolved(self, ref: Ref) -> Ref:
         """Return the current replacement of a tensor; for a control input, of its node."""
         if ref.is_control:
-            found = self.same.get((ref.node, 0))
-            return ref if found is None else control(self.resolved(found).node)
+            replacement = self.same.get((ref.node, 0))
+            return ref if replacement is None else control(self.resolved(replacement).node)
         passed: list[Edge] = []
-        while (found := self.same.get(edge(ref))) is not None:
+        while (replacement := self.same.get(edge(ref))) is not None:
             passed.append(edge(ref))
-            ref = found
+            ref = replacement
         for tensor in passed[:-1]:
             self.same[tensor] = ref
         return ref
@@ -115,8 +114,8 @@ class Raising:
         if constant is not None:
             return constant.attr_tensor("value")
         ref = self.resolved(ref)
-        found = self._static.value(ref) if ref.node in self.graph else None
-        return None if found is None else Tensor.of(found)
+        array = self._static.value(ref) if ref.node in self.graph else None
+        return None if array is None else Tensor.of(array)
 
     @cached_property
     def _static(self) -> StaticValues:
@@ -154,12 +153,12 @@ class Slice(Struct, frozen=True):
     Args:
         nodes: nodes inside, inputs before consumers, with resolved inputs and without control
             inputs.
-        taken: the tensors from outside, in the order of their use.
+        inputs: the tensors from outside, in the order of their use.
         results: the requested tensors, as they are named inside.
     """
 
     nodes: tuple[Node, ...]
-    taken: tuple[Ref, ...]
+    inputs: tuple[Ref, ...]
     results: tuple[Ref, ...]
 
 
@@ -177,41 +176,41 @@ def upstream(
         outside: returns the replacement of a tensor from outside.
     """
     nodes: dict[str, Node] = {}
-    taken: dict[Ref, None] = {}
-    found: dict[Ref, Ref] = {}
-    wanted = list(targets)
-    stack: list[tuple[Ref, bool]] = [(ref, False) for ref in reversed(wanted)]
+    inputs: dict[Ref, None] = {}
+    mapping: dict[Ref, Ref] = {}
+    requested = list(targets)
+    stack: list[tuple[Ref, bool]] = [(ref, False) for ref in reversed(requested)]
     entered: set[str] = set()
     while stack:
         ref, done = stack.pop()
-        node = _own(work, ref, inside, found)
+        node = _own(work, ref, inside, mapping)
         if node is None:
-            found[ref] = outside(found[ref])
-            taken[found[ref]] = None
+            mapping[ref] = outside(mapping[ref])
+            inputs[mapping[ref]] = None
             continue
         if done:
-            refs = tuple(found[r] for r in node.data_inputs)
+            refs = tuple(mapping[r] for r in node.data_inputs)
             nodes[node.name] = node if refs == node.inputs else node.with_inputs(refs)
         elif node.name not in entered:
             entered.add(node.name)
             stack.append((ref, True))
             stack += [(r, False) for r in reversed(node.data_inputs)]
     work.count_copies(len(nodes))
-    return Slice(tuple(nodes.values()), tuple(taken), tuple(found[r] for r in wanted))
+    return Slice(tuple(nodes.values()), tuple(inputs), tuple(mapping[r] for r in requested))
 
 
 def _own(
-    work: Raising, ref: Ref, inside: Callable[[Ref], Ref | None], found: dict[Ref, Ref]
+    work: Raising, ref: Ref, inside: Callable[[Ref], Ref | None], mapping: dict[Ref, Ref]
 ) -> Node | None:
     """Return the node of a tensor inside a slice; outside constants count as inside."""
-    found[ref] = resolved = work.resolved(ref)
+    mapping[ref] = resolved = work.resolved(ref)
     own = inside(resolved)
     if own is not None:
-        found[ref] = own
+        mapping[ref] = own
         return work.node(own.node)
     constant = work.constant(resolved)
     if constant is not None:
-        found[ref] = Ref(constant.name)
+        mapping[ref] = Ref(constant.name)
     return constant
 
 

@@ -75,10 +75,10 @@ def traced_arrays(graph: Graph, live: Iterable[str]) -> list[TracedArray]:
             raise cannot_raise(node, "has no form as an op on tensors")
     order = {n.name: i for i, n in enumerate(nodes)}
     owner: dict[str, TracedArray] = {}
-    found = [_traced(node, readers, owner) for node in nodes if node.op == "TensorArrayV3"]
-    for array in found:
+    arrays = [_traced(node, readers, owner) for node in nodes if node.op == "TensorArrayV3"]
+    for array in arrays:
         array.users.sort(key=lambda n: order[n.name])
-    return found
+    return arrays
 
 
 def _traced(
@@ -90,13 +90,13 @@ def _traced(
     if array.dtype.numpy is None or array.dtype.numpy.kind == "O":
         raise cannot_raise(node, f"holds {array.dtype.short}, which has no zeros")
     waiting: list[tuple[Edge, bool]] = [((node.name, 0), True), ((node.name, 1), False)]
-    known = set(waiting)
+    seen = set(waiting)
     while waiting:
         tensor, is_handle = waiting.pop()
         for user, place in readers.get(tensor, ()):
             for item in _followed(array, user, place, owner, is_handle=is_handle):
-                if item not in known:
-                    known.add(item)
+                if item not in seen:
+                    seen.add(item)
                     waiting.append(item)
     return array
 
@@ -152,7 +152,7 @@ class LoopShapes:
         """Return the shape of a tensor."""
         return shape_of(self._shapes, ref)
 
-    def given(self, entered: Sequence[Ref], args: Sequence[Ref]) -> AttrValue:
+    def output_shapes(self, entered: Sequence[Ref], args: Sequence[Ref]) -> AttrValue:
         """Return the loop's shapes if any of them changes between iterations, or an empty list.
 
         Without them, TensorFlow assumes that the outputs have the shapes of the inputs.
@@ -163,20 +163,20 @@ class LoopShapes:
         return AttrValue("list(shape)", tuple(shapes))
 
     def _settled(self) -> Mapping[str, Shapes]:
-        known: dict[str, TensorShape] = {}
+        shapes: dict[str, TensorShape] = {}
         for _ in range(_MOST_ROUNDS):
-            self._shapes = infer_shapes(self._graph, {**self._feeds, **known})
-            after = {name: self._after(name, *ends, known) for name, ends in self._heads.items()}
-            if after == known:
+            self._shapes = infer_shapes(self._graph, {**self._feeds, **shapes})
+            after = {name: self._after(name, *ends, shapes) for name, ends in self._heads.items()}
+            if after == shapes:
                 return self._shapes
-            known = after
+            shapes = after
         return infer_shapes(self._graph, self._feeds)
 
     def _after(
-        self, name: str, first: Ref, later: Ref, known: Mapping[str, TensorShape]
+        self, name: str, first: Ref, later: Ref, shapes: Mapping[str, TensorShape]
     ) -> TensorShape:
         """Return a loop variable's shape after one more iteration, or its initial shape."""
-        before = known.get(name)
+        before = shapes.get(name)
         if name in self._unknown:
             return None
         if before is None:
@@ -189,7 +189,7 @@ class LoopShapes:
 
 def _heads(graph: Graph) -> dict[str, tuple[Ref, Ref]]:
     """Return the initial value and the next value for each Merge at the head of a loop."""
-    found = {}
+    heads = {}
     for node in graph:
         if node.op not in MERGES or len(node.data_inputs) != 2:
             continue
@@ -198,5 +198,5 @@ def _heads(graph: Graph) -> dict[str, tuple[Ref, Ref]]:
             if first.op not in ENTERS or later.op not in NEXT_ITERATIONS:
                 continue
             if first.data_inputs and later.data_inputs:
-                found[node.name] = (first.data_inputs[0], later.data_inputs[0])
-    return found
+                heads[node.name] = (first.data_inputs[0], later.data_inputs[0])
+    return heads

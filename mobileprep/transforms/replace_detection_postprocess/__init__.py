@@ -57,27 +57,29 @@ class ReplaceDetectionPostprocess(Transform, frozen=True):
     def apply(self, graph: Graph, context: Context) -> Result:
         """Replace the post-processor, and compare the detections on a random image."""
         images = Images(graph, context)
-        found = recognized(graph, images, self.transform_name)
-        if found is None:
+        detector = recognized(graph, images, self.transform_name)
+        if detector is None:
             if self.required:
                 message = "the outputs do not depend on a NonMaxSuppression"
                 hint = "name the detections as outputs, or remove detection_postprocess"
                 raise refuse(self.transform_name, message, hint)
             return Result(graph)
-        nodes = Replacement(graph, found).nodes()
-        made = {node.name for node in nodes}
-        whole = graph.with_nodes([*(n for n in graph if n.name not in made), *nodes])
+        nodes = Replacement(graph, detector).nodes()
+        new_names = {node.name for node in nodes}
+        whole = graph.with_nodes([*(n for n in graph if n.name not in new_names), *nodes])
         ends = [ref.node for ref in images.outputs]
         needed = reachable(whole, ends) | {ref.node for ref in images.inputs}
         before = reachable(graph, ends)
-        kept = [n for n in whole if n.name in needed or n.name not in before]
-        done = _without_loops(graph.with_nodes(kept), context, images, found.outputs.values())
-        self._check(done, found, images)
+        remaining = [n for n in whole if n.name in needed or n.name not in before]
+        done = _without_loops(
+            graph.with_nodes(remaining), context, images, detector.outputs.values()
+        )
+        self._check(done, detector, images)
         return Result(done, 1)
 
-    def _check(self, graph: Graph, found: Detector, images: Images) -> None:
+    def _check(self, graph: Graph, detector: Detector, images: Images) -> None:
         """Raise an error if the detections of the replacement differ from those of the graph."""
-        names = [found.outputs[role] for role in ("boxes", "scores", "classes")]
+        names = [detector.outputs[role] for role in ("boxes", "scores", "classes")]
         values = Interpreter(graph).run(names, images.feeds(0))
         expected = [images.values([name])[0] for name in names]
         equal = _share_of_equal(expected, values)
@@ -144,8 +146,10 @@ def _without_single_rows(graph: Graph, images: Images) -> Graph:
 def _share_of_equal(expected: list[Array], values: list[Array]) -> float:
     """Return the share of detections with a counterpart of the same class, score, and box."""
     rows, others = (
-        np.concatenate([found[0][0], found[1][0][:, None], found[2][0][:, None]], axis=1)
-        for found in (expected, values)
+        np.concatenate(
+            [detections[0][0], detections[1][0][:, None], detections[2][0][:, None]], axis=1
+        )
+        for detections in (expected, values)
     )
     rows = rows[rows[:, 4] > 0]
     close = np.isclose(rows[:, None], others[None], rtol=1e-3, atol=1e-3).all(axis=2)
@@ -169,20 +173,22 @@ _SMALLEST: Final = 1e-20
 class Replacement:
     """Nodes that replace a post-processor."""
 
-    def __init__(self, graph: Graph, found: Detector) -> None:
+    def __init__(self, graph: Graph, detector: Detector) -> None:
         self._fresh = FreshNames(n.name for n in graph)
-        self._found = found
+        self._detector = detector
         self._nodes: list[Node] = []
 
     def nodes(self) -> list[Node]:
         """Return the new nodes; the last ones have the names of the graph's outputs."""
-        found, anchors = self._found, self._found.anchors
+        detector, anchors = self._detector, self._detector.anchors
         count = len(anchors)
-        scale = np.array(found.scales, np.float32)
+        scale = np.array(detector.scales, np.float32)
         shape = self._constant("shape", np.array([1, count, 4], np.int32))
-        encodings = self._node("Reshape", "encodings", found.encodings, shape, Tshape=DType.INT32)
-        shape = self._constant("shape", np.array([1, count, found.columns], np.int32))
-        scores = self._node("Reshape", "scores", found.scores, shape, Tshape=DType.INT32)
+        encodings = self._node(
+            "Reshape", "encodings", detector.encodings, shape, Tshape=DType.INT32
+        )
+        shape = self._constant("shape", np.array([1, count, detector.columns], np.int32))
+        scores = self._node("Reshape", "scores", detector.scores, shape, Tshape=DType.INT32)
         # Boxes as two corners, clipped to the image.
         relative = self._mul("relative", encodings, 1 / scale)
         centers = self._add(
@@ -204,26 +210,26 @@ class Replacement:
         inside = self._node("Greater", "inside", least, zero)
         factor = self._raw("Cast", "factor", [inside], SrcT=DType.BOOL, DstT=DType.FLOAT)
         scores = self._node("Mul", "scores_inside", scores, factor)
-        if found.clips_first:
+        if detector.clips_first:
             encodings = self._encoded(low, high, extent, scale)
         last = self._raw(
             _OP,
             _OP,
             [encodings, scores, self._constant("anchors", anchors)],
             **{
-                **found.options,
+                **detector.options,
                 **dict(
                     zip(
                         (f"{s}_scale" for s in "yxhw"),
-                        map(attr.floating, found.scales),
+                        map(attr.floating, detector.scales),
                         strict=True,
                     )
                 ),
             },
         )
         classes = Ref(last.node, 1)
-        if found.first_class:
-            offset = self._constant("first_class", np.array(found.first_class, np.float32))
+        if detector.first_class:
+            offset = self._constant("first_class", np.array(detector.first_class, np.float32))
             classes = self._node("Add", "classes", classes, offset)
         results = {
             "boxes": self._clipped("boxes", last),
@@ -231,11 +237,11 @@ class Replacement:
             "scores": Ref(last.node, 2),
             "count": Ref(last.node, 3),
         }
-        for role, name in found.outputs.items():
+        for role, name in detector.outputs.items():
             attrs = {"T": attr.dtype(DType.FLOAT)}
             result = results[role]
-            if role == "count" and found.count_type is not DType.FLOAT:
-                kinds = {"SrcT": attr.dtype(DType.FLOAT), "DstT": attr.dtype(found.count_type)}
+            if role == "count" and detector.count_type is not DType.FLOAT:
+                kinds = {"SrcT": attr.dtype(DType.FLOAT), "DstT": attr.dtype(detector.count_type)}
                 self._nodes.append(Node(name, "Cast", (result,), "", kinds))
             else:
                 self._nodes.append(Node(name, "Identity", (result,), "", attrs))
@@ -243,7 +249,7 @@ class Replacement:
 
     def _encoded(self, low: Ref, high: Ref, extent: Ref, scale: Array) -> Ref:
         """Return the encodings of boxes that were clipped to the image."""
-        anchors = self._found.anchors
+        anchors = self._detector.anchors
         middle = self._mul("middle", self._add("sum", low, high), np.array(0.5, np.float32))
         from_anchor = self._node(
             "Sub", "from_anchor", middle, self._constant("anchor_centers", anchors[:, :2])

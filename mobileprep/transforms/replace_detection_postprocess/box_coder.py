@@ -69,12 +69,12 @@ def box_coder(
         message = "the boxes are not decoded as centers and sizes relative to anchors"
         raise refuse(where, message, RAW_OUTPUTS)
     parts = [images.constant(r) for r in (centers[0], centers[1], products[2][1], products[3][1])]
-    known = [part.reshape(-1) for part in parts if part is not None]
-    if len(known) < len(parts):
+    constants = [part.reshape(-1) for part in parts if part is not None]
+    if len(constants) < len(parts):
         message = "the anchors depend on the image"
         hint = "export the model with a fixed_shape_resizer, or give its input a fixed shape"
         raise refuse(where, message, hint)
-    anchors = np.stack(known, axis=1).astype(np.float32)
+    anchors = np.stack(constants, axis=1).astype(np.float32)
     coder = tuple(scales[i] for i in range(4))
     encodings = _encodings(graph, base)
     expected = _decoded(images.values([str(encodings)])[0], anchors, coder)
@@ -101,14 +101,14 @@ def _column(graph: Graph, images: Images, ref: Ref) -> _Column | None:
 
 def _products(graph: Graph, images: Images, nodes: list[Node]) -> list[tuple[_Column, str, Ref]]:
     """Return products of columns, or of their exponentials, with one value per box."""
-    found = []
+    products = []
     for node in nodes:
         for ref, factor in (node.data_inputs, node.data_inputs[::-1]) if node.op == "Mul" else ():
             source = graph[ref.node].data_inputs[0] if graph[ref.node].op == "Exp" else ref
             column = _column(graph, images, source)
             if column is not None and images.values([str(factor)])[0].size > 1:
-                found.append((column, node.name, factor))
-    return found
+                products.append((column, node.name, factor))
+    return products
 
 
 def _addend(graph: Graph, above: set[str], product: str) -> Ref:
@@ -178,8 +178,8 @@ class Images:
         """Return the values of tensors outside of loops."""
         missing = [n for n in dict.fromkeys(names) if (n, number) not in self._values]
         if missing:
-            found = self._interpreter.run(missing, self.feeds(number))
-            self._values.update(zip(((n, number) for n in missing), found, strict=True))
+            arrays = self._interpreter.run(missing, self.feeds(number))
+            self._values.update(zip(((n, number) for n in missing), arrays, strict=True))
         return [self._values[name, number] for name in names]
 
     def constant(self, ref: Ref) -> Array | None:

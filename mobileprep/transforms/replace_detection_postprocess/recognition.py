@@ -190,30 +190,30 @@ class _Recognition:
 
     def _scores(self, path: Sequence[Ref], classes: int) -> tuple[Ref, int]:
         """Return the scores of all classes, including the background if it is the first class."""
-        found, values = None, None
+        scores, values = None, None
         for ref in self._outside(path):
             value = self._images.values([str(ref)])[0]
             if value.ndim < 2 or (value.ndim == 3 and value.shape[0] != 1):
                 continue
             matrix = value.reshape(-1, value.shape[-1])
-            if matrix.shape[1] == classes and found is None:
-                found, values = ref, matrix
+            if matrix.shape[1] == classes and scores is None:
+                scores, values = ref, matrix
             elif values is not None and np.array_equal(matrix[:, 1:], values):
                 return ref, classes + 1
-        if found is None:
+        if scores is None:
             message = f"no tensor has the scores of the {classes} classes that are suppressed"
             raise refuse(self._where, message, RAW_OUTPUTS)
-        return found, classes
+        return scores, classes
 
     def _limits(
         self, suppressions: Sequence[Node], score_path: Sequence[Ref]
     ) -> dict[str, AttrValue]:
         """Return the thresholds, and the number of boxes kept per class."""
-        found = {self._limits_of(node, score_path) for node in suppressions}
-        if len(found) != 1:
+        limits = {self._limits_of(node, score_path) for node in suppressions}
+        if len(limits) != 1:
             message = "the classes are suppressed with different limits"
             raise refuse(self._where, message, RAW_OUTPUTS)
-        overlap, score, most = found.pop()
+        overlap, score, most = limits.pop()
         return {
             "nms_iou_threshold": attr.floating(overlap),
             "nms_score_threshold": attr.floating(score),

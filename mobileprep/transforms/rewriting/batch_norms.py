@@ -43,8 +43,8 @@ class Statistics(Struct, frozen=True):
     @property
     def all_float(self) -> bool:
         """Whether all of them are float32, the type that the arithmetic is defined for."""
-        found = (self.mean, self.variance, self.beta, self.gamma)
-        return all(t.dtype is DType.FLOAT for t in found)
+        tensors = (self.mean, self.variance, self.beta, self.gamma)
+        return all(t.dtype is DType.FLOAT for t in tensors)
 
 
 def statistics(norm: Node, values: Sequence[Tensor]) -> Statistics:
@@ -103,20 +103,20 @@ def variances(graph: Graph) -> frozenset[str]:
     only through Identity, branches of conditionals, and additions, such as of the epsilon.
     """
     check_inputs(graph, "")
-    found: set[str] = set()
+    names: set[str] = set()
     for node in graph:
         index = _VARIANCE_INPUT.get(node.op)
         if index is not None and index < len(node.data_inputs):
-            found.update(_constants(graph, node.data_inputs[index]))
-    return frozenset(found)
+            names.update(_constants(graph, node.data_inputs[index]))
+    return frozenset(names)
 
 
 def _constants(graph: Graph, ref: Ref) -> Iterator[str]:
     def before(name: str) -> Iterator[str]:
         return (node_behind(graph, r).name for r in _passed(graph[name]))
 
-    found = closure([node_behind(graph, ref).name], before)
-    return (name for name in found if graph[name].op == "Const")
+    names = closure([node_behind(graph, ref).name], before)
+    return (name for name in names if graph[name].op == "Const")
 
 
 def _passed(node: Node) -> tuple[Ref, ...]:

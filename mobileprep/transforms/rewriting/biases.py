@@ -61,7 +61,7 @@ class Biased(Struct, frozen=True):
 
 
 def with_biases(
-    graph: Graph, wanted: Callable[[Node, Node], bool], protected: Collection[str]
+    graph: Graph, predicate: Callable[[Node, Node], bool], protected: Collection[str]
 ) -> Biased:
     """Add a bias of zeros to layers without a bias.
 
@@ -69,29 +69,29 @@ def with_biases(
     not finite float32.
 
     Args:
-        wanted: selects layers by the layer and its weights.
+        predicate: selects layers by the layer and its weights.
     """
     conditional = conditional_nodes(graph)
     names = FreshNames(graph.by_name)
     new: dict[str, list[Node]] = {}
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for layer in execution_order(graph):
         weights = _weights(graph, layer)
-        if weights is None or layer.name in conditional or not wanted(layer, weights):
+        if weights is None or layer.name in conditional or not predicate(layer, weights):
             continue
         own = _bias(graph, layer, protected)
         if own is not None:
-            found.append((layer.name, own[0].name))
+            pairs.append((layer.name, own[0].name))
             continue
         inner = replace(layer, name=names.name(f"{layer.name}/layer"))
         count = output_channels(layer, weights.attr_tensor("value"))
         zeros = Tensor.packed(np.zeros(count or 0, np.float32))
         bias = constant(names.name(f"{layer.name}/bias"), zeros, layer.device)
         new[layer.name] = [inner, bias, bias_add(layer.name, inner, bias)]
-        found.append((inner.name, layer.name))
+        pairs.append((inner.name, layer.name))
     nodes = [n for old in graph for n in new.get(old.name, (old,))]
     done = graph.with_nodes(nodes) if new else graph
-    return Biased(done, tuple(_biased(done, *pair) for pair in found))
+    return Biased(done, tuple(_biased(done, *pair) for pair in pairs))
 
 
 def has_bias(graph: Graph, layer: Node, protected: Collection[str]) -> bool:

@@ -114,12 +114,12 @@ def along_axis(values: Array, channels: int, axis: int, rank: int | None) -> Arr
     """
     if values.ndim > (-axis if rank is None else rank):
         return None
-    wanted = [1] * values.ndim
+    expected = [1] * values.ndim
     if values.size > 1:
         if values.ndim < -axis:
             return None
-        wanted[axis] = channels
-    if list(values.shape) != wanted:
+        expected[axis] = channels
+    if list(values.shape) != expected:
         return None
     return np.broadcast_to(values.reshape(-1), (channels,))
 
@@ -150,10 +150,10 @@ def through(layer: Node, weights: Array, amounts: Array) -> Array:
     """Return a layer's output for constant input channels, ignoring borders; shape [channels]."""
     shape = [1] * weights.ndim
     shape[input_axis(layer)] = len(amounts)
-    kept = [axis + weights.ndim for axis in layer_kind(layer).channels]
-    others = tuple(i for i in range(weights.ndim) if i not in kept)
-    found: Array = (weights.astype(np.float64) * amounts.reshape(shape)).sum(axis=others)
-    return found.reshape(-1)
+    kept_axes = [axis + weights.ndim for axis in layer_kind(layer).channels]
+    others = tuple(i for i in range(weights.ndim) if i not in kept_axes)
+    output: Array = (weights.astype(np.float64) * amounts.reshape(shape)).sum(axis=others)
+    return output.reshape(-1)
 
 
 def data_input(layer: Node) -> int:
@@ -195,8 +195,8 @@ def weight_axes(graph: Graph, constant: Node) -> tuple[int, ...]:
     Returns:
         An empty tuple if layers disagree, or if other ops use the constant too.
     """
-    found = {_axes(user, ref) for user, ref in _users(graph, constant)}
-    axes = found.pop() if len(found) == 1 else ()
+    candidates = {_axes(user, ref) for user, ref in _users(graph, constant)}
+    axes = candidates.pop() if len(candidates) == 1 else ()
     shape = constant.attr_tensor("value").shape
     return axes if all(len(shape) + axis >= 0 for axis in axes) else ()
 
@@ -258,18 +258,18 @@ def weights_stored_before(values: Array, bits: int) -> LinearWeights | None:
         values: finite floats of any shape.
         bits: the number of bits that the steps must fit in.
     """
-    found = np.unique(values.reshape(-1)[:_SOME]).astype(np.float64)
-    if found.size < 2 or found.size > 1 << bits:
+    levels = np.unique(values.reshape(-1)[:_SOME]).astype(np.float64)
+    if levels.size < 2 or levels.size > 1 << bits:
         return None
-    found = np.unique(values).astype(np.float64)
-    if found.size > 1 << bits:
+    levels = np.unique(values).astype(np.float64)
+    if levels.size > 1 << bits:
         return None
     # The smallest distance is rounded; over the whole range it is accurate enough to count steps.
-    steps = np.rint((found[-1] - found[0]) / np.diff(found).min())
-    step = (found[-1] - found[0]) / steps
-    codes = np.rint(found / step)
+    steps = np.rint((levels[-1] - levels[0]) / np.diff(levels).min())
+    step = (levels[-1] - levels[0]) / steps
+    codes = np.rint(levels / step)
     zero = -int(codes[0])
-    off = np.abs(codes * step - found).max()
+    off = np.abs(codes * step - levels).max()
     if off > _NOISE * step or steps >= 1 << bits or not 0 <= zero < 1 << bits:
         return None
     stored = (np.rint(values / step) + zero).astype(np.uint8)
@@ -288,15 +288,15 @@ def linear_weights(values: Array, axes: Sequence[int], bits: int) -> LinearWeigh
         axes: the dimensions, from the last (-1), with individual scales; empty for one scale.
         bits: 2 to 8.
     """
-    kept = [axis + values.ndim for axis in axes]
-    others = tuple(i for i in range(values.ndim) if i not in kept)
+    kept_axes = [axis + values.ndim for axis in axes]
+    others = tuple(i for i in range(values.ndim) if i not in kept_axes)
     wide = values.astype(np.float64)
     half = 1 << (bits - 1)
     scale = _scale(wide, others, half)
     if bits < _EXACT_BITS:
         scale = _best_scale(wide, others, scale, half)
     codes = (_rounded(wide, scale, half) + half).astype(np.uint8)
-    shape = scale.shape[min(kept, default=values.ndim) :]
+    shape = scale.shape[min(kept_axes, default=values.ndim) :]
     return LinearWeights(codes, half, scale.reshape(shape).astype(np.float32))
 
 
@@ -391,8 +391,8 @@ def fused_node(match: Match, op: str, inputs: Sequence[Ref], **attrs: AttrValue)
     conv = match["conv"]
     parts = (n for n in map(match.find, ("conv", "pad", "resize")) if n is not None)
     controls = dict.fromkeys(r for part in parts for r in part.control_inputs)
-    kept = {name: conv.attribute(name) for name in ("T", "padding", "strides")}
-    return Node(conv.name, op, (*inputs, *controls), attrs={**attrs, **kept})
+    conv_attrs = {name: conv.attribute(name) for name in ("T", "padding", "strides")}
+    return Node(conv.name, op, (*inputs, *controls), attrs={**attrs, **conv_attrs})
 
 
 def align_corners(resize: Node) -> AttrValue:

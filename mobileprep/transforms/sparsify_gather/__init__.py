@@ -85,7 +85,7 @@ class _Tables:
 
     def __init__(self, gathers: Gathers) -> None:
         self._gathers = gathers
-        self._left = Counter(gathers.weights_of.values())
+        self._remaining = Counter(gathers.weights_of.values())
         self.matched = 0
         self.initializers: list[str] = []
         self.removed: list[str] = []
@@ -99,17 +99,17 @@ class _Tables:
         weights, read, ids = match["weights"], match["read"], match["ids"]
         self.matched += 1
         nodes = [ids]
-        table, made = table_nodes(weights, self._gathers.values[weights.name])
-        if self._left[weights.name] == self._gathers.count[weights.name]:
-            nodes += made
-            self.initializers.append(made[-1].name)
+        table, new_nodes = table_nodes(weights, self._gathers.values[weights.name])
+        if self._remaining[weights.name] == self._gathers.count[weights.name]:
+            nodes += new_nodes
+            self.initializers.append(new_nodes[-1].name)
         nodes += lookup_nodes(match.node, table)
-        self._left[weights.name] -= 1
-        if self._left[weights.name]:
+        self._remaining[weights.name] -= 1
+        if self._remaining[weights.name]:
             nodes += [read, weights]
         else:
             self.removed += [weights.name, read.name]
-        kept = {n.name for n in nodes} | {weights.name, read.name, match.node.name}
+        names = {n.name for n in nodes} | {weights.name, read.name, match.node.name}
         return nodes + [
-            n for n in match.nodes if n.name not in kept and n.name in match.used_outside
+            n for n in match.nodes if n.name not in names and n.name in match.used_outside
         ]

@@ -125,8 +125,8 @@ class Gathers:
 
         def inputs(name: str) -> Iterator[str]:
             node = self._graph.get(name)
-            taken = () if node is None else node.inputs[name in replaced :]
-            return (r.node for r in taken)
+            refs = () if node is None else node.inputs[name in replaced :]
+            return (r.node for r in refs)
 
         return closure(nodes_of(self._context.outputs), inputs)
 

@@ -53,8 +53,8 @@ def folded_graph(graph: Graph, folding: Folding, serials: SerialNames) -> list[N
     tensors = frozenset(r for r in run.fed if not r.is_control)
     needed = reachable(by_name, (r.node for r in run.fetched), tensors).union(run.inputs)
     inputs = frozenset(run.inputs)
-    kept = (n for n in by_name.values() if n.name in needed)
-    nodes = [_placeholder(n) if n.name in inputs else n for n in kept]
+    survivors = (n for n in by_name.values() if n.name in needed)
+    nodes = [_placeholder(n) if n.name in inputs else n for n in survivors]
     # The original keeps constraints on removed nodes, and TensorFlow rejects its graph.
     return without_dangling(nodes, needed)
 
@@ -62,11 +62,11 @@ def folded_graph(graph: Graph, folding: Folding, serials: SerialNames) -> list[N
 def _constants(folding: Folding, serials: SerialNames) -> tuple[list[Node], Mapping[Ref, Ref]]:
     """Create constants, and return the replacement of each tensor."""
     shape_names = _shape_names(folding.constant, serials)
-    taken = {*folding.run.nodes, *folding.run.inputs}
+    used_names = {*folding.run.nodes, *folding.run.inputs}
     nodes, sources = [], {}
     order = sorted(folding.values, key=lambda r: shape_names.get(r, (r.node, r.index)))
     for number, ref in enumerate(order):
-        name = serials.constant(ref.node, number, taken)
+        name = serials.constant(ref.node, number, used_names)
         awaited = _controls(folding.constant.controls[ref.node], folding.run.fed)
         nodes.append(constant(name, folding.values[ref], inputs=awaited))
         sources[ref] = Ref(name)

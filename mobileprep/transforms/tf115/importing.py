@@ -162,10 +162,10 @@ class Tf115Values(StaticValues):
             return super().value(ref)
         if ref not in self._evaluated and not self._is_evaluated(node):
             return None
-        found = super().value(ref)
-        if found is not None:
+        value = super().value(ref)
+        if value is not None:
             self._evaluated.add(ref)
-        return found
+        return value
 
     def as_shape(self, ref: Ref) -> TensorShape:
         """Return a tensor interpreted as a shape, with -1 for each unknown size, or None."""
@@ -175,7 +175,7 @@ class Tf115Values(StaticValues):
         """Return whether all sources of a node are constant, and no known shape is used twice."""
         if not is_static(target):
             return False
-        told: set[Ref] = set()
+        used: set[Ref] = set()
         followed = {target.name}
         waiting = list(target.data_inputs)
         while waiting:
@@ -184,11 +184,11 @@ class Tf115Values(StaticValues):
             if not is_static(node) or not (node.data_inputs or node.op == "Const"):
                 return False
             if node.op in _TOLD_BY_SHAPES and super().value(ref) is not None:
-                if ref in told:
+                if ref in used:
                     return False
-                told.add(ref)
-            elif ref in self._evaluated and ref not in told:
-                told.add(ref)
+                used.add(ref)
+            elif ref in self._evaluated and ref not in used:
+                used.add(ref)
             elif node.name not in followed:
                 followed.add(node.name)
                 waiting += node.data_inputs

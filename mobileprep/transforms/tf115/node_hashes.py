@@ -53,7 +53,7 @@ class NodeHashes:
     def many(self, nodes: Sequence[Node]) -> list[int]:
         """Return the hashes of many nodes, which is faster than one by one."""
         parts = (nodes[i : i + _AT_ONCE] for i in range(0, len(nodes), _AT_ONCE))
-        return [found for part in parts for found in self._some(part)]
+        return [value for part in parts for value in self._some(part)]
 
     def _some(self, nodes: Sequence[Node]) -> list[int]:
         texts = [self._texts(node) for node in nodes]
@@ -72,11 +72,11 @@ class NodeHashes:
 
     def _attrs(self, node: Node) -> tuple[int, ...]:
         """Return the hashes of the attributes' serialized values, sorted by attribute name."""
-        found = self._of_attrs.get(id(node.attrs))
-        if found is None:
-            found = tuple(_attr_hash(node.attrs[k], self._longest) for k in sorted(node.attrs))
-            self._of_attrs[id(node.attrs)] = found
-        return found
+        hashes = self._of_attrs.get(id(node.attrs))
+        if hashes is None:
+            hashes = tuple(_attr_hash(node.attrs[k], self._longest) for k in sorted(node.attrs))
+            self._of_attrs[id(node.attrs)] = hashes
+        return hashes
 
     @cached_property
     def _longest(self) -> int:
@@ -161,18 +161,18 @@ class SerialNames:
     """Serial numbers across all steps of a chain, like those of a 1.15 process."""
 
     def __init__(self) -> None:
-        self._given = 0
+        self._count = 0
 
-    def constant(self, node: str, number: int, taken: Container[str] = ()) -> str:
+    def constant(self, node: str, number: int, used_names: Container[str] = ()) -> str:
         """Return the name of the next constant.
 
         Args:
             node: the node whose output the constant replaces.
             number: the index of the constant within one folding.
-            taken: the names of nodes, which 1.15 would reuse.
+            used_names: the names of nodes, which 1.15 would reuse.
         """
         while True:
-            name = f"{node}/_{number}__cf__{self._given}"
-            self._given += 1
-            if name not in taken:
+            name = f"{node}/_{number}__cf__{self._count}"
+            self._count += 1
+            if name not in used_names:
                 return name

@@ -151,10 +151,10 @@ class AffineChains:
         """Return the padding value for an image that is already scaled and shifted."""
         value = 0.0
         if pad.op == "PadV2":
-            given = self._constants.value(pad.data_inputs[2])
-            if given is None or given.size != 1:
+            fill = self._constants.value(pad.data_inputs[2])
+            if fill is None or fill.size != 1:
                 return None
-            value = float(given.array().reshape(-1)[0])
+            value = float(fill.array().reshape(-1)[0])
         scale = np.ones(1) if after.scale is None else after.scale
         offset = np.zeros(1) if after.offset is None else after.offset
         borders = np.unique(value * scale + offset)
@@ -207,8 +207,8 @@ def _padded(pad: Node, channels: Channels) -> Channels | str:
 
 
 def _squeezed(node: Node, channels: Channels) -> Channels | str:
-    given = node.attrs.get("squeeze_dims")
-    dims = () if given is None else given.value
+    squeeze_dims = node.attrs.get("squeeze_dims")
+    dims = () if squeeze_dims is None else squeeze_dims.value
     if not dims or channels.rank is None:
         return "Squeeze does not record which dimensions it removes"
     dropped = {d - channels.rank if d >= 0 else d for d in dims}

@@ -132,10 +132,10 @@ def norm_affine(norm: Node, constants: ConstantExpressions, count: int | None) -
     if not is_inference(norm):
         return "the batch normalization uses the batch's statistics (is_training)"
     values = [constants.value(r) for r in norm.data_inputs[1:]]
-    found = [v for v in values if v is not None]
-    if len(found) != 4:
+    tensors = [v for v in values if v is not None]
+    if len(tensors) != 4:
         return "its statistics are not constant"
-    stats = statistics(norm, found)
+    stats = statistics(norm, tensors)
     fits = count is None or stats.mean.size == count
     if stats.misshapen() or not fits or not stats.all_float:
         return MISFIT

@@ -101,11 +101,11 @@ class _Merging:
         count = None if values is None else output_channels(layer, values)
         if values is None or count is None or not values.dtype.is_floating:
             return
-        given = _Weights(values, self._graph[refs[1].node])
+        weights = _Weights(values, self._graph[refs[1].node])
         steps = self._chains.after(Channels.of(layer, count, self._constants))
-        if not self._merged(layer, given, steps, cut):
+        if not self._merged(layer, weights, steps, cut):
             # The steps after a padding may prevent merging those before it.
-            self._merged(layer, given, _before_padding(steps), cut)
+            self._merged(layer, weights, _before_padding(steps), cut)
 
     def _merged(
         self, layer: Node, weights: _Weights, steps: Sequence[AffineStep], cut: Cut

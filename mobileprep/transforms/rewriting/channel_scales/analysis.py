@@ -100,8 +100,8 @@ class ScaleVariables:
 
     def roots(self) -> Ids:
         """Return for each scale the index that represents its joined scales; -1 if pinned."""
-        found = [self._root(i) for i in range(len(self._parents))]
-        return np.array([-1 if r in self._reasons else r for r in found], dtype=np.int64)
+        roots = [self._root(i) for i in range(len(self._parents))]
+        return np.array([-1 if r in self._reasons else r for r in roots], dtype=np.int64)
 
     def _root(self, i: int) -> int:
         parents = self._parents
@@ -216,36 +216,36 @@ class _Search:
             return "its weights are not finite"
         if self._keep_stored and has_few_values(value.array()):
             return "its weights fit 8 bits as they are: they have 256 values at most"
-        given = self._tensors.get(refs[where])
-        if given is not None and not self._takes(layer, value, given):
+        source = self._tensors.get(refs[where])
+        if source is not None and not self._takes(layer, value, source):
             return f"{layer.op} takes its channels in another order"
         ids = self._variables.fresh(count)
-        inputs = None if given is None else given.ids
+        inputs = None if source is None else source.ids
         self._layers.append(ScaledLayer(layer, weights, inputs, ids))
         rank = layer_kind(layer).rank
         return ScaledTensor(ids, output_axis(layer), rank, weights.control_inputs)
 
-    def _takes(self, layer: Node, weights: Tensor, given: ScaledTensor) -> bool:
+    def _takes(self, layer: Node, weights: Tensor, source: ScaledTensor) -> bool:
         """Return whether a layer's weights have one index for each channel of its input."""
         if layer.attr_bool("transpose_a", False) or layer.attr_bool("adj_x", False):
             return False
-        fits = weights.shape[input_axis(layer)] == len(given.ids)
-        return fits and given.axis == output_axis(layer)
+        fits = weights.shape[input_axis(layer)] == len(source.ids)
+        return fits and source.axis == output_axis(layer)
 
     def _passed(self, node: Node) -> Passed:
         refs = node.data_inputs
-        found = [self._tensors.get(r) for r in refs]
-        tensors = [t for t in found if t is not None]
+        inputs = [self._tensors.get(r) for r in refs]
+        tensors = [t for t in inputs if t is not None]
         if node.op in BATCH_NORMS:
             return _NORM
         if node.op == "ConcatV2":
-            return self._concatenated(node, found)
+            return self._concatenated(node, inputs)
         if len(tensors) > 1 or len(set(refs)) < len(refs):
-            return self._joined(node, found)
+            return self._joined(node, inputs)
         if len(refs) == 2 and node.op in _OFFSETS | SCALINGS:
-            index = 1 if found[1] is None else 0
+            index = 1 if inputs[1] is None else 0
             return self._combined(node, tensors[0], index)
-        if found[0] is None:
+        if inputs[0] is None:
             return f"its channels are a parameter of {node.op}"
         if node.op == "Relu6":
             return self._bounded(node, tensors[0])
@@ -281,22 +281,22 @@ class _Search:
         self._offsets.append(ScaledConstant(node, index, value.array(), tensor))
         return tensor
 
-    def _joined(self, node: Node, found: Sequence[ScaledTensor | None]) -> Passed:
+    def _joined(self, node: Node, inputs: Sequence[ScaledTensor | None]) -> Passed:
         """Return the channels of a sum or extremum of tensors, whose scales must be equal."""
-        first = found[0]
+        first = inputs[0]
         if node.op not in _JOINS or first is None:
             return f"its channels go to {node.op} with others"
-        for other in found[1:]:
+        for other in inputs[1:]:
             if other is None or not first.like(other):
                 return f"its channels go to {node.op} with others"
             self._variables.join(first.ids, other.ids)
         return first
 
-    def _concatenated(self, node: Node, found: Sequence[ScaledTensor | None]) -> Passed:
-        tensors = [t for t in found[:-1] if t is not None]
+    def _concatenated(self, node: Node, inputs: Sequence[ScaledTensor | None]) -> Passed:
+        tensors = [t for t in inputs[:-1] if t is not None]
         first = tensors[0] if tensors else None
         places = {(t.axis, t.rank) for t in tensors}
-        if first is None or len(tensors) < len(found) - 1 or len(places) > 1:
+        if first is None or len(tensors) < len(inputs) - 1 or len(places) > 1:
             return "its channels are joined with others that are not scaled"
         out = joined(node, tensors, self._constants.value(node.data_inputs[-1]))
         if isinstance(out, str) or out is not first:
@@ -345,18 +345,22 @@ def passed(node: Node, tensor: ScaledTensor, value_of: ValueOf, shape_of: ShapeO
     if node.op == "Squeeze":
         return _squeezed(node, tensor)
     parameters = [value_of(r) for r in node.data_inputs[1:]]
-    given = [p.array() for p in parameters if p is not None and p.dtype is not DType.STRING]
-    if node.op not in _WITH_PARAMETERS or not given or len(given) < len(parameters):
+    arrays = [p.array() for p in parameters if p is not None and p.dtype is not DType.STRING]
+    if node.op not in _WITH_PARAMETERS or not arrays or len(arrays) < len(parameters):
         return f"its channels go to {node.op}"
-    return _with_parameters(node, tensor, given)
+    return _with_parameters(node, tensor, arrays)
 
 
-def _with_parameters(node: Node, tensor: ScaledTensor, given: Sequence[Array]) -> Passed:
+def _with_parameters(node: Node, tensor: ScaledTensor, parameters: Sequence[Array]) -> Passed:
     if node.op in _REDUCTIONS:
-        return _reduced(node, tensor, given[0])
+        return _reduced(node, tensor, parameters[0])
     if node.op in _PADS:
-        return _padded(tensor, given)
-    return _transposed(tensor, given[0]) if node.op == "Transpose" else _in_blocks(tensor, given[0])
+        return _padded(tensor, parameters)
+    return (
+        _transposed(tensor, parameters[0])
+        if node.op == "Transpose"
+        else _in_blocks(tensor, parameters[0])
+    )
 
 
 def joined(node: Node, tensors: Sequence[ScaledTensor], axis: Tensor | None) -> Passed:
@@ -408,18 +412,18 @@ def _reduced(node: Node, tensor: ScaledTensor, axes: Array) -> Passed:
     return tensor.at(tensor.axis + sum(d > tensor.axis for d in dropped), rank - len(dropped))
 
 
-def _padded(tensor: ScaledTensor, given: Sequence[Array]) -> Passed:
-    paddings = given[0]
+def _padded(tensor: ScaledTensor, parameters: Sequence[Array]) -> Passed:
+    paddings = parameters[0]
     if tensor.rank is None or paddings.shape != (tensor.rank, 2) or paddings[tensor.axis].any():
         return "the channels are padded"
-    if len(given) > 1 and given[1].any():
+    if len(parameters) > 1 and parameters[1].any():
         return "it is padded with another number than zero"
     return tensor
 
 
 def _squeezed(node: Node, tensor: ScaledTensor) -> Passed:
-    given = node.attrs.get("squeeze_dims")
-    dims = () if given is None else given.value
+    squeeze_dims = node.attrs.get("squeeze_dims")
+    dims = () if squeeze_dims is None else squeeze_dims.value
     if not dims or tensor.rank is None:
         return "Squeeze does not record which dimensions it removes"
     dropped = {d - tensor.rank if d >= 0 else d for d in dims}

@@ -59,11 +59,11 @@ class _Search:
 
     def visit(self, node: Node) -> None:
         """Classify a node whose inputs are already classified."""
-        known = node.op in SHAPE_OPS and shape_values(
+        values = node.op in SHAPE_OPS and shape_values(
             node, [self.shape_of(ref) for ref in node.data_inputs]
         )
-        if known:
-            self.shapes[node.name] = known
+        if values:
+            self.shapes[node.name] = values
         elif not self._is_constant(node):
             return
         self.order.append(node.name)
@@ -115,8 +115,8 @@ def _post_order(run: Execution, sinks: Iterable[str]) -> Iterator[str]:
     stack = [(name, False) for name in sinks]
     visited = set()
     while stack:
-        name, left = stack.pop()
-        if left:
+        name, is_expanded = stack.pop()
+        if is_expanded:
             yield name
             continue
         if name in visited:

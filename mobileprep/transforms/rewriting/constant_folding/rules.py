@@ -57,11 +57,11 @@ class FoldingRules:
     excluded_nodes: Collection[str]
     max_bytes: int
     tf115: Kernels | None = None
-    _left: dict[str, str] = field(default_factory=dict, init=False)
+    _excluded: dict[str, str] = field(default_factory=dict, init=False)
 
     def leave(self, name: str, reason: str) -> None:
         """Exclude a node from now on."""
-        self._left[name] = reason
+        self._excluded[name] = reason
 
     def refusal(self, node: Node) -> str:
         """Return the reason why a node must not be folded, or an empty string."""
@@ -84,7 +84,7 @@ class FoldingRules:
         # A node without outputs is never computed.
         if definition.outputs and find_kernel(node.op) is None:
             return f"no kernel for {node.op}"
-        return self._left.get(node.name, "")
+        return self._excluded.get(node.name, "")
 
 
 class Execution(Struct, frozen=True):

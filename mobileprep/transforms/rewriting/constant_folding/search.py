@@ -63,18 +63,18 @@ def find_folding(
     costly: list[str] = []
     while True:
         constant = constant_nodes(run, sinks, rules.refusal, shape_of)
-        wanted = _used_outside(run, constant)
-        found = constant_values(run.nodes, constant, wanted, rules.tf115)
-        if not found.left:
+        targets = _used_outside(run, constant)
+        computed = constant_values(run.nodes, constant, targets, rules.tf115)
+        if not computed.failures:
             break
-        costly += found.costly
+        costly += computed.costly
         # The consumers of such a node are not constant either: search again without it.
-        for name, reason in found.left.items():
+        for name, reason in computed.failures.items():
             rules.leave(name, reason)
-    values = {r: t for r, t in found.tensors.items() if t.nbytes <= rules.max_bytes}
+    values = {r: t for r, t in computed.tensors.items() if t.nbytes <= rules.max_bytes}
     skipped = Counter(constant.skipped)
-    if len(values) < len(found.tensors):
-        skipped[f"larger than {rules.max_bytes} bytes"] = len(found.tensors) - len(values)
+    if len(values) < len(computed.tensors):
+        skipped[f"larger than {rules.max_bytes} bytes"] = len(computed.tensors) - len(values)
     if rules.tf115 is None:
         # The original folds these too, which undoes the size reduction of quantization.
         decoded = {r for r, t in values.items() if is_decoded(run.nodes, r, t)}
@@ -140,19 +140,19 @@ class ConstantValues(Struct, frozen=True):
 
     Args:
         tensors: the requested values, except those that depend on an uncomputed node.
-        left: the nodes that cannot be computed, with reasons.
+        failures: the nodes that cannot be computed, with reasons.
         costly: those among them that would take too much memory or time.
     """
 
     tensors: Mapping[Ref, Tensor]
-    left: Mapping[str, str]
+    failures: Mapping[str, str]
     costly: tuple[str, ...] = ()
 
 
 def constant_values(
     nodes: Mapping[str, Node],
     constant: ConstantNodes,
-    wanted: Iterable[Ref],
+    targets: Iterable[Ref],
     tf115: Kernels | None,
 ) -> ConstantValues:
     """Compute tensors of constant nodes, within limits that are the same on each machine.
@@ -163,20 +163,20 @@ def constant_values(
         tf115: the kernels of TensorFlow 1.15, to reproduce its rounding.
     """
     with working(_FLOPS):
-        return _computed(nodes, constant, frozenset(wanted), tf115)
+        return _computed(nodes, constant, frozenset(targets), tf115)
 
 
 def _computed(
     nodes: Mapping[str, Node],
     constant: ConstantNodes,
-    kept: frozenset[Ref],
+    targets: frozenset[Ref],
     tf115: Kernels | None,
 ) -> ConstantValues:
-    inputs = _needed_inputs(nodes, constant, kept)
+    inputs = _needed_inputs(nodes, constant, targets)
     uses = Counter(ref for refs in inputs.values() for ref in refs)
     values: dict[Ref, Tensor] = {}
-    taken = 0  # total bytes of the values
-    left: dict[str, str] = {}
+    used_bytes = 0
+    failures: dict[str, str] = {}
     costly: list[str] = []
     limit = max(_LEAST_MEMORY, _TIMES_INPUT * sum(map(_constant_bytes, nodes.values())))
     for name in constant.order:
@@ -186,22 +186,22 @@ def _computed(
         try:
             outputs = constant.shapes.get(name)
             if outputs is None:
-                with at_most(limit - taken):
+                with at_most(limit - used_bytes):
                     outputs = _compute(nodes[name], [values[r] for r in refs], tf115)
         except (UnsupportedError, RunLimitError) as error:
-            left[name] = _reason(error, nodes[name], limit, limit - taken)
+            failures[name] = _reason(error, nodes[name], limit, limit - used_bytes)
             costly += [name] if isinstance(error, RunLimitError) else []
             continue
         for index, tensor in enumerate(outputs):
             ref = Ref(name, index)
-            if ref in kept or uses[ref]:
+            if ref in targets or uses[ref]:
                 values[ref] = tensor
-                taken += tensor.nbytes
+                used_bytes += tensor.nbytes
         for ref in refs:
             uses[ref] -= 1
-            if not uses[ref] and ref not in kept:
-                taken -= values.pop(ref).nbytes
-    return ConstantValues(values, left, tuple(costly))
+            if not uses[ref] and ref not in targets:
+                used_bytes -= values.pop(ref).nbytes
+    return ConstantValues(values, failures, tuple(costly))
 
 
 def _reason(error: UnsupportedError | RunLimitError, node: Node, limit: int, bound: int) -> str:
@@ -227,7 +227,7 @@ def _constant_bytes(node: Node) -> int:
 
 
 def _needed_inputs(
-    nodes: Mapping[str, Node], constant: ConstantNodes, wanted: frozenset[Ref]
+    nodes: Mapping[str, Node], constant: ConstantNodes, targets: frozenset[Ref]
 ) -> dict[str, tuple[Ref, ...]]:
     """Return the inputs of each node to compute; a known shape needs no inputs."""
     inputs: dict[str, tuple[Ref, ...]] = {}
@@ -239,7 +239,7 @@ def _needed_inputs(
         inputs[name] = () if name in constant.shapes else nodes[name].data_inputs
         return [ref.node for ref in inputs[name]]
 
-    closure((ref.node for ref in wanted), needed)
+    closure((ref.node for ref in targets), needed)
     return inputs
 
 
