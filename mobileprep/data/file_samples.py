@@ -241,10 +241,10 @@ class Decoder(Struct, frozen=True):
         """Decode the numbers in a file."""
 
 
-PICTURES: Final = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
+IMAGES: Final = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
 
 
-class PictureReading(Decoder, frozen=True):
+class ImageReading(Decoder, frozen=True):
     """Converts images to samples of an input."""
 
     def __post_init__(self) -> None:
@@ -295,10 +295,10 @@ class PictureReading(Decoder, frozen=True):
         return np.clip(np.rint(values), limits.min, limits.max).astype(kind)
 
 
-SOUNDS: Final = frozenset({".wav"})
+AUDIO: Final = frozenset({".wav"})
 
 
-class SoundReading(Decoder, frozen=True):
+class AudioReading(Decoder, frozen=True):
     """Converts audio files to samples of an input."""
 
     def _decoded(self, data: bytes) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 
 from mobileprep.core.files import unreadable
 from mobileprep.core.paths import opened_file
-from mobileprep.data.file_samples import Classes, PictureReading, SoundReading, read_classes
+from mobileprep.data.file_samples import AudioReading, Classes, ImageReading, read_classes
 from mobileprep.data.options import DATA_KINDS, DataKind, FeatureReading
 from mobileprep.data.singles import Chosen, Label, Sample
 from mobileprep.data.source import (
@@ -125,14 +125,14 @@ def data_kind(files: DataFiles) -> DataKind:
 
 
 def _kind_of_folder(files: DataFiles) -> DataKind:
-    from mobileprep.data.file_samples import PICTURES, SOUNDS
+    from mobileprep.data.file_samples import AUDIO, IMAGES
 
     names = files_below(files.root)
     suffixes = {name[name.rfind(".") :].lower() for name in names if "." in name}
     kinds: list[DataKind] = []
-    if suffixes & PICTURES:
+    if suffixes & IMAGES:
         kinds.append("pictures")
-    if suffixes & SOUNDS:
+    if suffixes & AUDIO:
         kinds.append("wav")
     # Shards of a TFRecord are named like part-00000-of-00010, with any prefix.
     if any(".tfrecord" in name or "-of-" in name for name in names):
@@ -170,14 +170,14 @@ def _source(
 
     fed = only_input(inputs, files.reading.input, files.name)
     if kind == "wav":
-        from mobileprep.data.file_samples import SOUNDS, SoundReading
+        from mobileprep.data.file_samples import AUDIO, AudioReading
 
-        sounds = SoundReading(fed, files.reading, files.name)
-        return Singles(FileSamples(files, SOUNDS, sounds, labelled=labelled))
-    from mobileprep.data.file_samples import PICTURES, PictureReading
+        sounds = AudioReading(fed, files.reading, files.name)
+        return Singles(FileSamples(files, AUDIO, sounds, labelled=labelled))
+    from mobileprep.data.file_samples import IMAGES, ImageReading
 
-    pictures = PictureReading(fed, files.reading, files.name)
-    return Singles(FileSamples(files, PICTURES, pictures, labelled=labelled))
+    images = ImageReading(fed, files.reading, files.name)
+    return Singles(FileSamples(files, IMAGES, images, labelled=labelled))
 
 
 Values = Sequence[bytes] | Array
@@ -254,7 +254,7 @@ class RecordSamples:
             raise CorruptFileError(message, "write 'encoding: values'", place)
         if feature.encoding == "raw":
             return _shaped(_raw(values[0], fed, feature, place), fed, feature, place)
-        kind = PictureReading if feature.encoding == "picture" else SoundReading
+        kind = ImageReading if feature.encoding == "picture" else AudioReading
         return kind(fed, self._files.reading, self._files.name).sample(values[0], place)
 
     def _labelled(self, values: Values, name: str) -> Label:

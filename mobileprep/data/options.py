@@ -28,7 +28,7 @@ FOLDERS: Final = "folders"
 """Value of ``labels``: the name of the file's directory."""
 
 
-_PICTURE_KEYS: Final = (
+_IMAGE_KEYS: Final = (
     *("resize", "half_pixel_centers", "central_crop", "mean", "std", "channels"),
 )
 
@@ -42,7 +42,7 @@ KINDS_OF_KEYS: Final[Mapping[str, tuple[DataKind, ...]]] = {
     "features": ("tfrecord",),
     "labels": ("npz", "npy", "pictures", "wav", "csv", "tfrecord"),
     "classes": ("pictures", "wav", "csv", "tfrecord", "python"),
-    **dict.fromkeys(_PICTURE_KEYS, ("pictures", "tfrecord")),
+    **dict.fromkeys(_IMAGE_KEYS, ("pictures", "tfrecord")),
     **dict.fromkeys(_SOUND_KEYS, ("wav", "tfrecord")),
     "delimiter": ("csv",),
     "header": ("csv",),

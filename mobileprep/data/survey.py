@@ -26,7 +26,7 @@ _MORE: Final = "100 that differ are usual"
 # Fewer samples than this are not representative.
 _FEW: Final = 10
 # Noise check: number of images, their minimum size, channels, and the correlation limit.
-_PICTURES: Final = 16
+_IMAGES: Final = 16
 _SIDE: Final = 8
 _CHANNELS: Final = (1, 3, 4)
 _NOISE: Final = 0.1
@@ -68,8 +68,8 @@ class DataSurvey:
         self.digests += [_digest(batch, at) for at in range(len(batch.names))]
         self.rotated += batch.rotated
         for name, array in batch.feeds.items():
-            if len(self.likeness) < _PICTURES:
-                self.likeness += _likeness(array[: _PICTURES - len(self.likeness)])
+            if len(self.likeness) < _IMAGES:
+                self.likeness += _likeness(array[: _IMAGES - len(self.likeness)])
             if array.dtype.kind not in "iufb":
                 self.ends[name] = (0, 1)
                 continue
@@ -93,7 +93,7 @@ class DataSurvey:
         self.elements = max(self.elements, other.elements)
         self.digests += other.digests
         self.rotated += other.rotated
-        self.likeness = (self.likeness + other.likeness)[:_PICTURES]
+        self.likeness = (self.likeness + other.likeness)[:_IMAGES]
         for name, (low, high) in other.ends.items():
             self._widen(name, low, high)
 
@@ -134,8 +134,8 @@ class DataSurvey:
         for fed in inputs:
             low, high = self.ends.get(fed.name, (0.0, 0.0))
             ops = first_ops(graph, fed.ref)
-            is_picture = fed.dtype.is_floating and ops.is_picture
-            if is_picture and low >= 0 and _BYTES <= high < 256 and len(value_ranges(fed, ops)) > 1:
+            is_image = fed.dtype.is_floating and ops.is_image
+            if is_image and low >= 0 and _BYTES <= high < 256 and len(value_ranges(fed, ops)) > 1:
                 yield f"the input {fed.name!r} is fed {low:.4g} to {high:.4g}"
 
     def calibration_doubts(self) -> Iterator[str]:
@@ -187,10 +187,10 @@ def _likeness(array: Array) -> list[float]:
     if array.shape[3] not in _CHANNELS or min(array.shape[1:3]) < _SIDE:
         return []
     correlations = []
-    for picture in array.astype(np.float64):
-        if not np.isfinite(picture).all():
+    for image in array.astype(np.float64):
+        if not np.isfinite(image).all():
             continue
-        apart = picture - picture.mean(axis=(0, 1))
+        apart = image - image.mean(axis=(0, 1))
         power = float((apart * apart).mean())
         if power > 0:
             down = float((apart[1:] * apart[:-1]).mean()) / power
@@ -211,7 +211,7 @@ def _range_doubts(
         return
     most, largest = (max(abs(end) for end in ends) for ends in (expected.ends, (low, high)))
     # Audio and measurements can stay near zero for long; images do not.
-    is_narrow = ops.is_picture and most >= _BYTES and largest <= _SHARES
+    is_narrow = ops.is_image and most >= _BYTES and largest <= _SHARES
     if largest > _WIDER * most or is_narrow:
         yield (
             f"{data}: the input {fed.name!r} is fed values from {low:.4g} to {high:.4g}, and the "

@@ -113,7 +113,7 @@ def draw(
     if kind == "dot":
         write_text(target, text)
     else:
-        write_picture(target, text, kind)
+        write_image(target, text, kind)
     return [target]
 
 
@@ -129,7 +129,7 @@ def dot_text(graph: Graph, options: DrawingOptions, warn: Callable[[str], None])
     return "\n".join(dot(drawing, colors=options.colors)) + "\n"
 
 
-def write_picture(path: Path, text: str, kind: Format) -> None:
+def write_image(path: Path, text: str, kind: Format) -> None:
     """Render DOT as an image with Graphviz.
 
     Raises:

@@ -198,7 +198,7 @@ def _immutable(node: Node, tensor: Tensor, region: str) -> Node:
 
 LeftOut = Literal["training", "image library", "not compiled"]
 
-_PICTURES: Final = frozenset(
+_IMAGES: Final = frozenset(
     {
         *("DecodeAndCropJpeg", "DecodeGif", "DecodeImage", "DecodeJpeg", "DecodePng"),
         *("EncodeJpeg", "EncodeJpegVariableQuality", "EncodePng", "ExtractJpegShape"),
@@ -233,7 +233,7 @@ _BY_CAUSE: Final[dict[LeftOut, str]] = {
 
 def reason_left_out(op: str) -> LeftOut:
     """Return why the default mobile build does not compile an op."""
-    if op in _PICTURES:
+    if op in _IMAGES:
         return "image library"
     return "training" if _TRAINING.fullmatch(op) else "not compiled"
 

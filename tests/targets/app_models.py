@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.targets.integration.render import AppModel, AppTensor, Pictures
+from mobileprep.targets.integration.render import AppModel, AppTensor, Images
 
 HOSTILE: Final = (
     'a"; System.exit(1); String b = "',
@@ -33,7 +33,7 @@ def app_model(**changes: Any) -> AppModel:
             AppTensor("raw:1", DType.UINT8, (-1, -1)),
         ),
         "init_ops": ("init_all_tables",),
-        "pictures": Pictures("image", "bgr", (103.5, 116.0, 123.0), (1.0, 1.0, 2.0)),
+        "images": Images("image", "bgr", (103.5, 116.0, 123.0), (1.0, 1.0, 2.0)),
         "labels": "digits_labels.txt",
         "threads": 2,
         "package": "org.example.app",
@@ -59,5 +59,5 @@ def hostile_model() -> AppModel:
         inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in HOSTILE),
         outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in HOSTILE),
         init_ops=HOSTILE,
-        pictures=None,
+        images=None,
     )

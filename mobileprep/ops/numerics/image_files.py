@@ -283,7 +283,7 @@ class Normalization(Struct, frozen=True):
             raise UsageError("values cannot be divided by 0", "give a standard deviation")  # noqa: EM101
 
 
-def picture(data: bytes, normalization: Normalization) -> Array:
+def load_image(data: bytes, normalization: Normalization) -> Array:
     """Load the first frame of an image file as float32 [1, height, width, 3].
 
     Decodes as RGB, resizes with ``ResizeBilinear``, and normalizes like TensorFlow's

@@ -20,7 +20,7 @@ from mobileprep.graph.opdefs.definitions import tensor_dtype
 from mobileprep.graph.reachability import placeholders
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.numerics.image_files import Normalization, picture
+from mobileprep.ops.numerics.image_files import Normalization, load_image
 from mobileprep.ops.numerics.texts import decode_wav
 from mobileprep.runtime.interpreter import converted
 
@@ -33,13 +33,13 @@ _NPZ = ".npz"
 _MEMBER = f"{_NPZ}:"
 
 
-_PICTURES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
+_IMAGES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
 
 
-_SOUND = ".wav"
+_AUDIO = ".wav"
 
 
-_KNOWN = _ARRAYS | _PICTURES | {_SOUND}
+_KNOWN = _ARRAYS | _IMAGES | {_AUDIO}
 
 
 _PATTERN = frozenset("*?[")
@@ -104,9 +104,9 @@ def from_file(tensor: TensorInfo, what: str, options: FeedOptions) -> Array:
         return _contents(tensor, path)
     data = read_bytes(path, limit=_MOST_BYTES)
     try:
-        if kind in _PICTURES:
-            return _picture(tensor, data, options)
-        if kind == _SOUND:
+        if kind in _IMAGES:
+            return _image(tensor, data, options)
+        if kind == _AUDIO:
             return _samples(tensor, data)
     except (CorruptFileError, UnsupportedError) as error:
         place = f"{what}, {error.where}" if error.where else what
@@ -180,7 +180,7 @@ def _from_arrays(path: Path, name: str) -> Array:
     raise UsageError(message, nearest_hint(name, arrays) or usual, str(path))
 
 
-def _picture(tensor: TensorInfo, data: bytes, options: FeedOptions) -> Array:
+def _image(tensor: TensorInfo, data: bytes, options: FeedOptions) -> Array:
     """Load an image as [1, height, width, 3], or without the first axis for a rank of 3."""
     sizes = tensor.shape or ()
     one = len(sizes) == 3
@@ -189,10 +189,10 @@ def _picture(tensor: TensorInfo, data: bytes, options: FeedOptions) -> Array:
     width = options.width or (dims[2] if dims[2] > 0 else _SIDE)
     if tensor.dtype is DType.UINT8:
         # A network with byte inputs normalizes them itself.
-        plain = picture(data, Normalization(height, width, 0.0, 1.0))
+        plain = load_image(data, Normalization(height, width, 0.0, 1.0))
         image = np.clip(np.rint(plain), 0, 255).astype(np.uint8)
     else:
-        image = picture(data, Normalization(height, width, options.mean, options.std))
+        image = load_image(data, Normalization(height, width, options.mean, options.std))
     return image[0] if one else image
 
 

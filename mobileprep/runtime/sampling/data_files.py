@@ -26,7 +26,7 @@ from mobileprep.ops.numerics.texts import (
 from mobileprep.runtime.interpreter import converted
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors, is_single_picture
+from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors, is_single_image
 
 _TEXT: Final = "OSU"
 _HOW_TO_NAME: Final = "save the array under that name, or name its own with 'inputs' or 'labels'"
@@ -142,7 +142,7 @@ def _pieces(array: Array, shape: TensorShape, ops: FirstOps) -> list[Array]:
         return [array[at : at + 1] for at in range(len(array))]
     if shape[0] < 0:
         # One audio clip or image of any size.
-        whole = is_single_picture(shape, ops) or (len(shape) == 1 and ops.is_sound)
+        whole = is_single_image(shape, ops) or (len(shape) == 1 and ops.is_sound)
         return [array] if whole else [array[at : at + 1] for at in range(len(array))]
     size = max(shape[0], 1)
     starts = range(0, len(array), size)

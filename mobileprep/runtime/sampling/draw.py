@@ -31,16 +31,16 @@ from mobileprep.runtime.sampling.first_ops import (
 from mobileprep.runtime.sampling.inputs import (
     FedTensor,
     Sizes,
+    is_image,
     is_long,
-    is_picture,
-    is_single_picture,
+    is_single_image,
     setting,
     size_choices,
 )
 
 MOST_BYTES: Final = 1 << 28
 # Fewer values than this are not a flattened image.
-_PICTURE_FROM: Final = 256
+_IMAGE_FROM: Final = 256
 _WAV_RATE: Final = 16000
 # Draw this many samples of a batch and repeat them: one takes a third of a millisecond.
 _MOST_DRAWN: Final = 256
@@ -103,7 +103,7 @@ def data_hint(name: str) -> str:
 
 def _shares(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
     """Draw values from 0 to 1, each of the first samples of a batch with its own structure."""
-    if is_single_picture(shape, ops) or len(shape) <= 1:
+    if is_single_image(shape, ops) or len(shape) <= 1:
         return _structured(shape, ops, generator)
     count = min(shape[0], _MOST_DRAWN)
     if not count:
@@ -119,15 +119,15 @@ def _structured(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Gene
     long = [size for size in shape if size > 1]
     if (len(long) <= 1 and ops.is_sound) or is_long(shape):
         return (sound(generator, count).reshape(shape) + 1) / 2
-    if len(shape) == 3 and is_picture((1, *shape), ops) and min(shape[:2]) > 1:
+    if len(shape) == 3 and is_image((1, *shape), ops) and min(shape[:2]) > 1:
         if ops.channels_first or (shape[0] <= 4 < shape[2]):
             channels, rows, columns = shape
-            return np.moveaxis(picture(generator, rows, columns, channels), -1, 0)
-        return picture(generator, *shape)
+            return np.moveaxis(random_image(generator, rows, columns, channels), -1, 0)
+        return random_image(generator, *shape)
     if len(shape) >= 2 and len(long) >= 2:
         # Consecutive rows of features, such as a spectrogram, or a video.
         *frames, rows, columns = long
-        scene = picture(generator, rows, columns, math.prod(frames))
+        scene = random_image(generator, rows, columns, math.prod(frames))
         return np.moveaxis(scene, -1, 0).reshape(shape)
     return _row(count, generator).reshape(shape)
 
@@ -136,8 +136,8 @@ def _row(count: int, generator: np.random.Generator) -> Array:
     """Draw a row of features, or a flattened image if the length is that of a square one."""
     for channels in (1, 3):
         side = math.isqrt(count // channels)
-        if side * side * channels == count and count >= _PICTURE_FROM:
-            return picture(generator, side, side, channels).ravel()
+        if side * side * channels == count and count >= _IMAGE_FROM:
+            return random_image(generator, side, side, channels).ravel()
     return features(generator, count)
 
 
@@ -381,7 +381,7 @@ _LEVELS: Final = 255
 _SOUND_LEVELS: Final = 32767
 
 
-def picture(generator: np.random.Generator, rows: int, columns: int, channels: int) -> Array:
+def random_image(generator: np.random.Generator, rows: int, columns: int, channels: int) -> Array:
     """Draw a smooth scene with some objects that have edges, and a little grain.
 
     Returns:

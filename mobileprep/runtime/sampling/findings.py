@@ -22,7 +22,7 @@ _FILES: Final = frozenset(
     {"DecodeWav", "DecodePng", "DecodeBmp", "DecodeJpeg", "DecodeImage", "DecodeGif"}
     | {"DecodeAndCropJpeg", "ParseExample", "ParseExampleV2", "ParseSingleExample", "DecodeRaw"}
 )
-_SOUND: Final = frozenset({"AudioSpectrogram", "RFFT", "FFT"})
+_AUDIO: Final = frozenset({"AudioSpectrogram", "RFFT", "FFT"})
 _CONVOLUTIONS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "Conv3D"})
 # Distance from the training mean, in standard deviations, that covers most inputs.
 _SPREAD: Final = 2.0
@@ -38,7 +38,7 @@ class FirstOps:
         rows: number of rows of a table that the input indexes.
         file: the node that decodes the input as a file's content.
         is_sound: whether a Fourier transform reads the input.
-        is_picture: whether the input is convolved in two dimensions, or resized.
+        is_image: whether the input is convolved in two dimensions, or resized.
         channels_first: whether the channels of an image come before its rows.
         sizes: sizes that the first layers require, by axis counted from the last one, from -1 on.
         rank: the rank that the first layer requires.
@@ -53,7 +53,7 @@ class FirstOps:
     rows: int | None = None
     file: Node | None = None
     is_sound: bool = False
-    is_picture: bool = False
+    is_image: bool = False
     channels_first: bool = False
     sizes: dict[int, int] = field(default_factory=dict)
     rank: int | None = None
@@ -119,7 +119,7 @@ def note(place: ReachedInput, findings: FirstOps) -> None:
         findings.file = findings.file or node
     elif node.op in _TABLES:
         _note_table(place, findings)
-    elif node.op in _SOUND:
+    elif node.op in _AUDIO:
         findings.is_sound = True
         note_layer(reached, findings)
     elif node.op in FUSED_BATCH_NORMS and place.slot == 0:
@@ -148,7 +148,7 @@ def _note_convolution(place: ReachedInput, findings: FirstOps) -> None:
     node, reached = place.node, place.reached
     flat = node.op != "Conv3D"
     first = node.attr_str("data_format", "NHWC") in ("NCHW", "NCDHW")
-    findings.is_picture = True
+    findings.is_image = True
     findings.channels_first = findings.channels_first or (first and reached.same_shape)
     filters = place.sizes_of(1)
     if reached.same_shape:
@@ -191,7 +191,7 @@ def note_reshaped(place: ReachedInput, findings: FirstOps) -> None:
     """Record the shape that a reshaping or resizing op requires."""
     node = place.node
     if node.op.startswith("Resize") or node.op == "CropAndResize":
-        findings.is_picture = True
+        findings.is_image = True
         if place.reached.same_shape:
             findings.rank = findings.rank or 4
     if node.op != "Reshape" or not place.reached.same_shape:
@@ -202,7 +202,7 @@ def note_reshaped(place: ReachedInput, findings: FirstOps) -> None:
     sizes = [int(size) for size in target]
     if sizes[0] in (-1, 1) and all(size > 0 for size in sizes[1:]):
         findings.elements = findings.elements or math.prod(sizes[1:])
-        findings.is_picture = findings.is_picture or (len(sizes) == 4 and sizes[3] in (1, 3))
+        findings.is_image = findings.is_image or (len(sizes) == 4 and sizes[3] in (1, 3))
 
 
 def note_broadcast(shape: tuple[int, ...], reached: Reached, findings: FirstOps) -> None:

@@ -301,7 +301,7 @@ def _constant(graph: Graph, ref: Ref) -> Array | None:
 
 # Usual input ranges: unit interval, signed unit interval, bytes.
 _USUAL: Final = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
-_USUAL_SOUND: Final = ((-1.0, 1.0), (-32768.0, 32767.0))
+_USUAL_AUDIO: Final = ((-1.0, 1.0), (-32768.0, 32767.0))
 # The expected width of the range at layers: from -1 to 1.
 _WIDTH: Final = 2.0
 # Weight of a power of ten in width, relative to an offset of half the width.
@@ -355,7 +355,7 @@ def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
         return (ValueRange(-0.5, 0.5, "it is named as a state"),)
     usual: Sequence[tuple[float, float]] = _USUAL
     if ops.is_sound or is_long(fed.shape or ()):
-        usual = _USUAL_SOUND
+        usual = _USUAL_AUDIO
     scaled = [layer for layer in ops.layers if layer != (1.0, 0.0)]
     if scaled and len(scaled) == len(ops.layers):
         reason = "the first operations scale it so"
@@ -363,7 +363,7 @@ def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
             # An input that is only multiplied is not centered around zero.
             usual = [ends for ends in usual if ends[0] >= 0] or usual
         low, high = min(usual, key=lambda ends: _unfitness(ends, *scaled[0]))
-        if not ops.is_picture and _unfitness((low, high), *scaled[0]) > _UNFIT:
+        if not ops.is_image and _unfitness((low, high), *scaled[0]) > _UNFIT:
             # Custom measurements, normalized by their mean and deviation.
             low, high = _undone(*scaled[0])
         return (ValueRange(low, high, reason, is_of_graph=True),)
@@ -382,7 +382,7 @@ def type_limits(dtype: DType) -> tuple[int, int] | None:
 def _whole_numbers(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
     if ops.rows is not None:
         return (ValueRange(0, ops.rows - 1, "it chooses rows of a table"),)
-    if ops.is_picture:
+    if ops.is_image:
         return (ValueRange(0, 255, f"it is an image of {fed.dtype.short}"),)
     return (ValueRange(0, 1),)
 

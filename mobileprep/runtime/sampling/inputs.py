@@ -113,9 +113,9 @@ def _merged(name: str, shape: TensorShape, declared: TensorShape) -> TensorShape
 
 Sizes = Mapping[str, tuple[int, ...]]
 
-_PICTURES: Final = (224, 128, 96, 64, 256, 32, 299, 28, 321, 160, 192, 16, 513, 8)
+_IMAGES: Final = (224, 128, 96, 64, 256, 32, 299, 28, 321, 160, 192, 16, 513, 8)
 _SEQUENCES: Final = (16, 28, 32, 64, 128, 1, 8, 100, 10, 50, 20, 256, 4, 2, 400, 512)
-_SOUNDS: Final = (16000, 4000, 8000, 16384, 1024, 44100)
+_AUDIO: Final = (16000, 4000, 8000, 16384, 1024, 44100)
 # Batch sizes other than one, for graphs that require them.
 _BATCHES: Final = (2, 4, 8, 16, 32)
 _CHANNELS: Final = 3
@@ -170,7 +170,7 @@ def known_sizes(fed: FedTensor, ops: FirstOps, rank: int = 0) -> list[int]:
         others = math.prod(size for size in shape[1:] if size >= 0)
         if others and ops.elements % others == 0:
             shape[open_axes[0]] = ops.elements // others
-    if is_picture(shape, ops):
+    if is_image(shape, ops):
         channels = -3 if ops.channels_first else -1
         if shape[channels] < 0:
             shape[channels] = _CHANNELS
@@ -196,19 +196,19 @@ def is_long(shape: Sequence[int]) -> bool:
     return len(long) == 1 and long[0] >= _SOUND_FROM and -1 not in shape[1:]
 
 
-def is_picture(shape: Sequence[int], ops: FirstOps) -> bool:
+def is_image(shape: Sequence[int], ops: FirstOps) -> bool:
     """Return whether a shape is that of images, with or without an axis of samples."""
     if len(shape) == 4:
-        return ops.is_picture or shape[-1] in _FEW_CHANNELS
-    return len(shape) == 3 and is_single_picture(shape, ops)
+        return ops.is_image or shape[-1] in _FEW_CHANNELS
+    return len(shape) == 3 and is_single_image(shape, ops)
 
 
-def is_single_picture(shape: Sequence[int], ops: FirstOps) -> bool:
+def is_single_image(shape: Sequence[int], ops: FirstOps) -> bool:
     """Return whether a shape is that of one image without an axis of samples."""
     return (
         len(shape) == 3
         and shape[2] in _FEW_CHANNELS
-        and (ops.is_picture or all(size < 0 or size > 4 for size in shape[:2]))
+        and (ops.is_image or all(size < 0 or size > 4 for size in shape[:2]))
         and not ops.is_sound
         and (shape[0] < 0) == (shape[1] < 0)
     )
@@ -225,7 +225,7 @@ def _wholes(
             yield tuple(_filled(shape, batch, size, findings) for shape, findings in pairs)
     if [-1] not in shapes:
         return
-    for size in (*sizes, *_SOUNDS):
+    for size in (*sizes, *_AUDIO):
         # A single axis may also be the time axis of one sample.
         pairs = zip(shapes, ops, strict=True)
         yield tuple(
@@ -251,14 +251,14 @@ def _ranked(fed: FedTensor, ops: FirstOps, untold: int) -> tuple[int, ...]:
 
 def _candidates(shapes: Sequence[Sequence[int]], ops: Sequence[FirstOps]) -> tuple[int, ...]:
     pairs = list(zip(shapes, ops, strict=True))
-    if any(is_picture(shape, findings) and min(shape) < 0 for shape, findings in pairs):
-        return _PICTURES
+    if any(is_image(shape, findings) and min(shape) < 0 for shape, findings in pairs):
+        return _IMAGES
     if any(findings.is_sound and min(shape, default=0) < 0 for shape, findings in pairs):
-        return (*_SOUNDS, *_SEQUENCES)
+        return (*_AUDIO, *_SEQUENCES)
     return _SEQUENCES
 
 
 def _filled(shape: Sequence[int], batch: int, size: int, ops: FirstOps) -> tuple[int, ...]:
     counts = len(shape) > 1 or not ops.is_sound
-    first = size if is_single_picture(shape, ops) or not counts else batch
+    first = size if is_single_image(shape, ops) or not counts else batch
     return tuple(dim if dim >= 0 else (size if axis else first) for axis, dim in enumerate(shape))

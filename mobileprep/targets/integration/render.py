@@ -59,7 +59,7 @@ class AppTensor(Struct, frozen=True):
         return _product(self.shape[1:]) or None
 
 
-class Pictures(Struct, frozen=True):
+class Images(Struct, frozen=True):
     """Conversion of an image to values of an input: ``(value - mean) / std``, by channel.
 
     Args:
@@ -85,7 +85,7 @@ class AppModel(Struct, frozen=True, kw_only=True):
         inputs: the inputs.
         outputs: the outputs.
         init_ops: nodes to run once after loading.
-        pictures: conversion of images to values of an input, if the recipe specifies it.
+        images: conversion of images to values of an input, if the recipe specifies it.
         labels: name of the file that lists the classes, or None.
         threads: number of threads that compute an op; None for the runtime's default.
         package: package or namespace, with dots.
@@ -98,7 +98,7 @@ class AppModel(Struct, frozen=True, kw_only=True):
     inputs: tuple[AppTensor, ...]
     outputs: tuple[AppTensor, ...]
     init_ops: tuple[str, ...] = ()
-    pictures: Pictures | None = None
+    images: Images | None = None
     labels: str | None = None
     threads: int | None = None
     package: str
@@ -188,7 +188,7 @@ _COLOURS: Final[Mapping[Channels, tuple[int | None, ...]]] = {
     "bgr": (2, 1, 0),
     "grayscale": (None,),
 }
-_PICTURE_TYPES: Final = (DType.FLOAT, DType.UINT8)
+_IMAGE_TYPES: Final = (DType.FLOAT, DType.UINT8)
 
 
 class Named(Struct, frozen=True):
@@ -273,22 +273,22 @@ class Named(Struct, frozen=True):
         return Code(_LITE_TYPES[self.stored][1].removesuffix("Array"))
 
     @property
-    def picture_java(self) -> Code:
+    def image_java(self) -> Code:
         """Element type of an image in Java."""
         return Code(_JVM_TYPES[self.tensor.dtype][0])
 
     @property
-    def picture_kotlin(self) -> Code:
+    def image_kotlin(self) -> Code:
         """Array type of an image in Kotlin."""
         return Code(_JVM_TYPES[self.tensor.dtype][1])
 
     @property
-    def picture_swift(self) -> Code:
+    def image_swift(self) -> Code:
         """Element type of an image in Swift."""
         return Code(_LITE_TYPES[self.tensor.dtype][2])
 
     @property
-    def picture_cpp(self) -> Code:
+    def image_cpp(self) -> Code:
         """Element type of an image in C++, for LiteRT."""
         return Code(_LITE_TYPES[self.tensor.dtype][3])
 
@@ -451,9 +451,9 @@ def _variables(model: AppModel) -> dict[str, object]:
     """Return the variables of the templates."""
     inputs = _named(model.inputs, "input")
     outputs = _named(model.outputs, "output")
-    pictures = model.pictures
-    fed = next((n for n in inputs if pictures and n.tensor.name == pictures.input), None)
-    if fed is not None and fed.tensor.dtype not in _PICTURE_TYPES:
+    images = model.images
+    fed = next((n for n in inputs if images and n.tensor.name == images.input), None)
+    if fed is not None and fed.tensor.dtype not in _IMAGE_TYPES:
         fed = None
     return {
         "model": model,
@@ -471,10 +471,10 @@ def _variables(model: AppModel) -> dict[str, object]:
         "buffers": _buffers((*inputs, *outputs)) if model.artifact == "tflite" else [],
         "quantized_inputs": any(named.quantized for named in inputs),
         "quantized_outputs": any(named.quantized for named in outputs),
-        "picture": fed,
-        "picture_index": 0 if fed is None else inputs.index(fed),
-        "pictures": pictures,
-        "channels": _channels(pictures) if pictures is not None else [],
+        "image": fed,
+        "image_index": 0 if fed is None else inputs.index(fed),
+        "images": images,
+        "channels": _channels(images) if images is not None else [],
     }
 
 
@@ -497,11 +497,11 @@ def _named(tensors: Sequence[AppTensor], suffix: str) -> list[Named]:
     return [Named(tensor, own) for tensor, own in zip(tensors, words, strict=True)]
 
 
-def _channels(pictures: Pictures) -> list[Channel]:
+def _channels(images: Images) -> list[Channel]:
     return [
         Channel(colour, mean, std)
         for colour, mean, std in zip(
-            _COLOURS[pictures.channels], pictures.mean, pictures.std, strict=True
+            _COLOURS[images.channels], images.mean, images.std, strict=True
         )
     ]
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from mobileprep.formats.tflite.metadata import DescriptionTable
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.targets.app_files import copied_model, packed_model, text_of
-from mobileprep.targets.integration.render import AppTensor, Pictures
+from mobileprep.targets.integration.render import AppTensor, Images
 from mobileprep.targets.targets import Abi, platform_named
 
 # The newest versions at the time of writing. An app may use others.
@@ -177,13 +177,13 @@ def described(
     name: str,
     inputs: Sequence[AppTensor],
     outputs: Sequence[AppTensor],
-    pictures: Pictures | None,
+    images: Images | None,
     classes: int,
 ) -> DescriptionTable:
     """Create the metadata of a model.
 
     Args:
-        pictures: conversion of images to values of an input; None without images. The metadata only
+        images: conversion of images to values of an input; None without images. The metadata only
             supports RGB and grayscale, so inputs with another channel order are plain tensors.
         classes: number of classes in the file of classes, or 0. They belong to the first output
             whose last dimension has this size.
@@ -192,7 +192,7 @@ def described(
     graph = DescriptionTable(
         "SubGraphMetadata",
         {
-            "input_tensor_metadata": [_input(tensor, pictures) for tensor in inputs],
+            "input_tensor_metadata": [_input(tensor, images) for tensor in inputs],
             "output_tensor_metadata": [_output(t, is_labelled=t is labelled) for t in outputs],
         },
     )
@@ -202,13 +202,13 @@ def described(
     )
 
 
-def _input(tensor: AppTensor, pictures: Pictures | None) -> DescriptionTable:
-    if pictures is None or pictures.input != tensor.name or pictures.channels not in _COLOURS:
+def _input(tensor: AppTensor, images: Images | None) -> DescriptionTable:
+    if images is None or images.input != tensor.name or images.channels not in _COLOURS:
         return DescriptionTable("TensorMetadata", {"name": tensor.name})
-    mean, std = pictures.mean, pictures.std
+    mean, std = images.mean, images.std
     minimum = [-m / s for m, s in zip(mean, std, strict=True)]
     maximum = [(_WHITE - m) / s for m, s in zip(mean, std, strict=True)]
-    colours = {"color_space": _COLOURS[pictures.channels], **_size(tensor.shape)}
+    colours = {"color_space": _COLOURS[images.channels], **_size(tensor.shape)}
     normalization = DescriptionTable("NormalizationOptions", {"mean": mean, "std": std})
     return DescriptionTable(
         "TensorMetadata",

@@ -26,19 +26,19 @@ from mobileprep.targets.target_check import TargetGap, target_gaps
 from mobileprep.transforms.base import Context, make_transform
 
 _KINDS: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
-    ("sounds", re.compile(r"DecodeWav|EncodeWav")),
+    ("audio", re.compile(r"DecodeWav|EncodeWav")),
     (
-        "pictures",
+        "images",
         re.compile(r"(Decode|Encode)(AndCrop)?(Jpeg|Png|Gif|Bmp|Image)\w*|ExtractJpegShape"),
     ),
     ("queues", re.compile(r"\w*(Queue|Reader|Iterator|Dataset|Barrier)\w*|ReadFile|Batch|Unbatch")),
-    ("texts", re.compile(r"(Parse|String|Regex|Decode|Lookup|HashTable|AsString|Substr)\w*")),
+    ("strings", re.compile(r"(Parse|String|Regex|Decode|Lookup|HashTable|AsString|Substr)\w*")),
     ("variables", re.compile(r"Variable(V2)?|VarHandleOp|ReadVariableOp|AutoReloadVariable")),
 )
 _TEXTS: Final[dict[Kind, str]] = {
-    "pictures": "decode images in the app, and feed the pixels",
-    "sounds": "read audio in the app, and feed the samples",
-    "texts": "parse strings and records in the app, and feed numbers",
+    "images": "decode images in the app, and feed the pixels",
+    "audio": "read audio in the app, and feed the samples",
+    "strings": "parse strings and records in the app, and feed numbers",
     "queues": "feed the batch itself: queues and readers are for training",
     "variables": "freeze the graph with its checkpoint",
 }
@@ -47,7 +47,7 @@ _SHAPES: Final = (
     "set the input's shape, with --input_shapes of mobileprep tflite or under inputs in a recipe,"
     " so that sizes become constants"
 )
-_FED: Final = frozenset({"pictures", "sounds", "texts", "queues"})
+_FED: Final = frozenset({"images", "audio", "strings", "queues"})
 _NO_NUMBERS: Final = frozenset({DType.STRING, DType.RESOURCE, DType.VARIANT})
 
 
@@ -161,8 +161,8 @@ def _change(
     graph: Graph, context: Context, gaps: Sequence[TargetGap], release: str
 ) -> tuple[Graph, Context, tuple[str, ...]]:
     """Prune the graph, remove image decoders, and downgrade it if necessary."""
-    pictures = {gap.op for gap in gaps if gap.cause == "image library"}
-    decoders = {node.name for node in graph if node.op in pictures}
+    images = {gap.op for gap in gaps if gap.cause == "image library"}
+    decoders = {node.name for node in graph if node.op in images}
     if decoders:
         inputs = still_needed(graph, context.inputs, decoders)
         context = Context((*inputs, *fed_instead(graph, decoders)), context.outputs)

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Verdict = Literal["as it is", "after changes", "no"]
-Kind = Literal["pictures", "sounds", "texts", "queues", "dropout", "variables", "shapes"]
+Kind = Literal["images", "audio", "strings", "queues", "dropout", "variables", "shapes"]
 
 
 class Lack(Struct, frozen=True):

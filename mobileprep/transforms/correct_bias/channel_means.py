@@ -145,7 +145,7 @@ class _Search:
         return None if more is None else term + more
 
 
-def _averages_pictures(graph: Graph, node: Node, _channels: int) -> bool:
+def _averages_images(graph: Graph, node: Node, _channels: int) -> bool:
     """Return whether a Mean reduces only height and width."""
     axes = _whole_numbers(graph, node)
     return bool(axes) and set(axes) <= {1, 2}
@@ -173,7 +173,7 @@ def _drops_others(_graph: Graph, node: Node, channels: int) -> bool:
 
 
 _STAYS: Final[Mapping[str, Callable[[Graph, Node, int], bool]]] = {
-    "Mean": _averages_pictures,
+    "Mean": _averages_images,
     "Reshape": _leaves_channels,
     "Squeeze": _drops_others,
 }

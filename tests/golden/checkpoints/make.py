@@ -1,4 +1,4 @@
-"""Writes the checkpoints beside this file with TensorFlow (2.21), and knows what they hold.
+"""Write the checkpoints in this directory with TensorFlow 2.21; tests import their values.
 
 python -m tests.golden.checkpoints.make
 """
@@ -52,7 +52,7 @@ CUT_TWICE_SPECS = (
 
 
 def numbers(kind: type) -> np.ndarray:
-    """Two rows of three; negative ones too where the type has them."""
+    """Two rows of three numbers, with negative ones if the type is signed."""
     values = np.array([[0, 1, 2], [3, 100, 7]], dtype=np.float64)
     signed = np.dtype(kind).kind not in "ub"
     return (values * ([[1], [-1]] if signed else 1)).astype(kind)
@@ -61,25 +61,25 @@ def numbers(kind: type) -> np.ndarray:
 def every_type() -> dict[str, np.ndarray]:
     """A tensor of each type, by name; quantized ones as plain integers."""
     kinds = {**PLAIN, **QUANTIZED, **NEW}
-    found = {f"of/{name}": numbers(kind) for name, kind in sorted(kinds.items())}
-    found["of/string"] = STRINGS.reshape(SHAPE)
-    found["scalar"] = np.array(1.5, dtype=np.float32)
-    found["empty"] = np.zeros((0, 4), dtype=np.float32)
-    return found
+    tensors = {f"of/{name}": numbers(kind) for name, kind in sorted(kinds.items())}
+    tensors["of/string"] = STRINGS.reshape(SHAPE)
+    tensors["scalar"] = np.array(1.5, dtype=np.float32)
+    tensors["empty"] = np.zeros((0, 4), dtype=np.float32)
+    return tensors
 
 
 def every_v1_type() -> dict[str, np.ndarray]:
-    """The same for the types that V1 checkpoints can hold."""
+    """The tensors of types that V1 checkpoints support."""
     return {k: v for k, v in every_type().items() if k.removeprefix("of/") not in NOT_IN_V1}
 
 
 def partitioned() -> dict[str, np.ndarray]:
-    """What the partitioned checkpoints hold."""
+    """The tensors of the partitioned checkpoints."""
     return {"cut": CUT, "cut/twice": CUT_TWICE, "step": np.array(7, dtype=np.int64)}
 
 
 def cut(array: np.ndarray, spec: str) -> np.ndarray:
-    """The part of an array that a save op's slice names."""
+    """The part of an array for the slice specification of a save op."""
     box = []
     for part in spec.split(" ")[-1].split(":"):
         start, length = (0, None) if part == "-" else map(int, part.split(","))
@@ -88,7 +88,7 @@ def cut(array: np.ndarray, spec: str) -> np.ndarray:
 
 
 def main() -> None:
-    """Write all files anew."""
+    """Write all files."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 

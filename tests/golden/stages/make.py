@@ -1,8 +1,8 @@
-"""Builds a small recipe, and notes what each kind of stage left, beside the stage's version.
+"""Build a small recipe, and record the version of each stage and the digests of its outputs.
 
 python -m tests.golden.stages.make
 
-All numbers in it are whole and small, so that every processor gives the same bytes.
+All numbers are small integers, so that every processor computes the same bytes.
 """
 
 from __future__ import annotations
@@ -77,41 +77,41 @@ targets:
 
 
 def noted(folder: Path) -> Noted:
-    """What each kind of stage leaves for the recipe, and its version; built in a new folder."""
+    """The version of each stage, and the digests of its outputs in a new directory."""
     _write_inputs(folder)
     os.environ["GOLDEN_KEY"] = "00" * 32
     recipe = load_recipe(folder / "recipe.yaml", environ={})
     state = State(plan_recipes([recipe]), Store(folder / "store"))
     build(Executor(state))
-    found: Noted = {
+    records: Noted = {
         kind.stage_name: {"version": kind.stage_version, "outputs": {}} for kind in STAGES
     }
     for spec in state.plan.stages:
         for name in state.verdict(spec.task).record.outputs:  # type: ignore[union-attr]
             data = b"".join(state.store.pieces(state.output(spec.task, name)))
-            found[spec.kind]["outputs"][f"{spec.task}: {name}"] = _digest(name, data)
-    return found
+            records[spec.kind]["outputs"][f"{spec.task}: {name}"] = _digest(name, data)
+    return records
 
 
 def complaints(before: Noted, after: Noted) -> list[str]:
-    """What is to be done where stages do not leave what was noted of them."""
-    told = []
+    """Instructions for stages whose outputs or versions changed."""
+    messages = []
     for kind in STAGES:
         old, new = before.get(kind.stage_name), after[kind.stage_name]
         if old is None or new["version"] != old["version"]:
-            told.append(f"{kind.__name__} has a new version: run {COMMAND}")
+            messages.append(f"{kind.__name__} has a new version: run {COMMAND}")
         elif new["outputs"] != old["outputs"]:
             changed = sorted(dict(new["outputs"].items() ^ old["outputs"].items()))
-            told.append(
+            messages.append(
                 f"{kind.__name__} leaves something else ({', '.join(changed)}): raise its version "
                 f"in the spec.py of its slice in mobileprep/building/stages and run {COMMAND}"
             )
-    return told
+    return messages
 
 
 def _write_inputs(folder: Path) -> None:
     weights = np.arange(12, dtype=np.float32).reshape(4, 3)
-    weights[3, 2] = 255  # so that eight bits hold every weight as it is
+    weights[3, 2] = 255  # so that 8-bit weights are exact
     nodes = [
         placeholder((-1, 4)),
         constant("w", Tensor.of(weights)),

@@ -15,8 +15,8 @@ from mobileprep.targets.integration.render import (
     OF_LITERT,
     OF_TENSORFLOW,
     AppTensor,
+    Images,
     Language,
-    Pictures,
     integration_code,
 )
 from tests.targets.app_models import app_model, hostile_model, lite_model
@@ -65,14 +65,14 @@ def test_hostile_names_add_no_line_and_no_quote(language: Language) -> None:
 )
 def test_channels_come_in_the_networks_order(channels: str, written: str) -> None:
     count = 1 if channels == "grayscale" else 3
-    pictures = Pictures("image", channels, (1.0,) * count, (2.0,) * count)  # type: ignore[arg-type]
-    text = integration_code(app_model(pictures=pictures), "cpp")["cpp/Classifier.cc"]
+    pictures = Images("image", channels, (1.0,) * count, (2.0,) * count)  # type: ignore[arg-type]
+    text = integration_code(app_model(images=pictures), "cpp")["cpp/Classifier.cc"]
     values = [line for line in text.splitlines() if line.lstrip().startswith("*values++")]
     assert len(values) == count
     assert written in values[0]
 
 
-def test_pictures_of_bytes_are_rounded() -> None:
+def test_images_of_bytes_are_rounded() -> None:
     inputs = (AppTensor("image", DType.UINT8, (1, 8, 8, 3)),)
     text = "".join(integration_code(app_model(inputs=inputs), "cpp").values())
     assert "std::nearbyint((rgb[2] - 103.5f) / 1.0f)" in text
@@ -81,7 +81,7 @@ def test_pictures_of_bytes_are_rounded() -> None:
 def test_other_types_get_no_pictures() -> None:
     inputs = (AppTensor("image", DType.INT32, (1, 8, 8, 3)),)
     text = "".join(integration_code(app_model(inputs=inputs), "java").values())
-    assert "pictureValues" not in text
+    assert "imageValues" not in text
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_quantized_tensors_are_fed_and_fetched_in_float_and_raw(
         "cpp": {DType.UINT8: "<std::uint8_t>", DType.INT16: "<std::int16_t>"},
         "swift": {DType.UINT8: "[UInt8]", DType.INT16: "[Int16]"},
     }[language][kind]  # type: ignore[index]
-    for method in ("feedImage", "fetchY", "quantizedY", "pictureIntegers"):
+    for method in ("feedImage", "fetchY", "quantizedY", "imageIntegers"):
         assert re.search(method, text, re.IGNORECASE)
     assert element in text
 

@@ -25,7 +25,7 @@ from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
-from mobileprep.targets.integration.render import AppTensor, Channels, Pictures
+from mobileprep.targets.integration.render import AppTensor, Channels, Images
 from mobileprep.targets.litert.build import LABELS, described
 from tests.litert.graphs import answered, const, feed, op
 from tests.litert.one_op import numbers
@@ -48,7 +48,7 @@ def classifier() -> Graph:
 def table(channels: Channels = "rgb", classes: int = 3) -> DescriptionTable:
     count = 1 if channels == "grayscale" else 3
     image = AppTensor("image", DType.FLOAT, (1, 8, 8, count))
-    pictures = Pictures("image", channels, (127.5,) * count, (127.5,) * count)
+    pictures = Images("image", channels, (127.5,) * count, (127.5,) * count)
     scores = AppTensor("scores", DType.FLOAT, (1, 3))
     return described("animals", [image], [scores], pictures, classes)
 

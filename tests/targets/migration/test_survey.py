@@ -42,7 +42,7 @@ def test_sounds_are_fed_to_litert_as_samples() -> None:
     assert [lack.op for lack in lite.lacks] == ["Placeholder", "DecodeWav"]
     assert not lite.left
     (advice,) = found.advice
-    assert (advice.kind, advice.inputs) == ("sounds", ("sound",))
+    assert (advice.kind, advice.inputs) == ("audio", ("sound",))
 
 
 def test_pictures_are_fed_to_both_runtimes_as_pixels() -> None:
@@ -51,7 +51,7 @@ def test_pictures_are_fed_to_both_runtimes_as_pixels() -> None:
     for route in found.routes:
         assert route.inputs == ("pixels",)
         assert "DecodeJpeg" in {lack.op for lack in route.lacks}
-    assert [a.kind for a in found.advice] == ["pictures"]
+    assert [a.kind for a in found.advice] == ["images"]
 
 
 def test_what_is_printed_on_the_way_runs_on_litert() -> None:

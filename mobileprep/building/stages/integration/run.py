@@ -10,7 +10,7 @@ from mobileprep.building.plan.spec import PUBLISHED
 from mobileprep.building.stages.base import Job, stage
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.integration.spec import IntegrationStage
-from mobileprep.building.stages.page.run import pictures_of
+from mobileprep.building.stages.page.run import images_of
 from mobileprep.core.files import write_text
 from mobileprep.data.file_samples import class_names
 from mobileprep.errors import UnsupportedError, UsageError
@@ -63,7 +63,7 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
         inputs=_stored(inputs, settings.input_type),
         outputs=_stored(outputs, settings.output_type),
         init_ops=interface.init_ops,
-        pictures=pictures_of(settings, inputs),
+        images=images_of(settings, inputs),
         labels=settings.labels or None,
         threads=settings.integration.threads,
         package=settings.integration.package,

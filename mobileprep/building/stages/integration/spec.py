@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from mobileprep.building.plan.sources import single_file
 from mobileprep.building.plan.spec import Files, Stage, StageSpec, Upstream, places
-from mobileprep.building.stages.package.spec import app_classes, app_pictures, encrypted_file
+from mobileprep.building.stages.package.spec import app_classes, app_images, encrypted_file
 from mobileprep.data.options import Reading
 from mobileprep.recipe.model import Integration, Target
 from mobileprep.recipe.settings import Artifact, InputSpec
@@ -24,8 +24,8 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
         input_type: dtype of float inputs in a .tflite file, if they are quantized.
         output_type: dtype of float outputs in a .tflite file, if they are quantized.
         inputs: inputs that the recipe declares.
-        reading: options for converting images to values of ``picture_input``, or None.
-        picture_input: input for images; None for the only input.
+        reading: options for converting images to values of ``image_input``, or None.
+        image_input: input for images; None for the only input.
         labels: name of the file of classes to write; empty for none.
         classes: file that lists the classes.
         graph: the graph after all transforms.
@@ -33,7 +33,7 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "integration"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
 
     integration: Integration
     file: str
@@ -43,7 +43,7 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
     output_type: EndType = "float"
     inputs: tuple[InputSpec, ...] = ()
     reading: Reading | None = None
-    picture_input: str | None = None
+    image_input: str | None = None
     labels: str = ""
     classes: Files | None = None
     graph: Upstream
@@ -55,7 +55,7 @@ def integration_spec(
 ) -> StageSpec:
     """Return the stage that generates the code."""
     classes = app_classes(target)
-    reading, picture_input = app_pictures(target)
+    reading, image_input = app_images(target)
     quantize = target.quantize if target.artifact == "tflite" else Quantize()
     stage = IntegrationStage(
         integration=integration,
@@ -66,7 +66,7 @@ def integration_spec(
         output_type=quantize.inference_output_type,
         inputs=target.inputs,
         reading=reading,
-        picture_input=picture_input,
+        image_input=image_input,
         labels=f"{file.rpartition('.')[0]}_labels.txt" if classes is not None else "",
         classes=single_file(classes) if classes is not None else None,
         graph=graph,

@@ -44,7 +44,7 @@ class MigrationStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "migration"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     RECORD: ClassVar[str] = "migration.json"
     reported: ClassVar[type[Struct] | None] = MigrationRecord
 

@@ -11,7 +11,7 @@ from mobileprep.building.plan.spec import PUBLISHED
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import PackageStage
-from mobileprep.building.stages.page.run import pictures_of
+from mobileprep.building.stages.page.run import images_of
 from mobileprep.building.stages.running import placed, with_assets
 from mobileprep.core.files import write_bytes, write_text
 from mobileprep.data.file_samples import class_names
@@ -117,7 +117,7 @@ def _describe(
     except UsageError as error:
         raise error.at(job.place("inputs")) from error
     names = [] if settings.classes is None else class_names(settings.classes.root)
-    table = described(settings.name, inputs, outputs, pictures_of(settings, inputs), len(names))
+    table = described(settings.name, inputs, outputs, images_of(settings, inputs), len(names))
     entry = (ENTRY, description_bytes(table))
     whole = model_bytes(replace(model, metadata=(*model.metadata, entry)), settings.model)
     return with_files(whole, {LABELS: "".join(f"{n}\n" for n in names)} if names else {})

@@ -76,9 +76,9 @@ class PackageStage(Stage, frozen=True, kw_only=True):
         ops: kernel classes of the ops that the app registers itself, by op.
         op_sources: C++ files of those ops.
         inputs: for .tflite files, the inputs that the recipe declares.
-        reading: for .tflite files, options for converting images to values of ``picture_input``, or
+        reading: for .tflite files, options for converting images to values of ``image_input``, or
             None.
-        picture_input: for .tflite files, the input for images; None for the only input.
+        image_input: for .tflite files, the input for images; None for the only input.
         classes: for .tflite files, the file that lists the classes.
         graph: the graph after all transforms.
         interface: inputs and outputs.
@@ -89,7 +89,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 17
+    stage_version: ClassVar[int] = 18
     RECORD: ClassVar[str] = "package.json"
     reported: ClassVar[type[Struct] | None] = PackageRecord
 
@@ -106,7 +106,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
     op_sources: Mapping[str, Files] = field(default_factory=dict)
     inputs: tuple[InputSpec, ...] = ()
     reading: Reading | None = None
-    picture_input: str | None = None
+    image_input: str | None = None
     classes: Files | None = None
     graph: Upstream
     interface: Upstream
@@ -237,21 +237,21 @@ def app_classes(target: Target) -> InputFile | None:
     return data.classes if data is not None and is_told else None
 
 
-def app_pictures(target: Target) -> tuple[Reading | None, str | None]:
+def app_images(target: Target) -> tuple[Reading | None, str | None]:
     """Return the options for converting an app's images to values, and their input, if known."""
     data = _app_data(target)
-    is_fed, named = (False, None) if data is None else _pictures(data)
+    is_fed, named = (False, None) if data is None else _images(data)
     return (data.reading if data is not None and is_fed else None), named
 
 
 def lite_description(target: Target) -> dict[str, Any]:
     """Return the fields of a ``PackageStage`` for the metadata of a .tflite file."""
-    reading, picture_input = app_pictures(target)
+    reading, image_input = app_images(target)
     classes = app_classes(target)
     return {
         "inputs": target.inputs,
         "reading": reading,
-        "picture_input": picture_input,
+        "image_input": image_input,
         "classes": None if classes is None else single_file(classes),
     }
 
@@ -263,7 +263,7 @@ def _app_data(target: Target) -> Data | None:
     return None if target.calibration is None else target.calibration.data
 
 
-def _pictures(data: Data) -> tuple[bool, str | None]:
+def _images(data: Data) -> tuple[bool, str | None]:
     """Return whether the inputs are images, and the input for them, if specified."""
     if data.kind == "pictures":
         return True, data.reading.input

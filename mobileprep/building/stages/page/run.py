@@ -29,7 +29,7 @@ from mobileprep.inspection.node_table import (
     step_changes,
     weight_spreads,
 )
-from mobileprep.targets.integration.render import AppTensor, Pictures
+from mobileprep.targets.integration.render import AppTensor, Images
 
 
 @stage(NodesStage)
@@ -61,11 +61,11 @@ def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
             yield [name, values.low, values.high]
 
 
-def pictures_of(
+def images_of(
     settings: IntegrationStage | PackageStage, inputs: Sequence[AppTensor]
-) -> Pictures | None:
+) -> Images | None:
     """Return the options for converting images to values, with defaults; None without images."""
-    reading, named = settings.reading, settings.picture_input
+    reading, named = settings.reading, settings.image_input
     fed = [t for t in inputs if named is None or parse_ref(t.name) == parse_ref(named)]
     if reading is None or len(fed) != 1:
         return None
@@ -80,7 +80,7 @@ def pictures_of(
             message = f"{key!r} has {len(values)} numbers for {count} channels"
             raise AccuracyError(message, "give one number, or one for each channel")
         numbers.append(values * count if len(values) == 1 else values)
-    return Pictures(fed[0].name, reading.channels, *numbers)
+    return Images(fed[0].name, reading.channels, *numbers)
 
 
 _AT_ONCE: Final = 4 << 20

@@ -107,19 +107,19 @@ tensorflow::Status {{ class_name }}::Run(
 {% endfor %}
   return tensorflow::Status();
 }
-{% if picture %}
+{% if image %}
 
-tensorflow::Tensor {{ class_name }}::Picture(const std::uint8_t* rgb, int height, int width) {
-  tensorflow::Tensor picture(tensorflow::{{ picture.enum }},
-                             tensorflow::TensorShape({ {%- if picture.tensor.shape is none or picture.tensor.shape | length != 3 %}1, {% endif %}height, width, {{ channels | length -}} }));
-  {{ picture.cpp }}* values = picture.flat<{{ picture.cpp }}>().data();
+tensorflow::Tensor {{ class_name }}::Image(const std::uint8_t* rgb, int height, int width) {
+  tensorflow::Tensor image(tensorflow::{{ image.enum }},
+                             tensorflow::TensorShape({ {%- if image.tensor.shape is none or image.tensor.shape | length != 3 %}1, {% endif %}height, width, {{ channels | length -}} }));
+  {{ image.cpp }}* values = image.flat<{{ image.cpp }}>().data();
   const std::int64_t pixels = static_cast<std::int64_t>(height) * width;
   for (std::int64_t i = 0; i < pixels; ++i, rgb += 3) {
-{% if pictures.channels == "grayscale" %}
+{% if images.channels == "grayscale" %}
     const float luminance = std::floor(0.299f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2] + 0.5f);
 {% endif %}
 {% for channel in channels %}
-{% if picture.tensor.dtype.name == "FLOAT" %}
+{% if image.tensor.dtype.name == "FLOAT" %}
     *values++ = ({{ channel.cpp }} - {{ channel.mean | float }}) / {{ channel.std | float }};
 {% else %}
     *values++ = static_cast<tensorflow::uint8>(
@@ -127,7 +127,7 @@ tensorflow::Tensor {{ class_name }}::Picture(const std::uint8_t* rgb, int height
 {% endif %}
 {% endfor %}
   }
-  return picture;
+  return image;
 }
 {% endif %}
 {% if model.labels %}

@@ -50,11 +50,11 @@ class {{ class_name }} {
 {%- for named in inputs %}const tensorflow::Tensor& {{ named.snake }}, {% endfor %}
 {% for named in outputs %}tensorflow::Tensor* {{ named.snake }}{% if not loop.last %}, {% endif %}{% endfor %}
 ) const;
-{% if picture %}
+{% if image %}
 
-  // Converts an image to a tensor for {{ picture.snake }}. `rgb` has red, green, and blue of each pixel, row by row,
+  // Converts an image to a tensor for {{ image.snake }}. `rgb` has red, green, and blue of each pixel, row by row,
   // from 0 to 255. The image must have the size of the input.
-  static tensorflow::Tensor Picture(const std::uint8_t* rgb, int height, int width);
+  static tensorflow::Tensor Image(const std::uint8_t* rgb, int height, int width);
 {% endif %}
 {% if model.labels %}
 

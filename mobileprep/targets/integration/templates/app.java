@@ -120,7 +120,7 @@ public final class {{ class_name }} implements AutoCloseable {
 {% endif %}
 
 {% endfor %}
-{% include "picture.java" %}
+{% include "image.java" %}
   /** Releases the resources of the model. */
   @Override
   public void close() {

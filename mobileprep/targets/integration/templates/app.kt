@@ -100,6 +100,6 @@ class {{ class_name }}(assets: AssetManager) : Closeable {
 {% for named in inputs + outputs %}
         const val {{ named.upper }} = {{ named.tensor.name | kotlin }}
 {% endfor %}
-{% include "picture.kt" %}
+{% include "image.kt" %}
     }
 }

@@ -130,21 +130,21 @@ bool {{ class_name }}::{% if named.quantized %}Quantized{% else %}Fetch{% endif 
 }
 
 {% endfor %}
-{% if picture %}
-{% if picture.quantized %}
-std::vector<{{ picture.lite_cpp }}> {{ class_name }}::PictureIntegers(const std::uint8_t* rgb, int height, int width) const {
+{% if image %}
+{% if image.quantized %}
+std::vector<{{ image.lite_cpp }}> {{ class_name }}::ImageIntegers(const std::uint8_t* rgb, int height, int width) const {
   std::vector<float> values;
   for (int value = 0; value < 256; ++value) {
 {% for channel in channels %}
     values.push_back((value - {{ channel.mean | float }}) / {{ channel.std | float }});
 {% endfor %}
   }
-  const auto table = ToIntegers<{{ picture.lite_cpp }}>({{ picture_index }}, values);
+  const auto table = ToIntegers<{{ image.lite_cpp }}>({{ image_index }}, values);
   const std::int64_t pixels = static_cast<std::int64_t>(height) * width;
-  std::vector<{{ picture.lite_cpp }}> integers;
+  std::vector<{{ image.lite_cpp }}> integers;
   integers.reserve(pixels * {{ channels | length }});
   for (std::int64_t i = 0; i < pixels; ++i, rgb += 3) {
-{% if pictures.channels == "grayscale" %}
+{% if images.channels == "grayscale" %}
     const int luminance = static_cast<int>(0.299f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2] + 0.5f);
 {% endif %}
 {% for channel in channels %}
@@ -155,16 +155,16 @@ std::vector<{{ picture.lite_cpp }}> {{ class_name }}::PictureIntegers(const std:
 }
 
 {% endif %}
-std::vector<{{ picture.picture_cpp }}> {{ class_name }}::Picture(const std::uint8_t* rgb, int height, int width) {
+std::vector<{{ image.image_cpp }}> {{ class_name }}::Image(const std::uint8_t* rgb, int height, int width) {
   const std::int64_t pixels = static_cast<std::int64_t>(height) * width;
-  std::vector<{{ picture.picture_cpp }}> values;
+  std::vector<{{ image.image_cpp }}> values;
   values.reserve(pixels * {{ channels | length }});
   for (std::int64_t i = 0; i < pixels; ++i, rgb += 3) {
-{% if pictures.channels == "grayscale" %}
+{% if images.channels == "grayscale" %}
     const float luminance = std::floor(0.299f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2] + 0.5f);
 {% endif %}
 {% for channel in channels %}
-{% if picture.tensor.dtype.name == "FLOAT" %}
+{% if image.tensor.dtype.name == "FLOAT" %}
     values.push_back(({{ channel.cpp }} - {{ channel.mean | float }}) / {{ channel.std | float }});
 {% else %}
     values.push_back(static_cast<std::uint8_t>(

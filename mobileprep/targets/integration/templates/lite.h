@@ -63,14 +63,14 @@ class {{ class_name }} {
   bool Fetch{{ named.pascal }}(std::vector<{{ named.lite_cpp }}>* values) const;
 {% endif %}
 {% endfor %}
-{% if picture %}
+{% if image %}
 
-  // Converts an image to values for Feed{{ picture.pascal }}. `rgb` has red, green, and blue of each pixel, row by row,
+  // Converts an image to values for Feed{{ image.pascal }}. `rgb` has red, green, and blue of each pixel, row by row,
   // from 0 to 255. The image must have the size of the input.
-  static std::vector<{{ picture.picture_cpp }}> Picture(const std::uint8_t* rgb, int height, int width);
-{% if picture.quantized %}
-  // Converts an image to integers for Feed{{ picture.pascal }} with a lookup table.
-  std::vector<{{ picture.lite_cpp }}> PictureIntegers(const std::uint8_t* rgb, int height, int width) const;
+  static std::vector<{{ image.image_cpp }}> Image(const std::uint8_t* rgb, int height, int width);
+{% if image.quantized %}
+  // Converts an image to integers for Feed{{ image.pascal }} with a lookup table.
+  std::vector<{{ image.lite_cpp }}> ImageIntegers(const std::uint8_t* rgb, int height, int width) const;
 {% endif %}
 {% endif %}
 {% if model.labels %}

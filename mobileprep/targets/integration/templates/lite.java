@@ -186,25 +186,25 @@ public final class {{ class_name }} implements AutoCloseable {
   }
 
 {% endif %}
-{% if picture and picture.quantized %}
+{% if image and image.quantized %}
   /**
-   * Converts pixels of Bitmap.getPixels to integers for {@link #feed{{ picture.pascal }}} with a lookup table.
+   * Converts pixels of Bitmap.getPixels to integers for {@link #feed{{ image.pascal }}} with a lookup table.
    * The image must have the size of the input.
    */
-  public {{ picture.lite_java }}[] pictureIntegers(int[] pixels) {
+  public {{ image.lite_java }}[] imageIntegers(int[] pixels) {
     org.tensorflow.lite.Tensor.QuantizationParams steps =
-        interpreter.getInputTensor({{ picture_index }}).quantizationParams();
-    {{ picture.lite_java }}[][] table = new {{ picture.lite_java }}[{{ channels | length }}][256];
+        interpreter.getInputTensor({{ image_index }}).quantizationParams();
+    {{ image.lite_java }}[][] table = new {{ image.lite_java }}[{{ channels | length }}][256];
     for (int value = 0; value < 256; value++) {
 {% for channel in channels %}
       table[{{ loop.index0 }}][value] =
-          ({{ picture.lite_java }}) quantized((value - {{ channel.mean | float }}) / {{ channel.std | float }}, steps, {{ picture.low }}, {{ picture.high }});
+          ({{ image.lite_java }}) quantized((value - {{ channel.mean | float }}) / {{ channel.std | float }}, steps, {{ image.low }}, {{ image.high }});
 {% endfor %}
     }
-    {{ picture.lite_java }}[] integers = new {{ picture.lite_java }}[pixels.length * {{ channels | length }}];
+    {{ image.lite_java }}[] integers = new {{ image.lite_java }}[pixels.length * {{ channels | length }}];
     int at = 0;
     for (int pixel : pixels) {
-{% if pictures.channels == "grayscale" %}
+{% if images.channels == "grayscale" %}
       int luminance =
           Math.round(
               0.299f * ((pixel >> 16) & 0xFF)
@@ -219,7 +219,7 @@ public final class {{ class_name }} implements AutoCloseable {
   }
 
 {% endif %}
-{% include "picture.java" %}
+{% include "image.java" %}
   /** Releases the resources of the model. */
   @Override
   public void close() {

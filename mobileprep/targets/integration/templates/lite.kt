@@ -107,24 +107,24 @@ class {{ class_name }}(
     private fun output(index: Int): ByteBuffer =
         interpreter.getOutputTensor(index).asReadOnlyBuffer().order(ByteOrder.nativeOrder())
 
-{% if picture and picture.quantized %}
+{% if image and image.quantized %}
     /**
-     * Converts pixels of Bitmap.getPixels to integers for [feed{{ picture.pascal }}] with a lookup table.
+     * Converts pixels of Bitmap.getPixels to integers for [feed{{ image.pascal }}] with a lookup table.
      * The image must have the size of the input.
      */
-    fun pictureIntegers(pixels: IntArray): {{ picture.lite_kotlin }} {
-        val steps = interpreter.getInputTensor({{ picture_index }}).quantizationParams()
+    fun imageIntegers(pixels: IntArray): {{ image.lite_kotlin }} {
+        val steps = interpreter.getInputTensor({{ image_index }}).quantizationParams()
         val tables = arrayOf(
 {% for channel in channels %}
-            {{ picture.lite_kotlin }}(256) {
-                quantized((it - {{ channel.mean | float }}) / {{ channel.std | float }}, steps, {{ picture.low }}, {{ picture.high }}).to{{ picture.element }}()
+            {{ image.lite_kotlin }}(256) {
+                quantized((it - {{ channel.mean | float }}) / {{ channel.std | float }}, steps, {{ image.low }}, {{ image.high }}).to{{ image.element }}()
             },
 {% endfor %}
         )
-        val integers = {{ picture.lite_kotlin }}(pixels.size * {{ channels | length }})
+        val integers = {{ image.lite_kotlin }}(pixels.size * {{ channels | length }})
         var at = 0
         for (pixel in pixels) {
-{% if pictures.channels == "grayscale" %}
+{% if images.channels == "grayscale" %}
             val luminance = Math.round(
                 0.299f * ((pixel shr 16) and 0xFF) +
                     0.587f * ((pixel shr 8) and 0xFF) +
@@ -156,7 +156,7 @@ class {{ class_name }}(
 {% for named in inputs + outputs %}
         const val {{ named.upper }} = {{ named.tensor.name | kotlin }}
 {% endfor %}
-{% include "picture.kt" %}
+{% include "image.kt" %}
 {% if quantized_inputs %}
 
         /** Quantizes a value to the nearest integer, clamped to the range of the type. */

@@ -143,21 +143,21 @@ public final class {{ class_name }} {
   }
 
 {% endif %}
-{% if picture and picture.quantized %}
-  /// Converts an image to integers for `feed{{ picture.pascal }}(integers:)` with a lookup table.
+{% if image and image.quantized %}
+  /// Converts an image to integers for `feed{{ image.pascal }}(integers:)` with a lookup table.
   /// The image must have the size of the input.
-  public func pictureIntegers(rgb: [UInt8]) throws -> [{{ picture.swift }}] {
+  public func imageIntegers(rgb: [UInt8]) throws -> [{{ image.swift }}] {
     var values: [Float] = []
     for value in 0..<256 {
 {% for channel in channels %}
       values.append((Float(value) - {{ channel.mean | number }}) / {{ channel.std | number }})
 {% endfor %}
     }
-    let table: [{{ picture.swift }}] = try quantized(values, input: {{ picture_index }})
-    var integers: [{{ picture.swift }}] = []
+    let table: [{{ image.swift }}] = try quantized(values, input: {{ image_index }})
+    var integers: [{{ image.swift }}] = []
     integers.reserveCapacity(rgb.count / 3 * {{ channels | length }})
     for at in stride(from: 0, to: rgb.count - 2, by: 3) {
-{% if pictures.channels == "grayscale" %}
+{% if images.channels == "grayscale" %}
       let luminance = Int(
         (0.299 * Float(rgb[at]) + 0.587 * Float(rgb[at + 1]) + 0.114 * Float(rgb[at + 2])).rounded())
 {% endif %}
@@ -169,19 +169,19 @@ public final class {{ class_name }} {
   }
 
 {% endif %}
-{% if picture %}
-  /// Converts an image to values for `feed{{ picture.pascal }}`. `rgb` has red, green, and blue of each pixel, row by
+{% if image %}
+  /// Converts an image to values for `feed{{ image.pascal }}`. `rgb` has red, green, and blue of each pixel, row by
   /// row, from 0 to 255. The image must have the size of the input.
-  public static func pictureValues(rgb: [UInt8]) -> [{{ picture.picture_swift }}] {
-    var values: [{{ picture.picture_swift }}] = []
+  public static func imageValues(rgb: [UInt8]) -> [{{ image.image_swift }}] {
+    var values: [{{ image.image_swift }}] = []
     values.reserveCapacity(rgb.count / 3 * {{ channels | length }})
     for at in stride(from: 0, to: rgb.count - 2, by: 3) {
-{% if pictures.channels == "grayscale" %}
+{% if images.channels == "grayscale" %}
       let luminance =
         (0.299 * Float(rgb[at]) + 0.587 * Float(rgb[at + 1]) + 0.114 * Float(rgb[at + 2])).rounded()
 {% endif %}
 {% for channel in channels %}
-{% if picture.tensor.dtype.name == "FLOAT" %}
+{% if image.tensor.dtype.name == "FLOAT" %}
       values.append(({{ channel.swift }} - {{ channel.mean | number }}) / {{ channel.std | number }})
 {% else %}
       values.append(

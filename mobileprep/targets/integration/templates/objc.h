@@ -24,10 +24,10 @@
 {% if loop.first %}With{% else %} with{% endif %}{{ named.pascal }}:(NSData *){{ named.camel }} shape:(NSArray<NSNumber *> *){{ named.camel }}Shape
 {%- endfor %}
  error:(NSError **)error;
-{% if picture %}
+{% if image %}
 
-// Converts an image to elements for {{ picture.camel }}. `rgb` has red, green, and blue of each pixel, row by row, from 0 to 255.
-+ (NSData *)pictureFromRGB:(const uint8_t *)rgb height:(int)height width:(int)width;
+// Converts an image to elements for {{ image.camel }}. `rgb` has red, green, and blue of each pixel, row by row, from 0 to 255.
++ (NSData *)imageFromRGB:(const uint8_t *)rgb height:(int)height width:(int)width;
 {% endif %}
 {% if model.labels %}
 

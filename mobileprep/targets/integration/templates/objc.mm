@@ -91,10 +91,10 @@ NSString* InBundle(const char* file, NSError** error) {
   if (!Passed(_model->Run({% for named in inputs %}{{ named.snake }}, {% endfor %}{% for named in outputs %}&{{ named.snake }}{% if not loop.last %}, {% endif %}{% endfor %}), error)) return nil;
   return @[ {% for named in outputs %}ToData({{ named.snake }}){% if not loop.last %}, {% endif %}{% endfor %} ];
 }
-{% if picture %}
+{% if image %}
 
-+ (NSData *)pictureFromRGB:(const uint8_t *)rgb height:(int)height width:(int)width {
-  return ToData(Model::Picture(rgb, height, width));
++ (NSData *)imageFromRGB:(const uint8_t *)rgb height:(int)height width:(int)width {
+  return ToData(Model::Image(rgb, height, width));
 }
 {% endif %}
 {% if model.labels %}

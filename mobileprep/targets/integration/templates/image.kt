@@ -1,14 +1,14 @@
-{% if picture %}
+{% if image %}
 
         /**
-         * Converts pixels of Bitmap.getPixels to values for [feed{{ picture.pascal }}].
+         * Converts pixels of Bitmap.getPixels to values for [feed{{ image.pascal }}].
          * The image must have the size of the input.
          */
-        fun pictureValues(pixels: IntArray): {{ picture.picture_kotlin }} {
-            val values = {{ picture.picture_kotlin }}(pixels.size * {{ channels | length }})
+        fun imageValues(pixels: IntArray): {{ image.image_kotlin }} {
+            val values = {{ image.image_kotlin }}(pixels.size * {{ channels | length }})
             var at = 0
             for (pixel in pixels) {
-{% if pictures.channels == "grayscale" %}
+{% if images.channels == "grayscale" %}
                 val luminance = Math.round(
                     0.299f * ((pixel shr 16) and 0xFF) +
                         0.587f * ((pixel shr 8) and 0xFF) +
@@ -16,7 +16,7 @@
                 )
 {% endif %}
 {% for channel in channels %}
-{% if picture.tensor.dtype.name == "FLOAT" %}
+{% if image.tensor.dtype.name == "FLOAT" %}
                 values[at++] = ({{ channel.kotlin }} - {{ channel.mean | float }}) / {{ channel.std | float }}
 {% else %}
                 values[at++] = Math.rint((({{ channel.kotlin }} - {{ channel.mean | float }}) / {{ channel.std | float }}).toDouble())

@@ -1,13 +1,13 @@
-{% if picture %}
+{% if image %}
   /**
-   * Converts pixels of Bitmap.getPixels to values for {@link #feed{{ picture.pascal }}}.
+   * Converts pixels of Bitmap.getPixels to values for {@link #feed{{ image.pascal }}}.
    * The image must have the size of the input.
    */
-  public static {{ picture.picture_java }}[] pictureValues(int[] pixels) {
-    {{ picture.picture_java }}[] values = new {{ picture.picture_java }}[pixels.length * {{ channels | length }}];
+  public static {{ image.image_java }}[] imageValues(int[] pixels) {
+    {{ image.image_java }}[] values = new {{ image.image_java }}[pixels.length * {{ channels | length }}];
     int at = 0;
     for (int pixel : pixels) {
-{% if pictures.channels == "grayscale" %}
+{% if images.channels == "grayscale" %}
       int luminance =
           Math.round(
               0.299f * ((pixel >> 16) & 0xFF)
@@ -15,7 +15,7 @@
                   + 0.114f * (pixel & 0xFF));
 {% endif %}
 {% for channel in channels %}
-{% if picture.tensor.dtype.name == "FLOAT" %}
+{% if image.tensor.dtype.name == "FLOAT" %}
       values[at++] = ({{ channel.java }} - {{ channel.mean | float }}) / {{ channel.std | float }};
 {% else %}
       values[at++] =
