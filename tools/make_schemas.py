@@ -34,7 +34,7 @@ from mobileprep.freezing.settings import Freeze  # noqa: E402
 from mobileprep.recipe.data import DEVICE_SCHEMA  # noqa: E402
 from mobileprep.recipe.documents import editor_schema, reference, transform_reference  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
-from mobileprep.recipe.model import Integration, Protection, Recipe, Target  # noqa: E402  # noqa: E402
+from mobileprep.recipe.model import Integration, Protection, Recipe, Target  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
     OUTPUT_SCHEMAS,
     SCHEMA_FOLDER,
@@ -50,7 +50,7 @@ from mobileprep.recipe.settings import (  # noqa: E402
     OpLimits,
     Source,
 )
-from mobileprep.recipe.validation_settings import (  # noqa: E402  # noqa: E402
+from mobileprep.recipe.validation_settings import (  # noqa: E402
     QUANTIZERS,
     Calibration,
     MetricChoice,
@@ -64,8 +64,8 @@ from mobileprep.transforms.base import transform_class, transform_names  # noqa:
 
 FORMAT = Path(__file__).with_name("recipe_format.json")
 TRANSFORMS = SCHEMA_FOLDER / "transforms"
-# Written by make_transform_pictures.py.
-PICTURES = ROOT / "docs" / "images" / "transforms"
+# Written by make_transform_images.py.
+IMAGES = ROOT / "docs" / "images" / "transforms"
 _SECTIONS = (
     Budget,
     LiteRT,
@@ -76,7 +76,6 @@ _SECTIONS = (
     Freeze,
     InputSpec,
     Integration,
-    LiteRT,
     MetricChoice,
     MetricFunction,
     OpLimits,
@@ -140,7 +139,7 @@ def derived() -> dict[Path, str]:
         ),
         ROOT / "docs" / "reference/recipe.md": reference.render(recipe_schema()),
         ROOT / "docs" / "reference/transforms.md": transform_reference.render(
-            schemas, {path.stem for path in PICTURES.glob("*.svg")}
+            schemas, {path.stem for path in IMAGES.glob("*.svg")}
         ),
     }
 

@@ -54,7 +54,7 @@ def at_once(
         pool.shutdown(is_awaited, cancel_futures=True)
 
 
-def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Future[_Result]]:
+def start_all(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Future[_Result]]:
     """Start ``do`` for each item in background threads, and return the futures.
 
     The process does not wait for the threads when it exits.
@@ -99,7 +99,7 @@ def listening(listener: Listener) -> Iterator[None]:
         _listeners.remove(listener)
 
 
-def tell(what: str, done: float, total: float, unit: str) -> None:
+def report_progress(what: str, done: float, total: float, unit: str) -> None:
     """Report progress; almost free without a listener.
 
     Args:
@@ -142,4 +142,4 @@ class Tally:
             self._done += count
             done, total = self._done, self._total
         if _listeners:
-            tell(self._what, done, total if total >= done else 0, self._unit)
+            report_progress(self._what, done, total if total >= done else 0, self._unit)

@@ -100,7 +100,7 @@ class _Parser(Scanner):
             if shape == _CLOSE:
                 self._close(match[_CLOSE], match.start(_CLOSE))
                 if len(self._stack) == 1 and parallel.is_heard():
-                    parallel.tell(f"reading {self.file}", self.at, len(data), "bytes")
+                    parallel.report_progress(f"reading {self.file}", self.at, len(data), "bytes")
             else:
                 frame = self._frame
                 field = frame.fields.get(match[1])

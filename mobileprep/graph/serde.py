@@ -62,7 +62,7 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
     others = b""
     for part in parts:
         if isinstance(part, Run):
-            parallel.tell(f"reading {file}", part.start, len(data), "bytes")
+            parallel.report_progress(f"reading {file}", part.start, len(data), "bytes")
             nodes += reader.nodes(bytes(memoryview(data)[part.start : part.stop]))
             continue
         protos = parsed(pb.GraphDef, part, file).node

@@ -14,8 +14,10 @@ from mobileprep.building.transforming import transform
 from mobileprep.freezing.loading import ModelOptions, load_model
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
-from tests.reference.golden import read_golden
+from tests.reference.golden import assert_close, read_golden
 from tests.reference.native import NativeError, run_in_115
+
+pytestmark = pytest.mark.reference
 
 Array = np.ndarray
 
@@ -51,15 +53,12 @@ def assert_runs(
 ) -> None:
     """Run a graph in TensorFlow 1.15, and compare its outputs."""
     write_graph(folder / "older.pb", downgraded(graph, list(expected)))
-    found = run_in_115(home, folder / "older.pb", feeds, list(expected), folder)
-    for (name, wanted), got in zip(expected.items(), found, strict=True):
-        assert got.shape == wanted.shape, name
-        limit = share * max(float(np.abs(wanted).max(initial=0)), 1e-6)
-        np.testing.assert_allclose(got, wanted, rtol=0, atol=limit, err_msg=name)
+    outputs = run_in_115(home, folder / "older.pb", feeds, list(expected), folder)
+    assert_close(outputs, expected.values(), share, min_peak=1e-6)
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_models_run(original: Path, models: Path, name: str, tmp_path: Path) -> None:
+def test_real_models(original: Path, models: Path, name: str, tmp_path: Path) -> None:
     file, golden = REAL[name]
     folder = models / name
     archive = folder / golden if golden else next(folder.glob("golden_*.npz"))
@@ -100,21 +99,21 @@ def recurrent(tf: ModuleType) -> Any:
 
 
 @pytest.mark.parametrize("build", [attention, convolutions, recurrent])
-def test_keras_models_run(
+def test_keras_models(
     original: Path, tf: ModuleType, build: Callable[[ModuleType], Any], tmp_path: Path
 ) -> None:
     tf.keras.utils.set_random_seed(3)
     model = build(tf)
     value = np.random.default_rng(5).standard_normal(model.input_shape).astype(np.float32)
-    wanted = model(value, training=False).numpy()
+    expected = model(value, training=False).numpy()
     model.export(str(tmp_path / "saved"), format="tf_saved_model", verbose=False)
     loaded = load_model(tmp_path / "saved", ModelOptions(), lambda _: None)
     (feed,) = [n.name for n in loaded.graph if n.op.startswith("Placeholder")]
     (output,) = loaded.outputs
-    assert_runs(original, loaded.graph, {feed: value}, {output: wanted}, tmp_path)
+    assert_runs(original, loaded.graph, {feed: value}, {output: expected}, tmp_path)
 
 
-def test_an_unsupported_op_is_named(original: Path, tf: ModuleType, tmp_path: Path) -> None:
+def test_unsupported_op_is_named(original: Path, tf: ModuleType, tmp_path: Path) -> None:
     with tf.Graph().as_default() as built:
         x = tf.compat.v1.placeholder(tf.float32, [4], "x")
         tf.math.xlog1py(x, x, name="y")

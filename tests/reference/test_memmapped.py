@@ -24,6 +24,8 @@ from tests.reference.native import fetched_memmapped, program
 from tests.reference.original import known_to_original
 from tests.transforms.graphs import const, conv, node
 
+pytestmark = pytest.mark.reference
+
 Array = np.ndarray
 
 
@@ -60,9 +62,7 @@ def every_type() -> Graph:
 
 
 @pytest.mark.parametrize("name", ["mtcnn/mtcnn.pb", "arm-kws/DS_CNN_S.pb", "every type"])
-def test_packages_are_those_of_the_original(
-    original: Path, models: Path, name: str, tmp_path: Path
-) -> None:
+def test_packages_are_equal(original: Path, models: Path, name: str, tmp_path: Path) -> None:
     graph = every_type() if name == "every type" else read_graph(models / name)
     theirs = written_by_original(original, graph, tmp_path, 1)
     write_memmapped(tmp_path / "ours", as_the_original(graph, 1))
@@ -80,7 +80,7 @@ def test_packages_are_those_of_the_original(
 
 @pytest.mark.parametrize("name", ["frozen_eval_graph", "frozen_float_fusedbn"])
 @pytest.mark.parametrize("chain", ["", "fold_constants", "quantize_weights(minimum_size=100)"])
-def test_the_original_runs_them(
+def test_original_loader_runs_models(
     original: Path, models: Path, name: str, chain: str, tmp_path: Path
 ) -> None:
     graph = known_to_original(read_graph(models / f"made-qat-mnist-tf115/{name}.pb"))
@@ -100,7 +100,7 @@ def test_the_original_runs_them(
     np.testing.assert_array_equal(again, expected)
 
 
-def test_the_original_crashes_without_safe(original: Path, models: Path, tmp_path: Path) -> None:
+def test_original_loader_crashes_without_safe(original: Path, models: Path, tmp_path: Path) -> None:
     """Because of weights that an element-wise op reads."""
     graph = known_to_original(read_graph(models / "made-qat-mnist-tf115/frozen_eval_graph.pb"))
     done = convert(graph, quantized=True, safe=False)
@@ -111,7 +111,7 @@ def test_the_original_crashes_without_safe(original: Path, models: Path, tmp_pat
         fetched_memmapped(original, tmp_path / "m.pb", "input", "output", value)
 
 
-def test_the_original_s_kernel_refuses_groups_of_channels(original: Path, tmp_path: Path) -> None:
+def test_original_kernel_rejects_grouped_convolutions(original: Path, tmp_path: Path) -> None:
     """``check-target`` reports the same for 1.15 from the shapes alone."""
     nodes = [
         node("x", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape((1, 4, 4, 4))),

@@ -113,7 +113,6 @@ class FlatBufferWriter:
         head = (_SLOT_BYTES * (len(places) + 2), start - end)
         vtable = struct.pack(f"<{len(places) + 2}H", *head, *places)
         offset = self._vtables.get(vtable)
-        offset = self._vtables.get(vtable)
         if offset is None:
             self._place(vtable)
             offset = self._vtables[vtable] = self._size()

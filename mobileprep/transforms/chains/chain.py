@@ -80,7 +80,7 @@ def run_chain(
     records = []
     steps = list(steps)
     for number, step in enumerate(steps, start=1):
-        parallel.tell(f"{number}/{len(steps)} {step.name}", 0, 0, "nodes")
+        parallel.report_progress(f"{number}/{len(steps)} {step.name}", 0, 0, "nodes")
         result = run_step(graph, step, context)
         record = _record(step.name, graph, result)
         graph = result.graph

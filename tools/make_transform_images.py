@@ -1,6 +1,6 @@
 """Draw the effect of each transform on its example, for docs/reference/transforms.md.
 
-python tools/make_transform_pictures.py && python tools/make_schemas.py
+python tools/make_transform_images.py && python tools/make_schemas.py
 
 Requires Graphviz and the development dependencies: pip install -e '.[dev]'.
 """
@@ -30,7 +30,7 @@ from mobileprep.transforms.chains.chain import ChainStep, run_step  # noqa: E402
 from tests.transforms.busy import LOG, samples  # noqa: E402
 from tests.transforms.examples import example  # noqa: E402
 
-PICTURES: Final = ROOT / "docs" / "images" / "transforms"
+IMAGES: Final = ROOT / "docs" / "images" / "transforms"
 GRAPHVIZ: Final = "2.43.0"
 _MOST: Final = 14
 # Not counting neighbors that differ.
@@ -86,20 +86,24 @@ def sources() -> dict[str, str]:
     return {name: source for name, source in found.items() if source}
 
 
-def picture(source: str) -> str:
+def drawing(source: str) -> str:
     """Render DOT as a small SVG that contains the digest of its source."""
     command = ["dot", "-Tsvg"]
-    made = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
-    made = made[made.index("<svg") :]
-    made = re.sub(r"<!--.*?-->\n?|<title>.*?</title>\n?", "", made, flags=re.DOTALL)
-    made = re.sub(r' (id|class|xmlns:xlink)="[^"]*"', "", made)
-    made = re.sub(r' (text-anchor|font-family|font-size)="[^"]*"', "", made)
-    made = re.sub(r' fill="#000000"(?=>)', "", made)
+    images = subprocess.run(
+        command, input=source, capture_output=True, text=True, check=True
+    ).stdout
+    images = images[images.index("<svg") :]
+    images = re.sub(r"<!--.*?-->\n?|<title>.*?</title>\n?", "", images, flags=re.DOTALL)
+    images = re.sub(r' (id|class|xmlns:xlink)="[^"]*"', "", images)
+    images = re.sub(r' (text-anchor|font-family|font-size)="[^"]*"', "", images)
+    images = re.sub(r' fill="#000000"(?=>)', "", images)
     # Rounding to 0.1 points is not visible.
-    made = re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), made)
-    made = re.sub(r"\s*\n\s*", " ", made).replace("> <", ">\n<").strip()
+    images = re.sub(
+        r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), images
+    )
+    images = re.sub(r"\s*\n\s*", " ", images).replace("> <", ">\n<").strip()
     # SVG files differ between Graphviz versions and fonts, but their DOT source does not.
-    return made.replace("<svg", f'<svg data-source="{digest(source)}" {_FONT}', 1) + "\n"
+    return images.replace("<svg", f'<svg data-source="{digest(source)}" {_FONT}', 1) + "\n"
 
 
 def digest(source: str) -> str:
@@ -109,11 +113,11 @@ def digest(source: str) -> str:
 
 def main() -> None:
     """Draw all transforms, and remove the drawings of transforms that no longer exist."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    made = {PICTURES / f"{name}.svg": picture(source) for name, source in sources().items()}
-    for gone in set(PICTURES.glob("*.svg")) - made.keys():
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    images = {IMAGES / f"{name}.svg": drawing(source) for name, source in sources().items()}
+    for gone in set(IMAGES.glob("*.svg")) - images.keys():
         gone.unlink()
-    for path, text in made.items():
+    for path, text in images.items():
         path.write_text(text, encoding="utf-8")
 
 

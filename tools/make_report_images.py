@@ -1,6 +1,6 @@
 """Create the screenshots of the report page for docs/how-to/read-the-report.md.
 
-python tools/make_report_pictures.py docs/images
+python tools/make_report_images.py docs/images
 
 Requires Chromium, playwright, and Pillow: pip install -e '.[browser,image]'.
 """
@@ -60,9 +60,9 @@ def _opened(browser: Any, path: Path, size: dict[str, int], scheme: str) -> Any:
 def _take(page: Any, path: Path) -> None:  # noqa: ANN401 - playwright's
     page.wait_for_timeout(500)
     page.screenshot(path=path)
-    with Image.open(path) as picture:
+    with Image.open(path) as image:
         # 128 colors are enough for a page, and need a third of the bytes.
-        picture.convert("RGB").quantize(128).save(path, optimize=True)
+        image.convert("RGB").quantize(128).save(path, optimize=True)
 
 
 if __name__ == "__main__":
