@@ -89,21 +89,17 @@ def sources() -> dict[str, str]:
 def drawing(source: str) -> str:
     """Render DOT as a small SVG that contains the digest of its source."""
     command = ["dot", "-Tsvg"]
-    images = subprocess.run(
-        command, input=source, capture_output=True, text=True, check=True
-    ).stdout
-    images = images[images.index("<svg") :]
-    images = re.sub(r"<!--.*?-->\n?|<title>.*?</title>\n?", "", images, flags=re.DOTALL)
-    images = re.sub(r' (id|class|xmlns:xlink)="[^"]*"', "", images)
-    images = re.sub(r' (text-anchor|font-family|font-size)="[^"]*"', "", images)
-    images = re.sub(r' fill="#000000"(?=>)', "", images)
+    svg = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<!--.*?-->\n?|<title>.*?</title>\n?", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' (id|class|xmlns:xlink)="[^"]*"', "", svg)
+    svg = re.sub(r' (text-anchor|font-family|font-size)="[^"]*"', "", svg)
+    svg = re.sub(r' fill="#000000"(?=>)', "", svg)
     # Rounding to 0.1 points is not visible.
-    images = re.sub(
-        r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), images
-    )
-    images = re.sub(r"\s*\n\s*", " ", images).replace("> <", ">\n<").strip()
+    svg = re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), svg)
+    svg = re.sub(r"\s*\n\s*", " ", svg).replace("> <", ">\n<").strip()
     # SVG files differ between Graphviz versions and fonts, but their DOT source does not.
-    return images.replace("<svg", f'<svg data-source="{digest(source)}" {_FONT}', 1) + "\n"
+    return svg.replace("<svg", f'<svg data-source="{digest(source)}" {_FONT}', 1) + "\n"
 
 
 def digest(source: str) -> str:
