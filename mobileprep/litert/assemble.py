@@ -15,14 +15,13 @@ from mobileprep.formats.tflite.records import (
     ModelRecord,
     OperatorCode,
     OperatorRecord,
-    Options,
     SignatureRecord,
     SubGraphRecord,
     text_bytes,
 )
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.flex import flex_ops
-from mobileprep.litert.program import Op, Port, Program, Value
+from mobileprep.litert.program import Op, Port, Program, Value, builtin, reshape
 from mobileprep.litert.ranks import MAX_RANKS, exceeds_rank, with_convolutions, with_supported_ranks
 from mobileprep.litert.refusals import GIVE_SHAPES, Refusal, refused
 from mobileprep.litert.types import NAMES, initialized
@@ -99,7 +98,7 @@ def _refusal(op: Op, min_runtime: str) -> Refusal | None:
     release = operator_release(op)
     if not min_runtime or release_order(release) <= (*release_order(min_runtime), _ANY_PATCH):
         return None
-    form = ", ".join(_form(value) for value in op.inputs if value is not None)
+    form = ", ".join(map(_form, op.operands))
     reason = (
         f"{op.code} of {form} requires LiteRT's kernels of {release}, and `min_runtime` is "
         f"{min_runtime}"
@@ -138,9 +137,8 @@ def _listed(main: Program) -> list[Program]:
             if op.subgraphs and op.options is not None:
                 numbers = range(len(listed), len(listed) + len(op.subgraphs))
                 names = _INDICES[op.options.table]
-                values = {**op.options.values, **dict(zip(names, numbers, strict=True))}
                 listed += op.subgraphs
-                op = replace(op, options=replace(op.options, values=values))
+                op = op.with_options(**dict(zip(names, numbers, strict=True)))
             ops.append(op)
         listed[place] = program.with_ops(ops)
     return listed
@@ -326,13 +324,10 @@ def _copy(value: Value, suffix: str = "") -> list[Op]:
     name = f"{value.name}_copy{suffix}"
     target = replace(value, name=name, data=None)
     if value.shape is not None and min(value.shape, default=0) >= 0:
-        sizes = np.array(value.shape, np.int32)
-        shape = Value(f"{name}_shape", DType.INT32, sizes.shape, sizes)
-        options = Options("ReshapeOptions", {"new_shape": value.shape})
-        return [Op("RESHAPE", (value, shape), (target,), options)]
+        return [reshape(value, target)]
     rank = -1 if value.shape is None else len(value.shape)
     shape = Value(f"{name}_shape", DType.INT32, (rank,))
     return [
-        Op("SHAPE", (value,), (shape,), Options("ShapeOptions", {"out_type": NAMES[DType.INT32]})),
-        Op("RESHAPE", (value, shape), (target,), Options("ReshapeOptions")),
+        builtin("SHAPE", [value], [shape], out_type="INT32"),
+        builtin("RESHAPE", [value, shape], [target]),
     ]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import ModelRecord, Options
+from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Edge, edge, parse_ref
 from mobileprep.graph.verify import check_names
@@ -20,7 +20,7 @@ from mobileprep.litert.assemble import assembled
 from mobileprep.litert.lower import lowered
 from mobileprep.litert.patterns import with_builtins
 from mobileprep.litert.prepare import CutInput, Prepared, prepared
-from mobileprep.litert.program import Op, Port, Program, Readers, Value
+from mobileprep.litert.program import Op, Port, Program, Readers, Value, builtin
 from mobileprep.litert.quantizing.choice import tensors_with_ranges
 from mobileprep.litert.quantizing.kernels import Integers, Range
 from mobileprep.litert.quantizing.quantize import GIVE_RANGES, quantized
@@ -67,7 +67,7 @@ def rewritten(program: Program, ops: list[Op], same: Mapping[Value, Value]) -> P
         return program.with_ops(ops)
     changed = [
         replace(op, inputs=tuple(None if v is None else final(v) for v in op.inputs))
-        if any(v in same for v in op.inputs if v is not None)
+        if any(v in same for v in op.operands)
         else op
         for op in ops
     ]
@@ -77,9 +77,8 @@ def rewritten(program: Program, ops: list[Op], same: Mapping[Value, Value]) -> P
 
 def _order(op: Op | None) -> tuple[int, ...] | None:
     """Return the permutation of a transposition, or None for other operators."""
-    if op is None or op.code != "TRANSPOSE" or op.inputs[1] is None or op.inputs[1].data is None:
-        return None
-    return tuple(int(i) for i in op.inputs[1].data)
+    order = None if op is None or op.code != "TRANSPOSE" else op.constant(1)
+    return None if order is None else tuple(int(i) for i in order)
 
 
 def _cancelled(program: Program) -> Program:
@@ -128,7 +127,7 @@ def _common_order(op: Op, readers: Readers) -> tuple[int, ...] | None:
         elif value is None or value.data is None or rank is None or value.data.ndim > rank:
             return None
     common = orders.pop() if len(orders) == 1 else None
-    if op.code == "PAD" and (op.inputs[1] is None or op.inputs[1].data is None):
+    if op.code == "PAD" and op.constant(1) is None:
         return None
     return common if common is not None and len(common) == rank else None
 
@@ -159,10 +158,9 @@ def _along(op: Op, order: tuple[int, ...]) -> Op:
     """Adjust the axis of a concatenation to the order before the transposition."""
     if op.code != "CONCATENATION" or op.options is None:
         return op
-    axis = op.options.values.get("axis", 0)
+    axis = op.option("axis")
     assert isinstance(axis, int)
-    values = {**op.options.values, "axis": order[axis % len(order)]}
-    return replace(op, options=replace(op.options, values=values))
+    return op.with_options(axis=order[axis % len(order)])
 
 
 def _amounts(op: Op, inverse: tuple[int, ...]) -> tuple[Value, ...]:
@@ -256,8 +254,7 @@ def _checked(where: str, program: Program) -> Program:
     narrow = [
         op.node
         for op in program.ops
-        if op.code == "FAKE_QUANT" and op.options is not None and op.node is not None
-        if op.options.values["narrow_range"]
+        if op.code == "FAKE_QUANT" and op.node is not None and op.option("narrow_range")
     ]
     if narrow:
         reason = "LiteRT has no narrow range for computed weights"
@@ -315,19 +312,19 @@ def without_fake_quants(program: Program) -> tuple[Program, dict[str, Range]]:
     same: dict[Value, Value] = {}
     remaining = []
     for op in program.ops:
-        value = op.inputs[0] if op.inputs else None
-        if op.code != "FAKE_QUANT" or op.options is None or value is None:
+        value = op.input_at(0)
+        if op.code != "FAKE_QUANT" or value is None:
             remaining.append(op)
             continue
         same[op.outputs[0]] = value
         while value in same:
             value = same[value]
-        ranges[value.name] = (_number(op.options, "min"), _number(op.options, "max"))
+        ranges[value.name] = (_number(op, "min"), _number(op, "max"))
     return rewritten(program, remaining, same), ranges
 
 
-def _number(options: Options, name: str) -> float:
-    value = options.values[name]
+def _number(op: Op, name: str) -> float:
+    value = op.option(name)
     assert isinstance(value, int | float)
     return float(value)
 
@@ -366,13 +363,12 @@ class _Erf:
         assert x is not None
         # LiteRT divides only in float; in integers, the bound would be rounded to the scale of x.
         scaled = Value(f"{self._op.outputs[0].name}_scaled", DType.FLOAT, self._op.outputs[0].shape)
-        clip = Options("DivOptions", {ACTIVATION: "RELU_N1_TO_1"})
-        self._ops.append(Op("DIV", (x, self._number(_EDGE)), (scaled,), clip))
-        square = self._two("MUL", "MulOptions", scaled, scaled)
-        above = self._two("MUL", "MulOptions", scaled, self._polynomial(square, _ABOVE, _EDGE))
+        clip = {ACTIVATION: "RELU_N1_TO_1"}
+        self._ops.append(builtin("DIV", [x, self._number(_EDGE)], [scaled], **clip))
+        square = self._two("MUL", scaled, scaled)
+        above = self._two("MUL", scaled, self._polynomial(square, _ABOVE, _EDGE))
         below = self._polynomial(square, _BELOW, 1.0)
-        quotient = Op("DIV", (above, below), self._op.outputs, Options("DivOptions"))
-        return [*self._ops, quotient]
+        return [*self._ops, builtin("DIV", [above, below], self._op.outputs)]
 
     def _polynomial(self, x: Value, coefficients: Sequence[float], factor: float) -> Value:
         """Evaluate a polynomial by Horner's rule, highest power first, multiplied by a factor."""
@@ -382,42 +378,29 @@ class _Erf:
         )
         total = self._number(first)
         for coefficient in rest:
-            total = self._two("MUL", "MulOptions", total, x)
-            total = self._two("ADD", "AddOptions", total, self._number(coefficient))
+            total = self._two("MUL", total, x)
+            total = self._two("ADD", total, self._number(coefficient))
         return total
 
     def _number(self, number: float) -> Value:
         data = np.array(number, np.float32)
         return Value(f"{self._op.outputs[0].name}_number", DType.FLOAT, (), data)
 
-    def _two(self, code: str, table: str, left: Value, right: Value) -> Value:
+    def _two(self, code: str, lhs: Value, rhs: Value) -> Value:
         output = self._op.outputs[0]
         result = Value(f"{output.name}_{len(self._ops)}", DType.FLOAT, output.shape)
-        self._ops.append(Op(code, (left, right), (result,), Options(table)))
+        self._ops.append(builtin(code, [lhs, rhs], [result]))
         return result
 
 
-ACTIVATIONS: Final[Mapping[str, str]] = {
-    "RELU": "RELU",
-    "RELU6": "RELU6",
-    "RELU_N1_TO_1": "RELU_N1_TO_1",
-}
-"""Activation operators that can be fused into others, with the value of the fused option."""
+ACTIVATIONS: Final = frozenset({"RELU", "RELU6", "RELU_N1_TO_1"})
+"""Activation operators that can be fused into others, by an option with their name."""
 
 # Operators with a bias, and the axis of the output channels in their weights.
-_BIASED: Final[Mapping[str, int]] = {
-    "CONV_2D": 0,
-    "DEPTHWISE_CONV_2D": 3,
-    "FULLY_CONNECTED": 0,
-}
+_BIASED: Final = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
 _ACTIVE: Final = frozenset(
-    {
-        *_BIASED,
-        *("ADD", "SUB", "MUL", "DIV", "MAX_POOL_2D", "AVERAGE_POOL_2D"),
-        *("CONV_3D",),
-    }
+    {*_BIASED, "ADD", "SUB", "MUL", "DIV", "MAX_POOL_2D", "AVERAGE_POOL_2D", "CONV_3D"}
 )
-_OPTION: Final = "fused_activation_function"
 
 
 def fused(program: Program) -> Program:
@@ -455,7 +438,7 @@ def _merge_bias(total: Op, uses: Readers, replaced: dict[Op, Op | None]) -> None
 
 def _sum_of_biases(layer: Op, added: Value) -> Value | None:
     """Return the layer's bias plus a constant, or None unless it has one value per channel."""
-    weights, before = layer.inputs[1], layer.inputs[2] if len(layer.inputs) > 2 else None
+    weights, before = layer.inputs[1], layer.input_at(2)
     if weights is None or weights.shape is None or added.data is None:
         return None
     channels = weights.shape[_BIASED[layer.code]]
@@ -484,21 +467,15 @@ def _with_activations(program: Program) -> Program:
         layer = uses.maker(op.inputs[0])
         if layer is None or layer.code not in _ACTIVE or layer in replaced:
             continue
-        if uses.once(op.inputs[0]) and _plain(layer) and _is_float(op):
-            options = layer.options or Options("")
-            values = {**options.values, _OPTION: ACTIVATIONS[op.code]}
-            done = replace(layer, outputs=op.outputs, options=replace(options, values=values))
-            replaced[layer], replaced[op] = done, None
+        if uses.once(op.inputs[0]) and _plain(layer) and op.outputs[0].dtype.is_floating:
+            active = layer.with_options(**{ACTIVATION: op.code})
+            replaced[layer], replaced[op] = replace(active, outputs=op.outputs), None
     return _replaced(program, replaced)
-
-
-def _is_float(op: Op) -> bool:
-    return op.outputs[0].dtype.is_floating
 
 
 def _plain(op: Op) -> bool:
     """Return whether an operator has no fused activation yet."""
-    return op.options is None or op.options.values.get(_OPTION, "NONE") == "NONE"
+    return op.option(ACTIVATION, "NONE") == "NONE"
 
 
 def _replaced(program: Program, replaced: Mapping[Op, Op | None]) -> Program:
@@ -512,7 +489,7 @@ def _without_unread(program: Program) -> Program:
     retained = []
     for op in reversed(program.ops):
         if any(value in read for value in op.outputs):
-            read.update(value for value in op.inputs if value is not None)
+            read.update(op.operands)
             retained.append(op)
     return program.with_ops(retained[::-1])
 

@@ -51,11 +51,11 @@ def dequantized(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, int]:
     Returns:
         The graph, and the number of quantized ops replaced.
     """
-    count = sum(node.op in FLOAT_OPS or node.op in ROUNDING for node in graph)
+    count = sum(node.op in QUANTIZED for node in graph)
     if not count and not any(node.op == "Dequantize" for node in graph):
         return graph, 0
     for ref in outputs:
-        is_range = ref.index and (graph[ref.node].op in {*FLOAT_OPS, *ROUNDING})
+        is_range = ref.index and graph[ref.node].op in QUANTIZED
         if is_range or tensor_dtype(graph, ref) in _PLAIN:
             message = f"the output {str(ref)!r} is quantized, and LiteRT files compute in floats"
             raise UnsupportedError(message, "fetch the float tensor after its Dequantize")
@@ -99,7 +99,7 @@ class _Dequantizing:
     def _is_raw(self, node: Node) -> bool:
         """Return whether integers come from a constant or placeholder, not a quantized op."""
         while node.op not in ("Const", "Placeholder"):
-            if node.op in FLOAT_OPS or node.op in ROUNDING or not node.data_inputs:
+            if node.op in QUANTIZED or not node.data_inputs:
                 return False
             node = self._graph[node.data_inputs[0].node]
         return True
@@ -242,8 +242,8 @@ class _Dequantizing:
             if extent < 0 or missing < (-1 if is_same else -2):
                 message = (
                     f"QuantizedConv2D {node.name!r} leaves out pixels at the edges, and Conv2D "
+                    "leaves out others"
                 )
-                message += "leaves out others"
                 raise UnsupportedError(message, _HINT)
 
     def _add(self, node: Node, op: str, *inputs: Ref) -> Ref:
@@ -314,6 +314,8 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
 
 ROUNDING: Final = frozenset({"QuantizeV2", "Requantize"})
 """Ops that round to the integers of a range, given as their last two inputs."""
+QUANTIZED: Final = frozenset({*FLOAT_OPS, *ROUNDING})
+"""Ops with quantized outputs."""
 ACTIVATIONS: Final = frozenset({"Relu", "Relu6"})
 """Float ops whose quantized versions keep a range that is wider than their results."""
 KEEPING_RANGES: Final = (

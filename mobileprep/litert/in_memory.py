@@ -32,13 +32,13 @@ def _check_no_quantized_ops(
     graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str], where: str
 ) -> None:
     """Reject quantized ops, which would become float ops with different results."""
-    from mobileprep.litert.dequantize import FLOAT_OPS, ROUNDING
+    from mobileprep.litert.dequantize import QUANTIZED
     from mobileprep.litert.refusals import Refusal, refused
 
     fed = {edge(parse_ref(name)) for name in feeds}
     nodes = needed_nodes(graph, [parse_ref(name) for name in fetches], fed, where)
     reason = "a float .tflite file does not compute what quantized ops compute"
     hint = "run the graph with another engine"
-    quantized = [node for node in nodes if node.op in FLOAT_OPS or node.op in ROUNDING]
+    quantized = [node for node in nodes if node.op in QUANTIZED]
     if quantized:
         raise refused([Refusal(n.name, n.op, reason, hint) for n in quantized], where)

@@ -185,7 +185,7 @@ class _Lowering:
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _refuse(self, node: Node, refusal: CannotExpressError) -> None:
-        self.refusals.append(Refusal(node.name, node.op, refusal.reason, refusal.mend))
+        self.refusals.append(Refusal(node.name, node.op, refusal.reason, refusal.hint))
 
     def _renamed(self) -> tuple[Op, ...]:
         """Name the intermediate values of lowered nodes after their operator and its index."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import Options, Quantization
+from mobileprep.formats.tflite.layout import layout
+from mobileprep.formats.tflite.records import Options, OptionValue, Quantization
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
@@ -63,6 +67,71 @@ class Op(Struct, frozen=True, eq=False):
     node: Node | None = None
     subgraphs: tuple[Program, ...] = ()
 
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """The inputs that are not omitted."""
+        return tuple(value for value in self.inputs if value is not None)
+
+    def input_at(self, index: int) -> Value | None:
+        """Return an input, or None if it is omitted."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def constant(self, index: int) -> Array | None:
+        """Return the elements of a constant input, or None for others."""
+        value = self.input_at(index)
+        return None if value is None else value.data
+
+    def option(self, name: str, default: OptionValue = 0) -> OptionValue:
+        """Return the value of an option."""
+        return default if self.options is None else self.options.values.get(name, default)
+
+    def with_options(self, **changes: OptionValue) -> Op:
+        """Return the operator with some options changed."""
+        assert self.options is not None
+        values = {**self.options.values, **changes}
+        return replace(self, options=replace(self.options, values=values))
+
+
+# Builtins whose tables of options are not named after them.
+_OPTIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), "Pool2DOptions"),
+    **dict.fromkeys(("MAXIMUM", "MINIMUM"), "MaximumMinimumOptions"),
+    **dict.fromkeys(("MEAN", "SUM", "REDUCE_ALL", "REDUCE_ANY"), "ReducerOptions"),
+    **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"), "ReducerOptions"),
+    **dict.fromkeys(("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"), "RandomOptions"),
+    "CONV_3D_TRANSPOSE": "Conv3DOptions",
+    "DYNAMIC_UPDATE_SLICE": "",
+    "L2_NORMALIZATION": "L2NormOptions",
+}
+
+
+def builtin(
+    code: str, inputs: Sequence[Value | None], outputs: Sequence[Value], /, **options: OptionValue
+) -> Op:
+    """Return a builtin operator with its table of options, if it has one."""
+    table = _OPTIONS.get(code, _tables().get(code.replace("_", "").lower(), ""))
+    return Op(code, tuple(inputs), tuple(outputs), Options(table, options) if table else None)
+
+
+def integers(name: str, numbers: object) -> Value:
+    """Return an int32 constant of integers or nested sequences of integers."""
+    array = np.array(numbers, np.int32)
+    return Value(name, DType.INT32, array.shape, array)
+
+
+def reshape(value: Value, output: Value) -> Op:
+    """Return a RESHAPE to the shape of its output."""
+    sizes = output.shape or ()
+    shape = integers(f"{output.name}_shape", sizes)
+    return builtin("RESHAPE", [value, shape], [output], new_shape=sizes)
+
+
+@cache
+def _tables() -> Mapping[str, str]:
+    """Return the tables of options by lowercase name."""
+    tables = layout().unions["BuiltinOptions"]
+    return {table.removesuffix("Options").lower(): table for table in tables}
+
 
 class Port(Struct, frozen=True):
     """An input or output of the program: its name in the signature, and the value."""
@@ -111,9 +180,8 @@ class Readers:
 
     def __post_init__(self) -> None:
         for op in self.program.ops:
-            for value in op.inputs:
-                if value is not None:
-                    self.counts[value] = self.counts.get(value, 0) + 1
+            for value in op.operands:
+                self.counts[value] = self.counts.get(value, 0) + 1
             self.makers.update(dict.fromkeys(op.outputs, op))
         for port in self.program.outputs:
             self.counts[port.value] = self.counts.get(port.value, 0) + 1
@@ -122,9 +190,13 @@ class Readers:
         """Return whether a value is read exactly once."""
         return self.counts.get(value) == 1
 
-    def maker(self, value: Value | None) -> Op | None:
-        """Return the operator that computes a value, or None for constants and inputs."""
-        return None if value is None else self.makers.get(value)
+    def maker(self, value: Value | None, *codes: str) -> Op | None:
+        """Return the operator that computes a value, if it is one of these codes, or None.
+
+        Without codes, any operator is returned; constants and inputs have none.
+        """
+        op = None if value is None else self.makers.get(value)
+        return None if op is None or (codes and op.code not in codes) else op
 
 
 def number_of(value: Value | None) -> float | None:

@@ -21,8 +21,15 @@ from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, OptionValue
-from mobileprep.litert.program import Op, Program, Readers, Value
-from mobileprep.litert.types import NAMES
+from mobileprep.litert.program import (
+    Op,
+    Program,
+    Readers,
+    Value,
+    builtin,
+    integers,
+    reshape,
+)
 
 Sizes = tuple[int, ...]
 
@@ -69,7 +76,7 @@ def exceeds_rank(op: Op) -> bool:
         return False
     if op.code not in _BINARY:
         return op.code != "SOFTMAX" or op.outputs[0].dtype is DType.INT16
-    inputs = [value for value in op.inputs if value is not None]
+    inputs = op.operands
     if any(value.shape is None for value in inputs):
         return False
     if len({value.shape for value in inputs}) == 1:
@@ -106,7 +113,7 @@ def with_supported_ranks(program: Program) -> Program:
     for op in reversed(work.ops):
         if op not in work.helpers or op.outputs[0] in read:
             retained.append(op)
-            read.update(value for value in op.inputs if value is not None)
+            read.update(op.operands)
     return program.with_ops(retained[::-1])
 
 
@@ -157,8 +164,7 @@ class _Rewriter:
 
     def _repeated(self, op: Op) -> bool:
         """Rewrite an operator that broadcasts its smaller inputs."""
-        inputs = [value for value in op.inputs if value is not None]
-        out = op.outputs[0].shape
+        inputs, out = op.operands, op.outputs[0].shape
         if out is None:
             return False
         shapes = [(1,) * (len(out) - len(v.shape or ())) + (v.shape or ()) for v in inputs]
@@ -182,16 +188,16 @@ class _Rewriter:
     def _common_shape(self, op: Op, inputs: Sequence[Value], out: Sizes) -> Value:
         """Return the shape to broadcast inputs to, computed at run time if unknown."""
         if -1 not in out:
-            return _integers(f"{op.outputs[0].name}_shape", out)
-        options = Options("ShapeOptions", {"out_type": NAMES[DType.INT32]})
+            return integers(f"{op.outputs[0].name}_shape", out)
         shapes: list[Value] = []
         for value in inputs:
             name = f"{op.outputs[0].name}_shape_{len(shapes)}"
             if value.shape is not None and -1 not in value.shape:
-                shapes.append(_integers(name, value.shape))
+                shapes.append(integers(name, value.shape))
                 continue
             shapes.append(Value(name, DType.INT32, (len(value.shape or ()),)))
-            self.ops.append(Op("SHAPE", (value,), (shapes[-1],), options, node=op.node))
+            sizes_op = builtin("SHAPE", [value], shapes[-1:], out_type="INT32")
+            self.ops.append(replace(sizes_op, node=op.node))
         common, *rest = shapes
         for i, shape in enumerate(rest):
             rank = max(common.shape or (0,), shape.shape or (0,))
@@ -205,15 +211,12 @@ class _Rewriter:
             return value
         name = f"{value.name}_for_{op.outputs[0].name}"
         done = replace(value, name=name, shape=out, data=None)
-        options = Options("BroadcastToOptions")
-        self.ops.append(Op("BROADCAST_TO", (value, common), (done,), options, node=op.node))
-        self.helpers.add(self.ops[-1])
+        self._add_helper(builtin("BROADCAST_TO", [value, common], [done]), op)
         return done
 
     def _product(self, op: Op) -> bool:
         """Rewrite a batched matrix product, with batch dimensions merged or broadcast."""
-        values = [value for value in op.inputs if value is not None]
-        out = op.outputs[0].shape
+        values, out = list(op.operands), op.outputs[0].shape
         if out is None or any(value.shape is None for value in values):
             return False
         batch = out[:-2]
@@ -227,7 +230,7 @@ class _Rewriter:
                 whole = (*batch, *sizes[-2:])
                 if sizes == whole or -1 in sizes:
                     continue
-                common = _integers(f"{values[i].name}_batch", whole)
+                common = integers(f"{values[i].name}_batch", whole)
                 values[i] = self._broadcast(values[i], whole, common, op)
             fronts = [
                 batch if -1 not in sizes else front
@@ -268,13 +271,10 @@ class _Rewriter:
         kernel = replace(
             weights, shape=(count, 1, 1, depth), data=weights.data.reshape(count, 1, 1, depth)
         )
-        activation = "fused_activation_function"
-        attributes = {} if op.options is None else op.options.values
         values: dict[str, OptionValue] = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
         values |= {"dilation_w_factor": 1, "dilation_h_factor": 1}
-        options = Options(
-            "Conv2DOptions", {**values, activation: attributes.get(activation, "NONE")}
-        )
+        activation = "fused_activation_function"
+        options = Options("Conv2DOptions", {**values, activation: op.option(activation, "NONE")})
         layer = replace(op, code="CONV_2D", options=options)
         pixels = self._form(value, (rows, 1, 1, depth), op)
         self._add(layer, [pixels, kernel, *bias], (rows, 1, 1, count))
@@ -282,13 +282,11 @@ class _Rewriter:
 
     def _joint(self, op: Op) -> bool:
         """Rewrite a concatenation or split with three dimensions."""
-        values = [value for value in op.inputs if value is not None]
-        options, axis = op.options, values[0].data
+        values, axis, joint = op.operands, op.operands[0].data, op
         if op.code == "SPLIT":
             values = values[1:]
-        elif options is not None:
-            axis = np.array(options.values.get("axis", 0))
-            options = replace(options, values={**options.values, "axis": 1})
+        elif op.options is not None:
+            axis, joint = np.array(op.option("axis")), op.with_options(axis=1)
         shapes = [value.shape or () for value in (*values, *op.outputs)]
         if axis is None or () in shapes or not all(map(_is_reshape, shapes)):
             return False
@@ -297,12 +295,12 @@ class _Rewriter:
         groups = [range(at), [at], range(at + 1, rank)]
         parts = [self._form(v, _merged(v.shape or (), groups), op) for v in values]
         if op.code == "SPLIT":
-            parts.insert(0, _integers(f"{op.outputs[0].name}_axis", 1))
+            parts.insert(0, integers(f"{op.outputs[0].name}_axis", 1))
         outputs = tuple(
             replace(v, name=f"{v.name}_merged", shape=_merged(v.shape or (), groups))
             for v in op.outputs
         )
-        self.ops.append(replace(op, inputs=tuple(parts), outputs=outputs, options=options))
+        self.ops.append(replace(joint, inputs=tuple(parts), outputs=outputs))
         for merged, output in zip(outputs, op.outputs, strict=True):
             self._form(merged, output.shape or (), op, output)
         return True
@@ -326,7 +324,7 @@ class _Rewriter:
         if len(groups) > MAX_RANKS[op.code] or not all(map(_is_reshape, (merged, out))):
             return False
         chosen = [i for i, group in enumerate(groups) if group[0] in reduced]
-        places = _integers(f"{op.outputs[0].name}_axes", chosen)
+        places = integers(f"{op.outputs[0].name}_axes", chosen)
         options = Options("ReducerOptions", {"keep_dims": False})
         self._add(
             replace(op, options=options), [self._form(value, merged, op), places], result_sizes
@@ -371,7 +369,7 @@ class _Rewriter:
                 shape=tuple(merged[j] for j in move),
                 data=None,
             )
-            permutation = _integers(f"{done.name}_permutation", move)
+            permutation = integers(f"{done.name}_permutation", move)
             self.ops.append(replace(op, inputs=(source, permutation), outputs=(done,)))
             now, blocks = done, turned
             if len(runs) <= MAX_RANKS[op.code]:
@@ -436,17 +434,14 @@ class _Rewriter:
             done = replace(value, name=name, shape=sizes, data=value.data.reshape(sizes))
         else:
             done = output or replace(value, name=name, shape=sizes)
-            shape = _integers(f"{done.name}_shape", sizes)
-            options = Options("ReshapeOptions", {"new_shape": sizes})
-            self.ops.append(Op("RESHAPE", (value, shape), (done,), options, node=op.node))
-            self.helpers.add(self.ops[-1])
+            self._add_helper(reshape(value, done), op)
         self._forms[value, sizes] = done
         return done
 
-
-def _integers(name: str, numbers: Sequence[int] | int) -> Value:
-    array = np.array(numbers, np.int32)
-    return Value(name, DType.INT32, array.shape, array)
+    def _add_helper(self, helper: Op, op: Op) -> None:
+        """Add an operator that rewrites the inputs or the output of another."""
+        self.ops.append(replace(helper, node=op.node))
+        self.helpers.add(self.ops[-1])
 
 
 def _is_reshape(sizes: Sizes) -> bool:
@@ -534,8 +529,7 @@ def _slice(op: Op, axis: int, size: int, entries: list[Any]) -> _Cut | None:
 
 def _strided_slice(op: Op, axis: int, size: int, entries: list[Any]) -> _Cut | None:
     begin, end, stride = entries
-    values = {} if op.options is None else op.options.values
-    masks = tuple(name for name in _MASKS if int(str(values.get(name, 0))) >> axis & 1)
+    masks = tuple(name for name in _MASKS if int(str(op.option(name))) >> axis & 1)
     if "shrink_axis_mask" in masks:
         return _Cut((begin, begin + 1, 1), ("end_mask",) if begin == -1 else (), 1)
     start = None if "begin_mask" in masks else begin
@@ -561,18 +555,15 @@ def _cut_op(op: Op, value: Value, cuts: Sequence[_Cut | None], output: Value) ->
     }
     nothing = whole.get(op.code, ((0, 0),))
     columns = zip(*(nothing if cut is None else cut.entries for cut in cuts), strict=True)
-    constants = []
-    for number, column in enumerate(columns):
-        array = np.array(column, np.int32)
-        name = f"{output.name}_bounds_{number}"
-        constants.append(Value(name, DType.INT32, array.shape, array))
+    constants = [
+        integers(f"{output.name}_bounds_{number}", column) for number, column in enumerate(columns)
+    ]
     rest = op.inputs[1 + len(constants) :]
     options = op.options
     if op.code == "STRIDED_SLICE":
-        open_masks = ("begin_mask", "end_mask")
         values = {
             name: sum(1 << i for i, c in enumerate(cuts) if c is None or name in c.masks)
-            for name in open_masks
+            for name in ("begin_mask", "end_mask")
         }
         options = Options("StridedSliceOptions", values)
     return replace(op, inputs=(value, *constants, *rest), outputs=(output,), options=options)

@@ -56,13 +56,13 @@ class CannotExpressError(Exception):
 
     Args:
         reason: a clause that explains why.
-        mend: how the user can fix it.
+        hint: how the user can fix it.
     """
 
-    def __init__(self, reason: str, mend: str) -> None:
-        super().__init__(reason, mend)
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason, hint)
         self.reason = reason
-        self.mend = mend
+        self.hint = hint
 
 
 class Refusal(Struct, frozen=True):
@@ -104,10 +104,10 @@ def refused(
     for refusal in refusals:
         kind = (refusal.op, refusal.reason, refusal.mend)
         alike.setdefault(kind, []).append(refusal.node)
-    lines = [f"{op} {_listed(nodes)}: {why}; {hint}" for (op, why, hint), nodes in alike.items()]
+    lines = [f"{op} {listed(nodes)}: {why}; {hint}" for (op, why, hint), nodes in alike.items()]
     if len(lines) == 1:
         ((op, why, hint), nodes) = next(iter(alike.items()))
-        message = f"{op} {_listed(nodes)}: {why}"
+        message = f"{op} {listed(nodes)}: {why}"
         return InexpressibleError(message, before + hint, where, refusals)
     message = f"LiteRT cannot express {len(refusals)} nodes:\n  " + "\n  ".join(lines)
     ops = ", ".join(dict.fromkeys(refusal.op for refusal in refusals))
@@ -135,9 +135,10 @@ def check_node(node: Node, where: str) -> None:
         raise ValueError(message)
 
 
-def _listed(nodes: Sequence[str]) -> str:
-    shown = ", ".join(repr(node) for node in nodes[:_NODES_SHOWN])
-    more = len(nodes) - _NODES_SHOWN
+def listed(names: Sequence[str], most: int = _NODES_SHOWN) -> str:
+    """Format the first names, and the number of the others."""
+    shown = ", ".join(map(repr, names[:most]))
+    more = len(names) - most
     return f"{shown} and {more} more" if more > 0 else shown
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.core.loading import Registry, import_on_demand, module_names
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
@@ -17,7 +18,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array
-from mobileprep.litert.program import Op, Program, Value
+from mobileprep.litert.program import Op, Program, Value, builtin
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.types import NAMES, check_moved
 from mobileprep.litert.weights import Tables
@@ -64,7 +65,7 @@ class Scope:
     def output_shape(self, node: Node, index: int = 0) -> TensorShape:
         return self.shape_of(Ref(node.name, index))
 
-    def known(self, node: Node, index: int) -> Array | None:
+    def known_value(self, node: Node, index: int) -> Array | None:
         """Return the elements of a node's input if they follow from constants and shapes."""
         return self._static.value(node.data_inputs[index])
 
@@ -87,7 +88,7 @@ class Scope:
 
     def needed(self, node: Node, index: int, what: str) -> Array:
         """Return the elements of an input, or raise ``CannotExpressError`` if they are unknown."""
-        value = self.known(node, index)
+        value = self.known_value(node, index)
         if value is None:
             reason = f"its {what} is computed while the graph runs"
             raise CannotExpressError(reason, f"make the {what} a constant")
@@ -144,30 +145,38 @@ class Scope:
         code: str,
         inputs: Sequence[Value | None],
         shape: TensorShape,
-        dtype: DType,
-        table: str = "",
+        dtype: DType | None = None,
         /,
         **options: OptionValue,
     ) -> Value:
-        """Emit an operator with one output, and return the output."""
-        return self.emit_many(code, inputs, [(shape, dtype)], table, **options)[0]
+        """Emit a builtin with one output, by default of the first input's dtype; return it."""
+        if dtype is None:
+            assert inputs[0] is not None
+            dtype = inputs[0].dtype
+        return self.emit_many(code, inputs, [(shape, dtype)], **options)[0]
+
+    def emit_plain(self, code: str, value: Value, shape: TensorShape) -> Value:
+        """Emit an elementwise builtin without options, and return its output."""
+        outputs = _new_values([(shape, value.dtype)])
+        self.ops.append(Op(code, (value,), outputs))
+        return outputs[0]
 
     def emit_many(
         self,
         code: str,
         inputs: Sequence[Value | None],
         outputs: Sequence[tuple[TensorShape, DType]],
-        table: str = "",
         /,
         **options: OptionValue,
     ) -> tuple[Value, ...]:
-        """Emit an operator, and return its outputs."""
+        """Emit a builtin, and return its outputs."""
         results = _new_values(outputs)
         kinds = (v.dtype for v in inputs[:1] if v is not None)
         check_moved(code, (*kinds, *(kind for _, kind in outputs)))
-        _check_options(table, options)
-        described = Options(table, options) if table else None
-        self.ops.append(Op(code, tuple(inputs), results, described))
+        op = builtin(code, inputs, results, **options)
+        if op.options is not None:
+            _check_options(op.options)
+        self.ops.append(op)
         return results
 
     def emit_running(
@@ -175,13 +184,11 @@ class Scope:
         code: str,
         inputs: Sequence[Value],
         outputs: Sequence[tuple[TensorShape, DType]],
-        table: str,
         subgraphs: Sequence[Program],
     ) -> tuple[Value, ...]:
         """Emit an operator that runs subgraphs, and return its outputs."""
         results = _new_values(outputs)
-        op = Op(code, tuple(inputs), results, Options(table), subgraphs=tuple(subgraphs))
-        self.ops.append(op)
+        self.ops.append(replace(builtin(code, inputs, results), subgraphs=tuple(subgraphs)))
         return results
 
     def emit_custom(
@@ -193,8 +200,7 @@ class Scope:
     ) -> tuple[Value, ...]:
         """Emit a custom operator, and return its outputs."""
         results = _new_values(outputs)
-        op = Op("CUSTOM", tuple(inputs), results, None, custom, options)
-        self.ops.append(op)
+        self.ops.append(Op("CUSTOM", tuple(inputs), results, None, custom, options))
         return results
 
     def unique(self, name: str) -> str:
@@ -216,11 +222,11 @@ def _new_values(outputs: Sequence[tuple[TensorShape, DType]]) -> tuple[Value, ..
     return tuple(Value("", dtype, shape) for shape, dtype in outputs)
 
 
-def _check_options(table: str, options: Mapping[str, OptionValue]) -> None:
+def _check_options(options: Options) -> None:
     """Raise ``OverflowError`` for integers that do not fit in their fields."""
-    for name, value in options.items():
+    for name, value in options.values.items():
         numbers = value if isinstance(value, tuple) else (value,)
-        if layout().field(table, name)[1] in ("int", "[int]") and any(
+        if layout().field(options.table, name)[1] in ("int", "[int]") and any(
             not _BITS.min <= number <= _BITS.max for number in numbers if isinstance(number, int)
         ):
             message = f"its {name} is beyond 32 bits"

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import OptionValue
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.litert.program import Value
@@ -29,7 +30,7 @@ def transposed(scope: Scope, value: Value, order: Sequence[int]) -> Value:
         return scope.constant(np.transpose(value.data, order), value.name, value.dtype)
     shape = permuted(value.shape, order)
     inputs = [value, scope.integers_constant(order, "permutation")]
-    return scope.emit("TRANSPOSE", inputs, shape, value.dtype, "TransposeOptions")
+    return scope.emit("TRANSPOSE", inputs, shape)
 
 
 def reshaped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
@@ -38,7 +39,15 @@ def reshaped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
         return scope.constant(value.data.reshape(shape), value.name, value.dtype)
     sizes = tuple(shape)
     inputs = [value, scope.integers_constant(sizes, "shape")]
-    return scope.emit("RESHAPE", inputs, sizes, value.dtype, "ReshapeOptions", new_shape=sizes)
+    return scope.emit("RESHAPE", inputs, sizes, new_shape=sizes)
+
+
+def known_shape(value: Value) -> tuple[int, ...]:
+    """Return the shape, or raise ``CannotExpressError`` if even the rank is unknown."""
+    if value.shape is None:
+        message = "the rank of its input is not known"
+        raise CannotExpressError(message, GIVE_SHAPES)
+    return value.shape
 
 
 def known_size(value: Value, axis: int) -> int:
@@ -54,11 +63,29 @@ def as_int32(scope: Scope, node: Node, index: int, value: Value) -> Value:
     """Cast an input of sizes or indices to int32, at conversion time if its elements are known."""
     if value.dtype is DType.INT32:
         return value
-    constant = scope.known(node, index)
+    constant = scope.known_value(node, index)
     if constant is not None:
         return scope.integers_constant(constant, value.name)
-    kinds = {"in_data_type": NAMES[value.dtype], "out_data_type": "INT32"}
-    return scope.emit("CAST", [value], value.shape, DType.INT32, "CastOptions", **kinds)
+    return cast(scope, value, DType.INT32)
+
+
+def cast(scope: Scope, value: Value, dtype: DType) -> Value:
+    """Emit a CAST."""
+    kinds = {"in_data_type": NAMES[value.dtype], "out_data_type": NAMES[dtype]}
+    return scope.emit("CAST", [value], value.shape, dtype, **kinds)
+
+
+def gather(scope: Scope, value: Value, indices: Value, axis: int = 0) -> Value:
+    """Emit a GATHER of elements along an axis of a tensor of known rank."""
+    sizes = value.shape or ()
+    shape = (*sizes[:axis], *(indices.shape or ()), *sizes[axis + 1 :])
+    return scope.emit("GATHER", [value, indices], shape, axis=axis, batch_dims=0)
+
+
+def sizes_of(scope: Scope, value: Value) -> Value:
+    """Emit a SHAPE, with sizes in int32."""
+    rank = -1 if value.rank is None else value.rank
+    return scope.emit("SHAPE", [value], (rank,), DType.INT32, out_type="INT32")
 
 
 def is_channels_first(node: Node) -> bool:
@@ -89,6 +116,21 @@ def last_shape(node: Node, shape: TensorShape, rank: int = 4) -> TensorShape:
 def as_given(scope: Scope, node: Node, value: Value, rank: int = 4) -> Value:
     """Transpose a channels-last result to the layout that the node's consumers expect."""
     return transposed(scope, value, to_first(rank)) if is_channels_first(node) else value
+
+
+def emit_as_given(
+    scope: Scope,
+    node: Node,
+    code: str,
+    inputs: Sequence[Value | None],
+    dtype: DType,
+    rank: int = 4,
+    /,
+    **options: OptionValue,
+) -> Value:
+    """Emit an operator on channels-last inputs, and transpose its output for the consumers."""
+    shape = last_shape(node, scope.output_shape(node), rank)
+    return as_given(scope, node, scope.emit(code, inputs, shape, dtype, **options), rank)
 
 
 def spatial(node: Node, name: str, rank: int = 4) -> tuple[int, ...]:
@@ -131,6 +173,6 @@ def pad(scope: Scope, value: Value, pairs: np.ndarray, fill: float | None = None
         shape = tuple(-1 if d < 0 else d + int(p.sum()) for d, p in sums)
     amounts = scope.integers_constant(pairs, "paddings")
     if fill is None:
-        return scope.emit("PAD", [value, amounts], shape, value.dtype, "PadOptions")
+        return scope.emit("PAD", [value, amounts], shape)
     filler = scope.constant(np.array(fill, value.dtype.numpy), "padding_value")
-    return scope.emit("PADV2", [value, amounts, filler], shape, value.dtype, "PadV2Options")
+    return scope.emit("PADV2", [value, amounts, filler], shape)

@@ -8,9 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import Options
-from mobileprep.graph.node import Node
-from mobileprep.litert.program import Op, Program, Value
+from mobileprep.litert.program import Op, Program, Value, builtin
 from mobileprep.litert.refusals import CannotExpressError
 
 NAMES: Final = {
@@ -64,7 +62,7 @@ NUMBERS: Final = frozenset({DType.FLOAT, DType.INT32})
 LONG_NUMBERS: Final = NUMBERS | {DType.INT64}
 
 
-def need(node: Node, values: Sequence[Value], allowed: Iterable[DType]) -> None:
+def need(values: Sequence[Value], allowed: Iterable[DType]) -> None:
     """Raise ``CannotExpressError`` for inputs of types that a LiteRT operator does not support."""
     _need((value.dtype for value in values), frozenset(allowed))
 
@@ -84,9 +82,9 @@ def _need(kinds: Iterable[DType], supported: frozenset[DType]) -> None:
             raise CannotExpressError(reason, "cast its inputs")
 
 
-def need_float(node: Node, values: Sequence[Value]) -> None:
+def need_float(values: Sequence[Value]) -> None:
     """Raise ``CannotExpressError`` for inputs that are not float32."""
-    need(node, values, FLOATS)
+    need(values, FLOATS)
 
 
 TABLE: Final = "HASHTABLE"
@@ -104,7 +102,6 @@ def _calls(main: Program) -> Iterator[Op]:
         if op.code == TABLE:
             handle = replace(op.outputs[0], name=f"{op.outputs[0].name}_to_fill")
             table = replace(op, inputs=(), outputs=(handle,))
-            operands = (handle, *op.inputs)
-            filled = Op("HASHTABLE_IMPORT", operands, (), Options("HashtableImportOptions"))
+            filled = builtin("HASHTABLE_IMPORT", (handle, *op.inputs), ())
             program = Program((), (), (table, filled), f"fill_{op.outputs[0].name}")
-            yield Op("CALL_ONCE", (), (), Options("CallOnceOptions"), subgraphs=(program,))
+            yield replace(builtin("CALL_ONCE", (), ()), subgraphs=(program,))

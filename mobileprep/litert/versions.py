@@ -207,16 +207,12 @@ def release_order(release: str) -> tuple[int, ...]:
 
 
 def _kind(op: Op, index: int = 0) -> DType | None:
-    value = op.inputs[index] if index < len(op.inputs) else None
+    value = op.input_at(index)
     return None if value is None else value.dtype
 
 
 def _rank(value: Value | None) -> int:
     return 0 if value is None else value.rank or 0
-
-
-def _option(op: Op, name: str, default: object = 0) -> object:
-    return default if op.options is None else op.options.values.get(name, default)
 
 
 def _by_type(versions: Mapping[DType, int], index: int = 0) -> Rule:
@@ -236,7 +232,7 @@ def _repeated(version: int, versions: Mapping[DType, int]) -> Rule:
     def rule(op: Op) -> int:
         if plain(op) > version:
             return plain(op)
-        shapes = {v.shape for v in op.inputs if v is not None}
+        shapes = {value.shape for value in op.operands}
         if len(shapes) > 1 and max(map(_rank, op.inputs)) > _MAX_OLD_RANK:
             return version
         return plain(op)
@@ -244,21 +240,25 @@ def _repeated(version: int, versions: Mapping[DType, int]) -> Rule:
     return rule
 
 
+def _many_dimensions(version: int, versions: Mapping[DType, int]) -> Rule:
+    """Return a rule that depends on the rank of the first input, then on its type."""
+    plain = _by_type(versions)
+    return lambda op: version if _rank(op.inputs[0]) > _MAX_OLD_RANK else plain(op)
+
+
 def _is_weights_only(op: Op) -> bool:
     """Return whether the weights are int8 and the activations float."""
     return _kind(op) is DType.FLOAT and _kind(op, 1) is DType.INT8
 
 
-def _per_channel(op: Op) -> bool:
-    weights = op.inputs[1]
-    details = None if weights is None else weights.quantization
+def _per_channel(op: Op, index: int = 1) -> bool:
+    value = op.inputs[index]
+    details = None if value is None else value.quantization
     return details is not None and details.scales.size > 1
 
 
 def _conv_2d(op: Op) -> int:
-    weights = op.inputs[1]
-    image = op.inputs[0]
-    shapes = [v.shape for v in (image, weights) if v is not None]
+    shapes = [value.shape for value in op.operands[:2]]
     if len(shapes) == 2 and shapes[0] and shapes[1] and shapes[0][-1] > shapes[1][-1]:
         return 6
     if _is_weights_only(op):
@@ -275,7 +275,7 @@ def _depthwise(op: Op) -> int:
         return 7
     if _kind(op) in (DType.INT8, DType.INT16):
         return 3 if _kind(op) is DType.INT8 else 5
-    dilations = [_option(op, f"dilation_{side}_factor", 1) for side in "hw"]
+    dilations = [op.option(f"dilation_{side}_factor", 1) for side in "hw"]
     return 1 if dilations == [1, 1] else 2
 
 
@@ -288,10 +288,10 @@ def _fully_connected(op: Op) -> int:
         return 7
     if len(op.inputs) == 2:
         return 6
-    if _option(op, "keep_num_dims", False):
+    if op.option("keep_num_dims", False):
         return 5
     if _is_weights_only(op):
-        return 9 if _option(op, "asymmetric_quantize_inputs", False) else 3
+        return 9 if op.option("asymmetric_quantize_inputs", False) else 3
     return 4 if _kind(op) is DType.INT8 else 1
 
 
@@ -310,13 +310,13 @@ def _scale(value: Value | None) -> float:
 
 
 def _batch_matmul(op: Op) -> int:
-    if _is_weights_only(op) and _option(op, "asymmetric_quantize_inputs", False):
+    if _is_weights_only(op) and op.option("asymmetric_quantize_inputs", False):
         return 4
     return _by_type({DType.INT8: 2, DType.INT16: 3})(op)
 
 
 def _transpose_conv(op: Op) -> int:
-    if _option(op, "fused_activation_function", "NONE") != "NONE":
+    if op.option("fused_activation_function", "NONE") != "NONE":
         return 4
     if len(op.inputs) == 4 or _kind(op, 2) is DType.INT16:
         return 3
@@ -331,7 +331,7 @@ def _transpose(op: Op) -> int:
 
 
 def _gather(op: Op) -> int:
-    if _option(op, "batch_dims"):
+    if op.option("batch_dims"):
         return 5
     return _by_type({DType.INT16: 4, DType.BOOL: 3, DType.INT8: 2})(op)
 
@@ -344,18 +344,6 @@ def _pad(op: Op) -> int:
     return _by_type({DType.INT16: 3, DType.INT8: 2})(op)
 
 
-def _slice(op: Op) -> int:
-    if _rank(op.inputs[0]) > 4:
-        return 5
-    return _by_type({DType.UINT32: 6, DType.INT16: 4, DType.INT8: 2})(op)
-
-
-def _strided_slice(op: Op) -> int:
-    if _rank(op.inputs[0]) > 4:
-        return 4
-    return _by_type({DType.UINT32: 7, DType.BOOL: 3, DType.INT8: 2})(op)
-
-
 def _blocks(op: Op) -> int:
     if _kind(op) is DType.INT16:
         return 4
@@ -365,8 +353,8 @@ def _blocks(op: Op) -> int:
 
 
 def _resize(op: Op) -> int:
-    aligned = op.code == "RESIZE_NEAREST_NEIGHBOR" and _option(op, "align_corners", False)
-    if aligned or _option(op, "half_pixel_centers", False):
+    aligned = op.code == "RESIZE_NEAREST_NEIGHBOR" and op.option("align_corners", False)
+    if aligned or op.option("half_pixel_centers", False):
         return 3
     return _by_type({DType.INT16: 4, DType.INT8: 2})(op)
 
@@ -385,9 +373,7 @@ def _cast(op: Op) -> int:
 
 
 def _dequantize(op: Op) -> int:
-    value = op.inputs[0]
-    details = None if value is None else value.quantization
-    if _kind(op) is DType.INT8 and details is not None and details.scales.size > 1:
+    if _kind(op) is DType.INT8 and _per_channel(op, 0):
         return 5
     return _by_type({DType.INT4: 6, DType.HALF: 3, DType.INT16: 3, DType.INT8: 2})(op)
 
@@ -398,16 +384,10 @@ def _select(op: Op) -> int:
     return _by_type({DType.UINT32: 4, DType.INT8: 2})(op)
 
 
-def _broadcast_to(op: Op) -> int:
-    return 3 if _kind(op) in (DType.INT8, DType.INT16) else 2
-
-
 _EIGHT_BITS: Final = {DType.INT8: 2}
 _INTEGERS: Final = {DType.INT8: 2, DType.INT16: 3}
 
 _RULES: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys(("EQUAL",), _by_type({DType.INT16: 5, DType.INT8: 2})),
-    **dict.fromkeys(("NOT_EQUAL",), _by_type({DType.INT16: 4, DType.INT8: 2})),
     **dict.fromkeys(("MAXIMUM", "MINIMUM"), _repeated(3, {DType.INT16: 4, DType.INT8: 2})),
     **dict.fromkeys(("PAD", "PADV2"), _pad),
     **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _resize),
@@ -432,13 +412,14 @@ _RULES: Final[Mapping[str, Rule]] = {
     "ABS": _by_type({DType.INT32: 5, DType.INT16: 3, DType.INT8: 2}),
     "ADD": _by_type({DType.INT64: 4, DType.INT16: 3, DType.INT8: 2}),
     "BATCH_MATMUL": _batch_matmul,
-    "BROADCAST_TO": _broadcast_to,
+    "BROADCAST_TO": lambda op: 3 if _kind(op) in (DType.INT8, DType.INT16) else 2,
     "CAST": _cast,
     "CONV_2D": _conv_2d,
     "DEPTHWISE_CONV_2D": _depthwise,
     "DEQUANTIZE": _dequantize,
     "DIV": _repeated(2, {}),
-    "FAKE_QUANT": lambda op: 2 if _option(op, "narrow_range", False) else 1,
+    "EQUAL": _by_type({DType.INT16: 5, DType.INT8: 2}),
+    "FAKE_QUANT": lambda op: 2 if op.option("narrow_range", False) else 1,
     "FILL": _by_type({DType.BOOL: 2, DType.INT8: 3, DType.INT16: 3, DType.HALF: 4}, 1),
     "FLOOR_DIV": _by_type({DType.FLOAT: 2, DType.INT8: 3, DType.INT16: 3}),
     "FLOOR_MOD": _by_type({DType.INT8: 2, DType.INT16: 2}),
@@ -447,16 +428,17 @@ _RULES: Final[Mapping[str, Rule]] = {
     "GATHER_ND": _by_type({DType.BOOL: 5, DType.INT16: 3}),
     "LEAKY_RELU": _by_type({DType.INT16: 2}),
     "MUL": _mul,
+    "NOT_EQUAL": _by_type({DType.INT16: 4, DType.INT8: 2}),
     "QUANTIZE": lambda op: 2 if op.outputs[0].dtype is DType.INT16 else 1,
     "RANGE": _by_type({DType.INT64: 2}),
     "REVERSE_V2": _by_type({DType.BOOL: 2, DType.INT8: 3}),
     "SELECT": _select,
     "SELECT_V2": _by_type({DType.UINT32: 2}),
     "SIGN": _by_type({DType.INT32: 2}),
-    "SLICE": _slice,
+    "SLICE": _many_dimensions(5, {DType.UINT32: 6, DType.INT16: 4, DType.INT8: 2}),
     "SPARSE_TO_DENSE": _by_type({DType.INT64: 2, DType.INT8: 3, DType.UINT8: 3}, 2),
     "SPLIT": _by_type({DType.INT32: 3, DType.INT16: 4, DType.INT8: 2}, 1),
-    "STRIDED_SLICE": _strided_slice,
+    "STRIDED_SLICE": _many_dimensions(4, {DType.UINT32: 7, DType.BOOL: 3, DType.INT8: 2}),
     "SUB": _repeated(3, {DType.INT64: 4, DType.INT16: 5, DType.INT8: 2}),
     "TILE": _by_type({DType.INT8: 3}),
     "TRANSPOSE": _transpose,

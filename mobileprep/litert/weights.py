@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from mobileprep.errors import CorruptFileError, TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import Options, Quantization
+from mobileprep.formats.tflite.records import Quantization
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import FILLERS, TABLES
 from mobileprep.graph.reachability import reachable
 from mobileprep.graph.tensor import Array
-from mobileprep.litert.program import Op, Program, Value
+from mobileprep.litert.program import Op, Program, Value, builtin
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.ops.context import RunContext, find_context_kernel
 from mobileprep.ops.numerics.ranges import channel_steps
@@ -65,7 +65,7 @@ def in_float16(program: Program) -> Program:
 
     for op in program.ops:
         inputs = tuple(None if v is None else stored(v) for v in op.inputs)
-        changed.add(replace(op, inputs=inputs) if inputs != op.inputs else op)
+        changed.ops.append(replace(op, inputs=inputs) if inputs != op.inputs else op)
     return program.with_ops(changed.ops)
 
 
@@ -91,14 +91,15 @@ def in_int8(
     changed = _Changed()
     for op in program.ops:
         axis = LAYER_AXES.get(op.code) if is_selected(op) else None
-        weights = op.inputs[1] if axis is not None and len(op.inputs) > 1 else None
+        weights = op.input_at(1)
         if axis is None or weights is None or not _is_large(weights):
-            changed.add(op)
+            changed.ops.append(op)
             continue
         stored = changed.quantized(weights, axis, 4 if op.code in few else 8)
         if op.code not in _HYBRID or _is_grouped(op):
             stored = changed.dequantized(weights, stored)
-        changed.add(_hybrid(replace(op, inputs=(op.inputs[0], stored, *op.inputs[2:]))))
+        stored_op = replace(op, inputs=(op.inputs[0], stored, *op.inputs[2:]))
+        changed.ops.append(_hybrid(stored_op))
     return program.with_ops(changed.ops)
 
 
@@ -148,15 +149,11 @@ class _Changed:
         self._floats: dict[Value, Value] = {}
         self._integers: dict[tuple[Value, int], Value] = {}
 
-    def add(self, op: Op) -> None:
-        self.ops.append(op)
-
     def dequantized(self, value: Value, stored: Value) -> Value:
         """Return a stored constant as float32, dequantized once for all readers."""
         if value not in self._floats:
             result = Value(f"{value.name}_float", DType.FLOAT, value.shape)
-            options = Options("DequantizeOptions")
-            self.ops.append(Op("DEQUANTIZE", (stored,), (result,), options))
+            self.ops.append(builtin("DEQUANTIZE", [stored], [result]))
             self._floats[value] = result
         return self._floats[value]
 
@@ -191,9 +188,7 @@ def _hybrid(op: Op) -> Op:
     weights = op.inputs[1]
     if op.code != "FULLY_CONNECTED" or weights is None or weights.dtype is DType.FLOAT:
         return op
-    options = op.options or Options("FullyConnectedOptions")
-    values = {**options.values, "asymmetric_quantize_inputs": True}
-    return replace(op, options=replace(options, values=values))
+    return op.with_options(asymmetric_quantize_inputs=True)
 
 
 _READERS: Final = frozenset(

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
-from mobileprep.litert.arithmetic import IndexArithmetic, filled
+from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic, filled
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
-from mobileprep.litert.shapes import as_int32, reshaped
-from mobileprep.litert.types import FLOATS, LONG_NUMBERS, NAMES, NUMBERS, need
+from mobileprep.litert.shapes import as_int32, gather, known_shape, reshaped
+from mobileprep.litert.types import LONG_NUMBERS, NAMES, NUMBERS, need, need_float
 from mobileprep.ops.arrays import integers
 
 _STRIDES: Final = 3
@@ -23,7 +23,9 @@ _MIRRORS: Final = {"REFLECT": "REFLECT", "SYMMETRIC": "SYMMETRIC"}
 
 
 @lowering("Identity", "StopGradient", "PreventGradient", "PlaceholderWithDefault", "Snapshot")
+@lowering("CheckNumerics", "EnsureShape")
 def identity(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """Pass the value through; LiteRT does not check for NaN, and shape inference checks shapes."""
     return inputs[0]
 
 
@@ -32,16 +34,27 @@ def identity_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value
     return tuple(inputs)
 
 
-@lowering("EnsureShape")
-def ensure_shape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Pass the value through; shape inference rejects mismatches."""
-    return inputs[0]
+# Ops that are one builtin whose output has the dtype of the first input.
+_BUILTINS: Final = {
+    "BroadcastTo": "BROADCAST_TO",
+    "GatherNd": "GATHER_ND",
+    "Pad": "PAD",
+    "PadV2": "PADV2",
+    "Slice": "SLICE",
+    "Tile": "TILE",
+}
+# Ops that are one builtin whose output has the dtype of the second input.
+_FILLING: Final = {"Fill": "FILL", "Select": "SELECT", "SelectV2": "SELECT_V2"}
 
 
-@lowering("CheckNumerics")
-def check_numerics(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Pass the value through; LiteRT does not check for NaN."""
-    return inputs[0]
+@lowering(*_BUILTINS)
+def move(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    return scope.emit(_BUILTINS[node.op], inputs, scope.output_shape(node))
+
+
+@lowering(*_FILLING)
+def fill_or_select(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    return scope.emit(_FILLING[node.op], inputs, scope.output_shape(node), inputs[1].dtype)
 
 
 @lowering("Reshape")
@@ -52,8 +65,7 @@ def reshape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     sizes = constant if shape is None or shape.count(-1) > 1 else shape
     if sizes is not None and sizes.count(-1) <= 1 and 0 not in sizes:
         return reshaped(scope, inputs[0], sizes)
-    values = [inputs[0], as_int32(scope, node, 1, inputs[1])]
-    return scope.emit("RESHAPE", values, shape, inputs[0].dtype, "ReshapeOptions")
+    return scope.emit("RESHAPE", [inputs[0], as_int32(scope, node, 1, inputs[1])], shape)
 
 
 @lowering("Squeeze")
@@ -63,8 +75,7 @@ def squeeze(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if shape is not None and shape.count(-1) <= 1:
         return reshaped(scope, inputs[0], shape)
     dims = node.attr_ints("squeeze_dims", node.attr_ints("axis", ()))
-    kind = inputs[0].dtype
-    return scope.emit("SQUEEZE", inputs, shape, kind, "SqueezeOptions", squeeze_dims=dims)
+    return scope.emit("SQUEEZE", inputs, shape, squeeze_dims=dims)
 
 
 @lowering("ExpandDims")
@@ -73,12 +84,12 @@ def expand_dims(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     shape = scope.output_shape(node)
     if shape is not None and shape.count(-1) <= 1 and 0 not in shape:
         return reshaped(scope, inputs[0], shape)
-    return scope.emit("EXPAND_DIMS", inputs, shape, inputs[0].dtype, "ExpandDimsOptions")
+    return scope.emit("EXPAND_DIMS", inputs, shape)
 
 
 @lowering("Transpose")
 def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    permutation = scope.known(node, 1)
+    permutation = scope.known_value(node, 1)
     if permutation is not None and (
         permutation.ndim != 1 or sorted(permutation.tolist()) != [*range(permutation.size)]
     ):
@@ -88,30 +99,19 @@ def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         # The runtime does not write the result for a scalar.
         return inputs[0]
     order = as_int32(scope, node, 1, inputs[1])
-    shape = scope.output_shape(node)
-    values = [inputs[0], order]
-    return scope.emit("TRANSPOSE", values, shape, inputs[0].dtype, "TransposeOptions")
+    return scope.emit("TRANSPOSE", [inputs[0], order], scope.output_shape(node))
 
 
-@lowering("ConcatV2")
+@lowering("Concat", "ConcatV2")
 def concat(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    axis = scope.integers(node, len(inputs) - 1, "axis")[0]
-    return _concatenated(scope, node, inputs[:-1], axis)
-
-
-@lowering("Concat")
-def old_concat(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    return _concatenated(scope, node, inputs[1:], scope.integers(node, 0, "axis")[0])
-
-
-def _concatenated(scope: Scope, node: Node, values: Sequence[Value], axis: int) -> Value:
+    index = 0 if node.op == "Concat" else len(inputs) - 1
+    values = [value for i, value in enumerate(inputs) if i != index]
+    axis = scope.integers(node, index, "axis")[0]
     # Some kernels reject empty parts, which have no effect.
     full = [v for v in values if v.data is None or v.data.size or v.data.shape[axis]]
     if len(full) == 1:
         return full[0]
-    shape = scope.output_shape(node)
-    kind = values[0].dtype
-    return scope.emit("CONCATENATION", full, shape, kind, "ConcatenationOptions", axis=axis)
+    return scope.emit("CONCATENATION", full, scope.output_shape(node), values[0].dtype, axis=axis)
 
 
 def _outputs(
@@ -124,23 +124,21 @@ def _outputs(
 def split(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     count = node.attr_int("num_split")
     outputs = _outputs(scope, node, count, inputs[1].dtype)
-    return scope.emit_many("SPLIT", inputs, outputs, "SplitOptions", num_splits=count)
+    return scope.emit_many("SPLIT", inputs, outputs, num_splits=count)
 
 
 @lowering("SplitV")
 def split_v(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     count = node.attr_int("num_split")
     outputs = _outputs(scope, node, count, inputs[0].dtype)
-    sizes, axis = (as_int32(scope, node, i, inputs[i]) for i in (1, 2))
-    values = [inputs[0], sizes, axis]
-    return scope.emit_many("SPLIT_V", values, outputs, "SplitVOptions", num_splits=count)
+    values = [inputs[0], *(as_int32(scope, node, i, inputs[i]) for i in (1, 2))]
+    return scope.emit_many("SPLIT_V", values, outputs, num_splits=count)
 
 
 @lowering("Pack")
 def pack(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    axis, count = node.attr_int("axis", 0), len(inputs)
-    return scope.emit("PACK", inputs, shape, kind, "PackOptions", values_count=count, axis=axis)
+    shape, axis = scope.output_shape(node), node.attr_int("axis", 0)
+    return scope.emit("PACK", inputs, shape, values_count=len(inputs), axis=axis)
 
 
 @lowering("Unpack")
@@ -148,12 +146,7 @@ def unpack(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ..
     count = node.attr_int("num")
     outputs = _outputs(scope, node, count, inputs[0].dtype)
     axis = node.attr_int("axis", 0)
-    return scope.emit_many("UNPACK", inputs, outputs, "UnpackOptions", num=count, axis=axis)
-
-
-@lowering("Slice")
-def slice_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    return scope.emit("SLICE", inputs, scope.output_shape(node), inputs[0].dtype, "SliceOptions")
+    return scope.emit_many("UNPACK", inputs, outputs, num=count, axis=axis)
 
 
 @lowering("StridedSlice")
@@ -164,9 +157,9 @@ def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     # specified one.
     masks["begin_mask"] &= ~masks["shrink_axis_mask"]
     bounds = [as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3)]
-    shape, kind, table = scope.output_shape(node), inputs[0].dtype, "StridedSliceOptions"
+    shape = scope.output_shape(node)
     if not node.attr_int("ellipsis_mask", 0) and not node.attr_int("new_axis_mask", 0):
-        return scope.emit("STRIDED_SLICE", [inputs[0], *bounds], shape, kind, table, **masks)
+        return scope.emit("STRIDED_SLICE", [inputs[0], *bounds], shape, **masks)
     count = bounds[0].shape[0] if bounds[0].shape else -1
     if inputs[0].rank is None or count < 0:
         msg = "the rank of its input is not known"
@@ -178,20 +171,20 @@ def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         name: sum(1 << i for i, axis in enumerate(places) if axis.is_set(mask))
         for name, mask in masks.items()
     }
-    bits["begin_mask"] |= sum(1 << i for i, axis in enumerate(places) if axis.entry is None)
-    bits["end_mask"] |= sum(1 << i for i, axis in enumerate(places) if axis.entry is None)
+    for name in ("begin_mask", "end_mask"):
+        bits[name] |= sum(1 << i for i, axis in enumerate(places) if axis.entry is None)
     result_axes = [
         axis for axis in axes if not axis.is_set(masks["shrink_axis_mask"]) or axis.is_new
     ]
     new = [i for i, axis in enumerate(result_axes) if axis.is_new]
     sizes = None if shape is None else tuple(d for i, d in enumerate(shape) if i not in new)
-    result = scope.emit("STRIDED_SLICE", [inputs[0], *parts], sizes, kind, table, **bits)
+    result = scope.emit("STRIDED_SLICE", [inputs[0], *parts], sizes, **bits)
     if new and shape is not None and shape.count(-1) <= 1 and 0 not in shape:
         return reshaped(scope, result, shape)
     for i in new:
         sizes = None if sizes is None else (*sizes[:i], 1, *sizes[i:])
         axis = scope.integers_constant([i], "axis")
-        result = scope.emit("EXPAND_DIMS", [result, axis], sizes, kind, "ExpandDimsOptions")
+        result = scope.emit("EXPAND_DIMS", [result, axis], sizes)
     return result
 
 
@@ -223,7 +216,7 @@ def _picked(
     scope: Scope, node: Node, index: int, bounds: Value, axes: Sequence[_SlicedAxis]
 ) -> Value:
     """Return an input of a slice with one entry per axis; entries of an ellipsis are ignored."""
-    constant = scope.known(node, index)
+    constant = scope.known_value(node, index)
     if constant is not None:
         values = [1 if axis.entry is None else int(constant[axis.entry]) for axis in axes]
         return scope.integers_constant(values, "slice")
@@ -231,34 +224,25 @@ def _picked(
         msg = "its strides are computed while the graph runs"
         raise CannotExpressError(msg, "make the strides a constant")
     entries = scope.integers_constant([axis.entry or 0 for axis in axes], "entries")
-    shape, options = (len(axes),), {"axis": 0, "batch_dims": 0}
-    return scope.emit("GATHER", [bounds, entries], shape, DType.INT32, "GatherOptions", **options)
+    return gather(scope, bounds, entries)
 
 
 @lowering("Gather", "GatherV2", "ResourceGather")
-def gather(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+def gather_op(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     axis = scope.integers(node, 2, "axis")[0] if len(inputs) > 2 else 0
     batch = node.attr_int("batch_dims", 0)
-    shape, kind = scope.output_shape(node), inputs[0].dtype
+    shape = scope.output_shape(node)
     # A negative axis would select a different axis with batch dimensions.
     if axis < 0 and inputs[0].rank is not None:
         axis += inputs[0].rank
-    return scope.emit(
-        "GATHER", inputs[:2], shape, kind, "GatherOptions", axis=axis, batch_dims=batch
-    )
-
-
-@lowering("GatherNd")
-def gather_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    shape = scope.output_shape(node)
-    return scope.emit("GATHER_ND", inputs, shape, inputs[0].dtype, "GatherNdOptions")
+    return scope.emit("GATHER", inputs[:2], shape, axis=axis, batch_dims=batch)
 
 
 @lowering("ScatterNd")
 def scatter_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     places, sizes = (as_int32(scope, node, i, inputs[i]) for i in (0, 2))
-    values, shape = [places, inputs[1], sizes], scope.output_shape(node)
-    return scope.emit("SCATTER_ND", values, shape, inputs[1].dtype, "ScatterNdOptions")
+    values = [places, inputs[1], sizes]
+    return scope.emit("SCATTER_ND", values, scope.output_shape(node), inputs[1].dtype)
 
 
 _SPARSE: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.INT8, DType.UINT8})
@@ -266,31 +250,17 @@ _SPARSE: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.INT8, D
 
 @lowering("SparseToDense")
 def sparse_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    indices, sizes, values, default = inputs
-    need(node, [values], _SPARSE)
-    need(node, [indices], {DType.INT32, DType.INT64})
-    operands = [indices, sizes, values, default]
-    options = {"validate_indices": node.attr_bool("validate_indices", True)}
-    shape, kind = scope.output_shape(node), values.dtype
-    return scope.emit("SPARSE_TO_DENSE", operands, shape, kind, "SparseToDenseOptions", **options)
-
-
-@lowering("Tile")
-def tile(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    return scope.emit("TILE", inputs, scope.output_shape(node), inputs[0].dtype, "TileOptions")
-
-
-@lowering("BroadcastTo")
-def broadcast_to(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    shape = scope.output_shape(node)
-    return scope.emit("BROADCAST_TO", inputs, shape, inputs[0].dtype, "BroadcastToOptions")
+    need([inputs[2]], _SPARSE)
+    need([inputs[0]], {DType.INT32, DType.INT64})
+    shape, is_checked = scope.output_shape(node), node.attr_bool("validate_indices", True)
+    kind = inputs[2].dtype
+    return scope.emit("SPARSE_TO_DENSE", inputs, shape, kind, validate_indices=is_checked)
 
 
 @lowering("Shape")
 def shape_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     kind = node.attr_dtype("out_type", DType.INT32)
-    shape = scope.output_shape(node)
-    return scope.emit("SHAPE", inputs, shape, kind, "ShapeOptions", out_type=NAMES[kind])
+    return scope.emit("SHAPE", inputs, scope.output_shape(node), kind, out_type=NAMES[kind])
 
 
 @lowering("ShapeN")
@@ -298,30 +268,22 @@ def shape_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, .
     """Emit SHAPE for each input."""
     kind = node.attr_dtype("out_type", DType.INT32)
     return tuple(
-        scope.emit("SHAPE", [x], (x.rank or -1,), kind, "ShapeOptions", out_type=NAMES[kind])
-        for x in inputs
+        scope.emit("SHAPE", [x], (x.rank or -1,), kind, out_type=NAMES[kind]) for x in inputs
     )
 
 
 @lowering("Rank")
 def rank(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    return scope.emit("RANK", inputs, (), DType.INT32, "RankOptions")
+    return scope.emit("RANK", inputs, (), DType.INT32)
 
 
 @lowering("Size")
 def size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit REDUCE_PROD of SHAPE."""
     kind = node.attr_dtype("out_type", DType.INT32)
-    sizes = scope.emit(
-        "SHAPE", inputs, (inputs[0].rank or -1,), kind, "ShapeOptions", out_type=NAMES[kind]
-    )
+    sizes = scope.emit("SHAPE", inputs, (inputs[0].rank or -1,), kind, out_type=NAMES[kind])
     values = [sizes, scope.integers_constant([0], "axes")]
-    return scope.emit("REDUCE_PROD", values, (), kind, "ReducerOptions", keep_dims=False)
-
-
-@lowering("Fill")
-def fill(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    return scope.emit("FILL", inputs, scope.output_shape(node), inputs[1].dtype, "FillOptions")
+    return scope.emit("REDUCE_PROD", values, (), keep_dims=False)
 
 
 _FILLED: Final = frozenset({DType.BOOL, DType.INT8, DType.INT16, DType.UINT8})
@@ -333,26 +295,22 @@ def zeros_like(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     value = inputs[0]
     if value.dtype in _FILLED:
         return filled(scope, value, np.array(node.op == "OnesLike", value.dtype.numpy))
-    need(node, inputs, {DType.FLOAT, DType.INT32, DType.INT64})
-    zeros = scope.emit("ZEROS_LIKE", inputs, value.shape, value.dtype, "ZerosLikeOptions")
-    if node.op == "ZerosLike":
-        return zeros
-    one = scope.constant(np.array(1, value.dtype.numpy))
-    return scope.emit("ADD", [zeros, one], value.shape, value.dtype, "AddOptions")
+    need(inputs, {DType.FLOAT, DType.INT32, DType.INT64})
+    zeros = scope.emit("ZEROS_LIKE", inputs, value.shape)
+    return zeros if node.op == "ZerosLike" else Arithmetic(scope, value.dtype).add(zeros, 1)
 
 
 @lowering("Range")
 def range_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need(node, inputs, {DType.FLOAT, DType.INT32, DType.INT64})
-    return scope.emit("RANGE", inputs, scope.output_shape(node), inputs[0].dtype, "RangeOptions")
+    need(inputs, {DType.FLOAT, DType.INT32, DType.INT64})
+    return scope.emit("RANGE", inputs, scope.output_shape(node))
 
 
 @lowering("OneHot")
 def one_hot(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     shape, axis = scope.output_shape(node), node.attr_int("axis", -1)
     places = inputs[0] if inputs[0].dtype is DType.INT64 else as_int32(scope, node, 0, inputs[0])
-    values = [places, *inputs[1:]]
-    return scope.emit("ONE_HOT", values, shape, inputs[2].dtype, "OneHotOptions", axis=axis)
+    return scope.emit("ONE_HOT", [places, *inputs[1:]], shape, inputs[2].dtype, axis=axis)
 
 
 @lowering("ReverseV2")
@@ -365,7 +323,7 @@ def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
             raise CannotExpressError(reason, GIVE_SHAPES)
         place = axis if shape is None else axis % max(len(shape), 1)
         values = [value, scope.integers_constant([place], "axis")]
-        value = scope.emit("REVERSE_V2", values, shape, value.dtype, "ReverseV2Options")
+        value = scope.emit("REVERSE_V2", values, shape)
     return value
 
 
@@ -373,7 +331,7 @@ def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def roll(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """For each axis, concatenate two SLICEs, or GATHER if sizes are computed."""
     value = inputs[0]
-    need(node, [value], LONG_NUMBERS | {DType.BOOL})
+    need([value], LONG_NUMBERS | {DType.BOOL})
     axes = scope.integers(node, 2, "axis")
     shifts = IndexArithmetic(scope).reshaped(as_int32(scope, node, 1, inputs[1]), (len(axes),))
     for i, axis in enumerate(axes):
@@ -387,16 +345,13 @@ def _rolled(scope: Scope, value: Value, shift: Value, axis: int) -> Value:
     place = axis % (value.rank or 1)
     if shift.data is None or length.data is None:
         order = work.floor_mod(work.sub(work.range(length), shift), length)
-        options = {"axis": place, "batch_dims": 0}
-        operands = [value, order]
-        return scope.emit("GATHER", operands, value.shape, value.dtype, "GatherOptions", **options)
+        return gather(scope, value, order, place)
     size = int(length.data)
     split = size - int(shift.data) % size if size else 0
     if split == size:
         return value
     parts = [_part(scope, value, place, split, size), _part(scope, value, place, 0, split)]
-    table = "ConcatenationOptions"
-    return scope.emit("CONCATENATION", parts, value.shape, value.dtype, table, axis=place)
+    return scope.emit("CONCATENATION", parts, value.shape, axis=place)
 
 
 def _part(scope: Scope, value: Value, axis: int, start: int, end: int) -> Value:
@@ -405,39 +360,18 @@ def _part(scope: Scope, value: Value, axis: int, start: int, end: int) -> Value:
     begins[axis], lengths[axis] = start, end - start
     bounds = [scope.integers_constant(b, w) for b, w in ((begins, "begin"), (lengths, "size"))]
     shape = (*sizes[:axis], end - start, *sizes[axis + 1 :])
-    return scope.emit("SLICE", [value, *bounds], shape, value.dtype, "SliceOptions")
+    return scope.emit("SLICE", [value, *bounds], shape)
 
 
 @lowering("Where")
 def where(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    return scope.emit("WHERE", inputs, scope.output_shape(node), DType.INT64, "WhereOptions")
-
-
-@lowering("SelectV2")
-def select_v2(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    shape = scope.output_shape(node)
-    return scope.emit("SELECT_V2", inputs, shape, inputs[1].dtype, "SelectV2Options")
-
-
-@lowering("Select")
-def select(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Emit SELECT, whose condition may be a vector of rows."""
-    shape = scope.output_shape(node)
-    return scope.emit("SELECT", inputs, shape, inputs[1].dtype, "SelectOptions")
-
-
-@lowering("Pad", "PadV2")
-def pad(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Emit PAD or PADV2."""
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    code, table = ("PAD", "PadOptions") if node.op == "Pad" else ("PADV2", "PadV2Options")
-    return scope.emit(code, inputs, shape, kind, table)
+    return scope.emit("WHERE", inputs, scope.output_shape(node), DType.INT64)
 
 
 @lowering("MirrorPad")
 def mirror_pad(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    shape, mode = scope.output_shape(node), _MIRRORS[node.attr_str("mode")]
-    return scope.emit("MIRROR_PAD", inputs, shape, inputs[0].dtype, "MirrorPadOptions", mode=mode)
+    mode = _MIRRORS[node.attr_str("mode")]
+    return scope.emit("MIRROR_PAD", inputs, scope.output_shape(node), mode=mode)
 
 
 _BOOLS = frozenset({DType.BOOL})
@@ -455,58 +389,43 @@ _CODES: Final[dict[str, tuple[str, frozenset[DType]]]] = {
 @lowering(*_CODES)
 def reduction(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     code, types = _CODES[node.op]
-    need(node, inputs[:1], types)
-    value, constant = inputs[0], scope.known(node, 1)
+    need(inputs[:1], types)
+    value, constant = inputs[0], scope.known_value(node, 1)
     if value.rank == 0 or (constant is not None and not constant.size):
         return value
     axes = as_int32(scope, node, 1, inputs[1])
     if axes.data is not None:
         axes = scope.integers_constant(axes.data.reshape(-1), "axes")
     keep = node.attr_bool("keep_dims", False)
-    return scope.emit(
-        code,
-        [value, axes],
-        scope.output_shape(node),
-        value.dtype,
-        "ReducerOptions",
-        keep_dims=keep,
-    )
+    return scope.emit(code, [value, axes], scope.output_shape(node), keep_dims=keep)
 
 
 @lowering("ArgMax", "ArgMin")
 def arg(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit ARG_MAX or ARG_MIN."""
-    need(node, inputs[:1], {*NUMBERS, DType.INT8, DType.UINT8, DType.BOOL})
+    need(inputs[:1], {*NUMBERS, DType.INT8, DType.UINT8, DType.BOOL})
     kind = node.attr_dtype("output_type", DType.INT64)
     if kind not in (DType.INT32, DType.INT64):
         msg = f"its indices are {kind.short}"
         raise CannotExpressError(msg, "let them be int32 or int64")
     axis = as_int32(scope, node, 1, inputs[1])
-    code, table = (
-        ("ARG_MAX", "ArgMaxOptions") if node.op == "ArgMax" else ("ARG_MIN", "ArgMinOptions")
-    )
-    shape, values = scope.output_shape(node), [inputs[0], axis]
-    return scope.emit(code, values, shape, kind, table, output_type=NAMES[kind])
+    code, shape = "ARG_MAX" if node.op == "ArgMax" else "ARG_MIN", scope.output_shape(node)
+    return scope.emit(code, [inputs[0], axis], shape, kind, output_type=NAMES[kind])
 
 
 @lowering("TopKV2")
 def top_k(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    need(node, inputs[:1], {*LONG_NUMBERS, DType.UINT8, DType.INT8})
+    need(inputs[:1], {*LONG_NUMBERS, DType.UINT8, DType.INT8})
     shape = scope.output_shape(node)
     outputs = [(shape, inputs[0].dtype), (shape, DType.INT32)]
-    return scope.emit_many("TOPK_V2", inputs, outputs, "TopKV2Options")
+    return scope.emit_many("TOPK_V2", inputs, outputs)
 
 
 @lowering("L2Loss")
 def l2_loss(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute sum(x * x) / 2."""
-    need(node, inputs, FLOATS)
-    value = inputs[0]
-    if value.rank is None:
-        msg = "the rank of its input is not known"
-        raise CannotExpressError(msg, GIVE_SHAPES)
-    squares = scope.emit("SQUARE", [value], value.shape, value.dtype)
-    axes = scope.integers_constant(range(value.rank), "axes")
-    total = scope.emit("SUM", [squares, axes], (), value.dtype, "ReducerOptions", keep_dims=False)
-    half = scope.constant(np.array(0.5, np.float32))
-    return scope.emit("MUL", [total, half], (), value.dtype, "MulOptions")
+    need_float(inputs)
+    value, work = inputs[0], Arithmetic(scope)
+    axes = range(len(known_shape(value)))
+    values = [work.one("SQUARE", value), scope.integers_constant(axes, "axes")]
+    return work.mul(scope.emit("SUM", values, (), keep_dims=False), 0.5)

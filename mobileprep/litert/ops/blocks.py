@@ -90,8 +90,7 @@ class _Steps:
             work.add(work.add(size, before), after)
             for size, (before, after) in zip(self._sizes, pairs, strict=True)
         ]
-        shape, kind = _shape(self._sizes), self._value.dtype
-        self._value = work.scope.emit("PAD", [self._value, amounts], shape, kind, "PadOptions")
+        self._value = work.scope.emit("PAD", [self._value, amounts], _shape(self._sizes))
         for axis, block in reversed([*enumerate(self._blocks, start=1)]):
             before, behind = self._around(axis)
             blocks = work.floor_div(self._sizes[axis], block)
@@ -115,7 +114,7 @@ class _Steps:
             self._sizes[axis] = work.sub(work.sub(self._sizes[axis], before), after)
         bounds = [work.joined(begin), work.joined(self._sizes)]
         shape = _shape(self._sizes)
-        cropped = work.scope.emit("SLICE", [value, *bounds], shape, value.dtype, "SliceOptions")
+        cropped = work.scope.emit("SLICE", [value, *bounds], shape)
         return self._finished(cropped)
 
     def _finished(self, value: Value) -> Value:
@@ -148,7 +147,7 @@ def _shape(sizes: Sequence[Value]) -> TensorShape:
 def _bounds(scope: Scope, node: Node, inputs: Sequence[Value]) -> list[Value]:
     """Return the block sizes and edges, without trailing entries that have no effect."""
     count = _count(inputs[1])
-    blocks, edges = scope.known(node, 1), scope.known(node, 2)
+    blocks, edges = scope.known_value(node, 1), scope.known_value(node, 2)
     if blocks is None or edges is None or (count is not None and _is_supported(inputs[0], count)):
         return [as_int32(scope, node, i, inputs[i]) for i in (1, 2)]
     entries = [(b, *e) for b, e in zip(integers(blocks), edges.tolist(), strict=True)]
@@ -171,7 +170,7 @@ def _is_supported(value: Value, count: int) -> bool:
 
 def _moved(scope: Scope, node: Node, inputs: Sequence[Value], shape: TensorShape) -> Value:
     code = "SPACE_TO_BATCH_ND" if node.op == "SpaceToBatchND" else "BATCH_TO_SPACE_ND"
-    return scope.emit(code, inputs, shape, inputs[0].dtype, f"{node.op}Options")
+    return scope.emit(code, inputs, shape)
 
 
 def _one_behind(shape: TensorShape, count: int) -> tuple[int, ...]:

@@ -18,15 +18,16 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import (
-    as_given,
     as_int32,
+    cast,
     channels_last,
+    emit_as_given,
+    gather,
     known_size,
-    last_shape,
     pad,
     reshaped,
 )
-from mobileprep.litert.types import NAMES, need_float
+from mobileprep.litert.types import need_float
 from mobileprep.ops.kernel import find_kernel
 
 _AXES: Final = (0, 1)
@@ -35,7 +36,7 @@ _AXES: Final = (0, 1)
 @lowering("CropAndResize")
 def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """GATHER the nearest pixel of each sample, or blend four pixels."""
-    need_float(node, inputs[:2])
+    need_float(inputs[:2])
     images, boxes = inputs[:2]
     if images.rank != 4:
         reason = "the rank of its images is not known to be 4"
@@ -52,10 +53,7 @@ def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         """GATHER pixels at rows and columns of each box's image."""
         line = whole.add(whole.mul(owner, sizes[1]), row)
         places = whole.add(whole.mul(line, sizes[2]), column)
-        shape = (*(places.shape or ()), (images.shape or ())[3])
-        options = {"axis": 0, "batch_dims": 0}
-        operands = [pixels, places]
-        return scope.emit("GATHER", operands, shape, images.dtype, "GatherOptions", **options)
+        return gather(scope, pixels, places)
 
     if node.attr_str("method", "bilinear") == "nearest":
         blended = picked(*(sample.place(work.add(sample.value, 0.5)) for sample in samples))
@@ -68,7 +66,7 @@ def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     inside = _with_channels(scope, whole.both(rows.inside, columns.inside))
     outside = scope.constant(np.float32(node.attr_float("extrapolation_value", 0.0)))
     shape, operands = scope.output_shape(node), [inside, blended, outside]
-    return scope.emit("SELECT_V2", operands, shape, blended.dtype, "SelectV2Options")
+    return scope.emit("SELECT_V2", operands, shape, blended.dtype)
 
 
 class _Samples(Struct, frozen=True):
@@ -111,9 +109,7 @@ class _Samples(Struct, frozen=True):
             for code, end in (("LESS", 0.0), ("GREATER", self.last))
         ]
         outside = IndexArithmetic(self.scope).either(*beyond)
-        return self.scope.emit(
-            "LOGICAL_NOT", [outside], outside.shape, DType.BOOL, "LogicalNotOptions"
-        )
+        return self.scope.emit("LOGICAL_NOT", [outside], outside.shape, DType.BOOL)
 
     def _clipped(self, value: Value) -> Value:
         work = Arithmetic(self.scope)
@@ -144,11 +140,9 @@ def _samples(scope: Scope, images: Value, boxes: Value, size: Value, axis: int) 
 def _edge(scope: Scope, boxes: Value, column: int) -> Value:
     count = -1 if boxes.shape is None else boxes.shape[0]
     which = scope.integers_constant(np.array(column))
-    options = {"axis": 1, "batch_dims": 0}
-    operands = [boxes, which]
-    edge = scope.emit("GATHER", operands, (count,), boxes.dtype, "GatherOptions", **options)
+    edge = scope.emit("GATHER", [boxes, which], (count,), axis=1, batch_dims=0)
     sizes = scope.integers_constant([-1, 1, 1])
-    return scope.emit("RESHAPE", [edge, sizes], (count, 1, 1), boxes.dtype, "ReshapeOptions")
+    return scope.emit("RESHAPE", [edge, sizes], (count, 1, 1))
 
 
 def _mixed(work: Arithmetic, ends: Sequence[Value], share: Value) -> Value:
@@ -160,33 +154,25 @@ def _mixed(work: Arithmetic, ends: Sequence[Value], share: Value) -> Value:
 def _with_channels(scope: Scope, value: Value) -> Value:
     shape = (*(value.shape or ()), 1)
     axis = scope.integers_constant(np.array(-1))
-    return scope.emit("EXPAND_DIMS", [value, axis], shape, value.dtype, "ExpandDimsOptions")
+    return scope.emit("EXPAND_DIMS", [value, axis], shape)
 
 
 # Smaller than any color difference, but large enough as a divisor.
 _TINY: Final = 1e-30
 # Maximum number of elements in a window; each is an operator.
 _MOST_PATCHES: Final = 1 << 10
-_RESIZES: Final = {
-    "ResizeBilinear": ("RESIZE_BILINEAR", "ResizeBilinearOptions"),
-    "ResizeNearestNeighbor": ("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions"),
-}
 
 
-@lowering(*_RESIZES)
+@lowering("ResizeBilinear", "ResizeNearestNeighbor")
 def resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit RESIZE_BILINEAR with a float32 result, as in TensorFlow, or RESIZE_NEAREST_NEIGHBOR."""
-    code, table = _RESIZES[node.op]
-    image = inputs[0]
-    if node.op == "ResizeBilinear" and image.dtype is not DType.FLOAT:
-        kinds = {"in_data_type": NAMES[image.dtype], "out_data_type": "FLOAT32"}
-        image = scope.emit("CAST", [image], image.shape, DType.FLOAT, "CastOptions", **kinds)
+    image, is_bilinear = inputs[0], node.op == "ResizeBilinear"
+    if is_bilinear and image.dtype is not DType.FLOAT:
+        image = cast(scope, image, DType.FLOAT)
     return scope.emit(
-        code,
+        "RESIZE_BILINEAR" if is_bilinear else "RESIZE_NEAREST_NEIGHBOR",
         [image, inputs[1]],
         scope.output_shape(node),
-        image.dtype,
-        table,
         align_corners=node.attr_bool("align_corners", False),
         half_pixel_centers=node.attr_bool("half_pixel_centers", False),
     )
@@ -195,7 +181,7 @@ def resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("ResizeArea")
 def resize_area(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """BATCH_MATMUL with the weights of pixels along the height, then along the width."""
-    need_float(node, inputs[:1])
+    need_float(inputs[:1])
     image = inputs[0]
     sizes = scope.integers(node, 1, "size")
     batch, height, width, depth = ([-1] * 4) if image.shape is None else image.shape
@@ -204,13 +190,13 @@ def resize_area(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         raise CannotExpressError(reason, GIVE_SHAPES)
     rows = _shares(node, height, sizes[0])
     flat = reshaped(scope, image, (batch, height, width * depth))
-    shape, table = (batch, sizes[0], width * depth), "BatchMatMulOptions"
-    tall = scope.emit("BATCH_MATMUL", [scope.constant(rows), flat], shape, DType.FLOAT, table)
+    shape = (batch, sizes[0], width * depth)
+    tall = scope.emit("BATCH_MATMUL", [scope.constant(rows), flat], shape)
     columns = _shares(node, width, sizes[1])
     count = -1 if batch < 0 else batch * sizes[0]
     flat = reshaped(scope, tall, (count, width, depth))
     shape = (count, sizes[1], depth)
-    wide = scope.emit("BATCH_MATMUL", [scope.constant(columns), flat], shape, DType.FLOAT, table)
+    wide = scope.emit("BATCH_MATMUL", [scope.constant(columns), flat], shape)
     return reshaped(scope, wide, (batch, *sizes, depth))
 
 
@@ -229,17 +215,9 @@ def blocks(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if node.attr_str("data_format", "NHWC") == "NCHW_VECT_C":
         msg = "its channels are in vectors"
         raise CannotExpressError(msg, "put the channels last")
-    forward = node.op == "SpaceToDepth"
-    code = "SPACE_TO_DEPTH" if forward else "DEPTH_TO_SPACE"
-    done = scope.emit(
-        code,
-        [channels_last(scope, node, inputs[0])],
-        last_shape(node, scope.output_shape(node)),
-        inputs[0].dtype,
-        "SpaceToDepthOptions" if forward else "DepthToSpaceOptions",
-        block_size=node.attr_int("block_size"),
-    )
-    return as_given(scope, node, done)
+    code = "SPACE_TO_DEPTH" if node.op == "SpaceToDepth" else "DEPTH_TO_SPACE"
+    image, size = channels_last(scope, node, inputs[0]), node.attr_int("block_size")
+    return emit_as_given(scope, node, code, [image], image.dtype, block_size=size)
 
 
 @lowering("ExtractImagePatches")
@@ -252,7 +230,7 @@ def patches(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if len(parts) == 1:
         return parts[0]
     whole = (*(shape or ())[:3], channels * len(parts))
-    return scope.emit("CONCATENATION", parts, whole, image.dtype, "ConcatenationOptions", axis=3)
+    return scope.emit("CONCATENATION", parts, whole, axis=3)
 
 
 def windows(
@@ -302,18 +280,14 @@ def windows(
         operands = [padded, *(scope.integers_constant(bound, "slice") for bound in bounds)]
         part_shape = (image.shape[0], *places, image.shape[3])
         masks = {"begin_mask": 9, "end_mask": 9}
-        parts.append(
-            scope.emit(
-                "STRIDED_SLICE", operands, part_shape, image.dtype, "StridedSliceOptions", **masks
-            )
-        )
+        parts.append(scope.emit("STRIDED_SLICE", operands, part_shape, image.dtype, **masks))
     return parts, (int(margins[1, 0]), int(margins[2, 0]))
 
 
 @lowering("AdjustContrastv2")
 def adjust_contrast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute (x - mean) * factor + mean, with the mean of each channel."""
-    need_float(node, inputs)
+    need_float(inputs)
     image, factor = inputs
     work = Arithmetic(scope)
     mean = work.reduce("MEAN", image, -3, -2)
@@ -323,7 +297,7 @@ def adjust_contrast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("AdjustSaturation")
 def adjust_saturation(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Scale the distance of each channel from the largest one by the change of saturation."""
-    need_float(node, inputs)
+    need_float(inputs)
     image, scale = inputs
     work = Arithmetic(scope)
     value, chroma = _value_and_chroma(work, image)
@@ -336,14 +310,14 @@ def adjust_saturation(scope: Scope, node: Node, inputs: Sequence[Value]) -> Valu
 @lowering("AdjustHue")
 def adjust_hue(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Rotate the hue, a number from 0 to 6, and convert it back to three channels."""
-    need_float(node, inputs)
+    need_float(inputs)
     image, delta = inputs
     work = Arithmetic(scope)
     value, chroma = _value_and_chroma(work, image)
     axis = scope.integers_constant(np.array(-1))
     shape = None if image.shape is None else (*image.shape[:-1], 1)
     outputs, options = [(shape, image.dtype)] * 3, {"num_splits": 3}
-    red, green, blue = scope.emit_many("SPLIT", [axis, image], outputs, "SplitOptions", **options)
+    red, green, blue = scope.emit_many("SPLIT", [axis, image], outputs, **options)
     divisor = work.maximum(chroma, _TINY)
     sides = [
         work.div(work.sub(one, other), divisor)
@@ -366,8 +340,7 @@ def adjust_hue(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         work.sub(value, work.mul(chroma, work.minimum(work.maximum(share, 0.0), 1.0)))
         for share in missing
     ]
-    table = "ConcatenationOptions"
-    return scope.emit("CONCATENATION", channels, image.shape, image.dtype, table, axis=-1)
+    return scope.emit("CONCATENATION", channels, image.shape, axis=-1)
 
 
 def _value_and_chroma(work: Arithmetic, image: Value) -> tuple[Value, Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,81 +15,72 @@ from mobileprep.litert.arithmetic import Arithmetic
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
-from mobileprep.litert.shapes import as_int32, known_size, reshaped
+from mobileprep.litert.shapes import as_int32, is_channels_first, known_size, reshaped
 from mobileprep.litert.types import FLOATS, LONG_NUMBERS, NAMES, NUMBERS, need, need_float
-from mobileprep.ops.shape_function import broadcast
 
 _SMALL = frozenset({DType.UINT8, DType.INT8, DType.INT16})
 _BOOLS = frozenset({DType.BOOL})
 _BYTES = LONG_NUMBERS | _SMALL | {DType.UINT16, DType.UINT32}
 _COMPARED = LONG_NUMBERS | _SMALL
+_BITWISE: Final = _SMALL | {DType.UINT16, DType.INT32, DType.UINT32}
 
-# For each op: its builtin, the name of its options, and the types that the runtime supports.
-_TWO: Final[dict[str, tuple[str, str, frozenset[DType]]]] = {
-    "Add": ("ADD", "AddOptions", LONG_NUMBERS),
-    "AddV2": ("ADD", "AddOptions", LONG_NUMBERS),
-    "Sub": ("SUB", "SubOptions", LONG_NUMBERS),
-    "Mul": ("MUL", "MulOptions", LONG_NUMBERS),
-    "RealDiv": ("DIV", "DivOptions", FLOATS),
-    "FloorDiv": ("FLOOR_DIV", "FloorDivOptions", NUMBERS),
-    "FloorMod": ("FLOOR_MOD", "FloorModOptions", LONG_NUMBERS),
-    "SquaredDifference": ("SQUARED_DIFFERENCE", "SquaredDifferenceOptions", NUMBERS),
-    "Minimum": ("MINIMUM", "MaximumMinimumOptions", LONG_NUMBERS),
-    "Maximum": ("MAXIMUM", "MaximumMinimumOptions", LONG_NUMBERS),
-    "Pow": ("POW", "PowOptions", NUMBERS),
+# For each op: its builtin, and the types that the runtime supports.
+_TWO: Final[Mapping[str, tuple[str, frozenset[DType]]]] = {
+    **dict.fromkeys(("Add", "AddV2"), ("ADD", LONG_NUMBERS)),
+    "Sub": ("SUB", LONG_NUMBERS),
+    "Mul": ("MUL", LONG_NUMBERS),
+    "RealDiv": ("DIV", FLOATS),
+    "FloorDiv": ("FLOOR_DIV", NUMBERS),
+    "FloorMod": ("FLOOR_MOD", LONG_NUMBERS),
+    "SquaredDifference": ("SQUARED_DIFFERENCE", NUMBERS),
+    "Minimum": ("MINIMUM", LONG_NUMBERS),
+    "Maximum": ("MAXIMUM", LONG_NUMBERS),
+    "Pow": ("POW", NUMBERS),
 }
-_COMPARISONS: Final[dict[str, tuple[str, str]]] = {
-    "Equal": ("EQUAL", "EqualOptions"),
-    "NotEqual": ("NOT_EQUAL", "NotEqualOptions"),
-    "Less": ("LESS", "LessOptions"),
-    "LessEqual": ("LESS_EQUAL", "LessEqualOptions"),
-    "Greater": ("GREATER", "GreaterOptions"),
-    "GreaterEqual": ("GREATER_EQUAL", "GreaterEqualOptions"),
+# DIV truncates integer quotients like Div and TruncateDiv, and does not truncate floats.
+_UNEXPANDED: Final[Mapping[str, tuple[str, frozenset[DType]]]] = {
+    "BitwiseXor": ("BITWISE_XOR", _BITWISE),
+    "Div": ("DIV", NUMBERS),
+    "RightShift": ("RIGHT_SHIFT", _BITWISE),
+    "TruncateDiv": ("DIV", NUMBERS - FLOATS),
 }
-_LOGIC: Final[dict[str, tuple[str, str]]] = {
-    "LogicalAnd": ("LOGICAL_AND", "LogicalAndOptions"),
-    "LogicalOr": ("LOGICAL_OR", "LogicalOrOptions"),
-    "LogicalNot": ("LOGICAL_NOT", "LogicalNotOptions"),
+_COMPARISONS: Final = {
+    "Equal": "EQUAL",
+    "NotEqual": "NOT_EQUAL",
+    "Less": "LESS",
+    "LessEqual": "LESS_EQUAL",
+    "Greater": "GREATER",
+    "GreaterEqual": "GREATER_EQUAL",
 }
-_ONE: Final[dict[str, tuple[str, frozenset[DType]]]] = {
+_LOGIC: Final = {
+    "LogicalAnd": "LOGICAL_AND",
+    "LogicalOr": "LOGICAL_OR",
+    "LogicalNot": "LOGICAL_NOT",
+}
+# ERF is not a builtin: it is fused into GELU, or expanded to arithmetic.
+_ONE: Final[Mapping[str, tuple[str, frozenset[DType]]]] = {
     "Abs": ("ABS", FLOATS | {DType.INT32}),
     "Neg": ("NEG", LONG_NUMBERS),
-    "Exp": ("EXP", FLOATS),
-    "Log": ("LOG", FLOATS),
-    "Sqrt": ("SQRT", FLOATS),
-    "Rsqrt": ("RSQRT", FLOATS),
-    "Sin": ("SIN", FLOATS),
-    "Cos": ("COS", FLOATS),
-    "Floor": ("FLOOR", FLOATS),
-    "Ceil": ("CEIL", FLOATS),
     "Round": ("ROUND", FLOATS),
     "Rint": ("ROUND", FLOATS),
     "Sign": ("SIGN", FLOATS | {DType.INT32}),
+    "Sigmoid": ("LOGISTIC", FLOATS),
+    "LogSoftmax": ("LOG_SOFTMAX", FLOATS),
+    **{op: (op.upper(), FLOATS) for op in ("Exp", "Log", "Sqrt", "Rsqrt", "Sin", "Cos", "Floor")},
+    **{op: (op.upper(), FLOATS) for op in ("Ceil", "Relu", "Relu6", "Elu", "Tanh", "Erf")},
 }
-
-
-def binary(scope: Scope, code: str, table: str, left: Value, right: Value) -> Value:
-    """Emit an operator on two values of one type, with broadcasting."""
-    shape = broadcast(left.shape, right.shape)
-    return scope.emit(code, [left, right], shape, left.dtype, table)
-
-
-def number(scope: Scope, value: Value, x: float) -> Value:
-    """Create a scalar constant of a value's type."""
-    return scope.constant(np.array(x, value.dtype.numpy))
 
 
 @lowering(*_TWO)
 def two(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit a builtin with two operands."""
-    code, table, types = _TWO[node.op]
-    need(node, inputs, types)
+    code, types = _TWO[node.op]
+    need(inputs, types)
     shape, inputs = scope.output_shape(node), _with_rank_of_numbers(scope, inputs)
     if code == "FLOOR_DIV" and inputs[0].dtype is DType.FLOAT:
         # FLOOR_DIV fails for a divisor of 0, where TensorFlow returns infinity or NaN.
-        quotient = scope.emit("DIV", inputs, shape, DType.FLOAT, "DivOptions")
-        return scope.emit("FLOOR", [quotient], shape, DType.FLOAT)
-    return scope.emit(code, inputs, shape, inputs[0].dtype, table)
+        return scope.emit_plain("FLOOR", scope.emit("DIV", inputs, shape), shape)
+    return scope.emit(code, inputs, shape)
 
 
 def _with_rank_of_numbers(scope: Scope, inputs: Sequence[Value]) -> Sequence[Value]:
@@ -97,10 +88,10 @@ def _with_rank_of_numbers(scope: Scope, inputs: Sequence[Value]) -> Sequence[Val
 
     XNNPACK treats such an int8 constant as a scalar, and loses its dimensions.
     """
-    left, right = inputs
-    if left.data is not None:
-        return [left, _with_rank_of(scope, left, right)]
-    return [_with_rank_of(scope, right, left), right]
+    lhs, rhs = inputs
+    if lhs.data is not None:
+        return [lhs, _with_rank_of(scope, lhs, rhs)]
+    return [_with_rank_of(scope, rhs, lhs), rhs]
 
 
 def _with_rank_of(scope: Scope, constant: Value, value: Value) -> Value:
@@ -111,20 +102,21 @@ def _with_rank_of(scope: Scope, constant: Value, value: Value) -> Value:
     return reshaped(scope, value, (*(1,) * missing, *sizes)) if missing > 0 else value
 
 
-@lowering("Div", "TruncateDiv")
-def div(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Emit DIV, which truncates integer quotients like these ops, and does not truncate floats."""
-    need(node, inputs, NUMBERS - FLOATS if node.op == "TruncateDiv" else NUMBERS)
-    return scope.emit("DIV", inputs, scope.output_shape(node), inputs[0].dtype, "DivOptions")
+@lowering(*_UNEXPANDED)
+def unexpanded(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """Emit a builtin with two operands of any ranks."""
+    code, types = _UNEXPANDED[node.op]
+    need(inputs, types)
+    return scope.emit(code, inputs, scope.output_shape(node))
 
 
 @lowering("Atan2")
 def atan2(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit ATAN2, which requires inputs of equal shape."""
-    need(node, inputs, FLOATS)
+    need(inputs, FLOATS)
     shape = scope.output_shape(node)
     values = [repeated(scope, value, shape) for value in inputs]
-    return scope.emit("ATAN2", values, shape, inputs[0].dtype, "ATan2Options")
+    return scope.emit("ATAN2", values, shape, inputs[0].dtype)
 
 
 def repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
@@ -135,25 +127,23 @@ def repeated(scope: Scope, value: Value, shape: TensorShape) -> Value:
         reason = "it repeats elements to sizes that are not known"
         raise CannotExpressError(reason, GIVE_SHAPES)
     sizes = scope.integers_constant(shape, "sizes")
-    options = "BroadcastToOptions"
-    return scope.emit("BROADCAST_TO", [value, sizes], shape, value.dtype, options)
+    return scope.emit("BROADCAST_TO", [value, sizes], shape)
 
 
 @lowering(*_COMPARISONS)
 def comparison(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit a comparison; small integers are cast, because their kernels require scales."""
-    code, table = _COMPARISONS[node.op]
+    code = _COMPARISONS[node.op]
     plain = code in ("EQUAL", "NOT_EQUAL")
-    need(node, inputs, _COMPARED | _BOOLS if plain else _COMPARED)
+    need(inputs, _COMPARED | _BOOLS if plain else _COMPARED)
     if inputs[0].dtype in _SMALL:
         inputs = [as_int32(scope, node, i, value) for i, value in enumerate(inputs)]
-    return scope.emit(code, inputs, scope.output_shape(node), DType.BOOL, table)
+    return scope.emit(code, inputs, scope.output_shape(node), DType.BOOL)
 
 
 @lowering(*_LOGIC)
 def logic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    code, table = _LOGIC[node.op]
-    return scope.emit(code, inputs, scope.output_shape(node), DType.BOOL, table)
+    return scope.emit(_LOGIC[node.op], inputs, scope.output_shape(node), DType.BOOL)
 
 
 @lowering(*_ONE)
@@ -161,120 +151,101 @@ def one(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     code, types = _ONE[node.op]
     if code == "SIGN" and inputs[0].dtype is DType.INT64:
         return _sign(scope, inputs[0])
-    need(node, inputs, types)
-    return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype)
+    need(inputs, types)
+    return scope.emit_plain(code, inputs[0], scope.output_shape(node))
 
 
 def _sign(scope: Scope, value: Value) -> Value:
     """Compute (x > 0) - (x < 0)."""
-    kinds = {"in_data_type": NAMES[DType.BOOL], "out_data_type": NAMES[value.dtype]}
-    sides = []
-    for name in ("Greater", "Less"):
-        code, table = _COMPARISONS[name]
-        operands = [value, number(scope, value, 0)]
-        side = scope.emit(code, operands, value.shape, DType.BOOL, table)
-        sides.append(scope.emit("CAST", [side], value.shape, value.dtype, "CastOptions", **kinds))
-    return binary(scope, "SUB", "SubOptions", *sides)
+    work = Arithmetic(scope, value.dtype)
+    sides = (work.compare(code, value, 0) for code in ("GREATER", "LESS"))
+    return work.sub(*(work.cast(side, value.dtype) for side in sides))
 
 
 @lowering("Square")
 def square(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit SQUARE, or x * x for integers."""
-    if inputs[0].dtype is DType.FLOAT:
-        return scope.emit("SQUARE", inputs, scope.output_shape(node), DType.FLOAT)
-    need(node, inputs, LONG_NUMBERS)
-    return binary(scope, "MUL", "MulOptions", inputs[0], inputs[0])
+    (x,) = inputs
+    if x.dtype is DType.FLOAT:
+        return scope.emit_plain("SQUARE", x, scope.output_shape(node))
+    need(inputs, LONG_NUMBERS)
+    return Arithmetic(scope, x.dtype).mul(x, x)
 
 
 @lowering("AddN")
 def add_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit ADD_N, or ADD for two inputs, which is faster."""
-    need(node, inputs, NUMBERS)
+    need(inputs, NUMBERS)
     if len(inputs) == 1:
         return inputs[0]
-    shape = scope.output_shape(node)
-    if len(inputs) == 2:
-        return scope.emit("ADD", inputs, shape, inputs[0].dtype, "AddOptions")
-    return scope.emit("ADD_N", inputs, shape, inputs[0].dtype, "AddNOptions")
+    code = "ADD" if len(inputs) == 2 else "ADD_N"
+    return scope.emit(code, inputs, scope.output_shape(node))
 
 
 @lowering("BiasAdd", "BiasAddV1")
 def bias_add(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit ADD along the channels."""
-    need(node, inputs, LONG_NUMBERS)
+    need(inputs, LONG_NUMBERS)
     value, bias = inputs
-    first = node.attr_str("data_format", "NHWC") in ("NCHW", "NCDHW")
-    if first and (value.rank or 0) > 2:
+    if is_channels_first(node) and (value.rank or 0) > 2:
         if bias.data is None:
             msg = "its bias is computed"
             raise CannotExpressError(msg, "put the channels last")
         sizes = (bias.data.size, *(1,) * ((value.rank or 0) - 2))
         bias = scope.constant(bias.data.reshape(sizes), bias.name)
-    shape = scope.output_shape(node)
-    return scope.emit("ADD", [value, bias], shape, value.dtype, "AddOptions")
+    return scope.emit("ADD", [value, bias], scope.output_shape(node))
 
 
 @lowering("Reciprocal", "Inv")
 def reciprocal(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute 1 / x."""
-    need_float(node, inputs)
-    return binary(scope, "DIV", "DivOptions", number(scope, inputs[0], 1), inputs[0])
+    need_float(inputs)
+    return Arithmetic(scope).div(1, inputs[0])
 
 
 # For ops that return 0 if one input is 0: the index of that input, and the operator otherwise.
-_ZERO_WHERE: Final[dict[str, tuple[int, str, str]]] = {
-    "DivNoNan": (1, "DIV", "DivOptions"),
-    "MulNoNan": (1, "MUL", "MulOptions"),
-    "Xdivy": (0, "DIV", "DivOptions"),
-}
+_ZERO_WHERE: Final = {"DivNoNan": (1, "DIV"), "MulNoNan": (1, "MUL"), "Xdivy": (0, "DIV")}
 
 
 @lowering(*_ZERO_WHERE)
 def zero_where(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit a quotient or product that is 0 if one input is 0, whatever the other."""
-    need_float(node, inputs)
-    index, code, table = _ZERO_WHERE[node.op]
-    result = binary(scope, code, table, *inputs)
-    return _zero_where(scope, node, inputs[index], result)
+    need_float(inputs)
+    index, code = _ZERO_WHERE[node.op]
+    return _zero_where(scope, node, inputs[index], Arithmetic(scope).two(code, *inputs))
 
 
 @lowering("Xlogy", "Xlog1py")
 def xlogy(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute x * log(y), or x * log(y + 1), which is 0 if x is 0, whatever y."""
-    need_float(node, inputs)
-    x, y = inputs
+    need_float(inputs)
+    (x, y), work = inputs, Arithmetic(scope)
     if node.op == "Xlog1py":
-        y = _one_more(scope, y)
-    logarithm = scope.emit("LOG", [y], y.shape, y.dtype)
-    return _zero_where(scope, node, x, binary(scope, "MUL", "MulOptions", x, logarithm))
+        y = work.add(y, 1)
+    return _zero_where(scope, node, x, work.mul(x, work.one("LOG", y)))
 
 
 def _zero_where(scope: Scope, node: Node, tested: Value, result: Value) -> Value:
     """Replace a result by 0 where another value is 0."""
-    zero = number(scope, tested, 0)
-    is_zero = scope.emit("EQUAL", [tested, zero], tested.shape, DType.BOOL, "EqualOptions")
-    shape = scope.output_shape(node)
-    return scope.emit("SELECT_V2", [is_zero, zero, result], shape, result.dtype, "SelectV2Options")
+    zero = Arithmetic(scope).number(0)
+    values = [Arithmetic(scope).compare("EQUAL", tested, zero), zero, result]
+    return scope.emit("SELECT_V2", values, scope.output_shape(node), result.dtype)
 
 
 @lowering("Expm1")
 def expm1(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute exp(x) - 1, with the precision of float32 around 1."""
-    need_float(node, inputs)
-    grown = scope.emit("EXP", inputs, inputs[0].shape, inputs[0].dtype)
-    return binary(scope, "SUB", "SubOptions", grown, number(scope, grown, 1))
+    need_float(inputs)
+    work = Arithmetic(scope)
+    return work.sub(work.one("EXP", inputs[0]), 1)
 
 
 @lowering("Log1p")
 def log1p(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute log(x + 1), with the precision of float32 around 1."""
-    need_float(node, inputs)
-    more = _one_more(scope, inputs[0])
-    return scope.emit("LOG", [more], more.shape, more.dtype)
-
-
-def _one_more(scope: Scope, value: Value) -> Value:
-    return binary(scope, "ADD", "AddOptions", value, number(scope, value, 1))
+    need_float(inputs)
+    work = Arithmetic(scope)
+    return work.one("LOG", work.add(inputs[0], 1))
 
 
 @lowering("Cast")
@@ -286,190 +257,134 @@ def cast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         reason = f"LiteRT does not cast {inputs[0].dtype.short} to {dtype.short}"
         raise CannotExpressError(reason, "cut the graph behind it")
     kinds = {"in_data_type": NAMES[inputs[0].dtype], "out_data_type": NAMES[dtype]}
-    return scope.emit("CAST", inputs, scope.output_shape(node), dtype, "CastOptions", **kinds)
+    return scope.emit("CAST", inputs, scope.output_shape(node), dtype, **kinds)
 
 
 @lowering("Bitcast")
 def bitcast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     dtype = node.attr_dtype("type")
-    need(node, [*inputs, Value("", dtype, ())], _BYTES)
-    return scope.emit("BITCAST", inputs, scope.output_shape(node), dtype, "BitcastOptions")
+    need([*inputs, Value("", dtype, ())], _BYTES)
+    return scope.emit("BITCAST", inputs, scope.output_shape(node), dtype)
 
 
 @lowering("Cumsum")
 def cumsum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need(node, inputs[:1], LONG_NUMBERS)
+    need(inputs[:1], LONG_NUMBERS)
     axis = scope.integers_constant([*scope.integers(node, 1, "axis")], "axis")
     return scope.emit(
         "CUMSUM",
         [inputs[0], axis],
         scope.output_shape(node),
-        inputs[0].dtype,
-        "CumsumOptions",
         exclusive=node.attr_bool("exclusive", False),
         reverse=node.attr_bool("reverse", False),
     )
 
 
-_PLAIN: Final = {
-    "Relu": "RELU",
-    "Relu6": "RELU6",
-    "Elu": "ELU",
-    "Sigmoid": "LOGISTIC",
-    "Tanh": "TANH",
-    "LogSoftmax": "LOG_SOFTMAX",
-}
 # The constants of the paper that defines SELU (Klambauer et al., 2017), as in TensorFlow.
 _SELU_SCALE: Final = 1.0507009873554804934193349852946
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
 
 
-def unary(scope: Scope, code: str, value: Value) -> Value:
-    """Emit a builtin without options on one value."""
-    return scope.emit(code, [value], value.shape, value.dtype)
-
-
-@lowering(*_PLAIN)
-def plain(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Emit an activation that is a builtin."""
-    need_float(node, inputs)
-    return scope.emit(_PLAIN[node.op], inputs, scope.output_shape(node), inputs[0].dtype)
-
-
 @lowering("Softmax")
 def softmax(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need_float(node, inputs)
-    shape = scope.output_shape(node)
-    return scope.emit("SOFTMAX", inputs, shape, inputs[0].dtype, "SoftmaxOptions", beta=1.0)
+    need_float(inputs)
+    return scope.emit("SOFTMAX", inputs, scope.output_shape(node), beta=1.0)
 
 
 @lowering("LeakyRelu")
 def leaky_relu(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need_float(node, inputs)
+    need_float(inputs)
     slope = node.attr_float("alpha", 0.2)
-    shape = scope.output_shape(node)
-    kind = inputs[0].dtype
-    return scope.emit("LEAKY_RELU", inputs, shape, kind, "LeakyReluOptions", alpha=slope)
+    return scope.emit("LEAKY_RELU", inputs, scope.output_shape(node), alpha=slope)
 
 
 @lowering("Selu")
 def selu(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute scale * (max(x, 0) + alpha * elu(min(x, 0)))."""
-    need_float(node, inputs)
-    zero = number(scope, inputs[0], 0)
-    above = unary(scope, "RELU", inputs[0])
-    below = binary(scope, "MINIMUM", "MaximumMinimumOptions", inputs[0], zero)
-    curve = unary(scope, "ELU", below)
-    bent = binary(scope, "MUL", "MulOptions", curve, number(scope, curve, _SELU_ALPHA))
-    total = binary(scope, "ADD", "AddOptions", above, bent)
-    return binary(scope, "MUL", "MulOptions", total, number(scope, total, _SELU_SCALE))
+    need_float(inputs)
+    x, work = inputs[0], Arithmetic(scope)
+    above = work.one("RELU", x)
+    below = work.one("ELU", work.minimum(x, 0))
+    return work.mul(work.add(above, work.mul(below, _SELU_ALPHA)), _SELU_SCALE)
 
 
 @lowering("Softplus")
 def softplus(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute max(x, 0) + log(1 + exp(-abs(x))), which does not overflow."""
-    need_float(node, inputs)
-    x = inputs[0]
-    small = unary(scope, "EXP", unary(scope, "NEG", unary(scope, "ABS", x)))
-    more = binary(scope, "ADD", "AddOptions", small, number(scope, x, 1))
-    return binary(scope, "ADD", "AddOptions", unary(scope, "RELU", x), unary(scope, "LOG", more))
+    need_float(inputs)
+    x, work = inputs[0], Arithmetic(scope)
+    more = work.add(work.one("EXP", work.one("NEG", work.one("ABS", x))), 1)
+    return work.add(work.one("RELU", x), work.one("LOG", more))
 
 
 @lowering("Softsign")
 def softsign(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute x / (1 + abs(x))."""
-    need_float(node, inputs)
-    x = inputs[0]
-    size = binary(scope, "ADD", "AddOptions", unary(scope, "ABS", x), number(scope, x, 1))
-    return binary(scope, "DIV", "DivOptions", x, size)
+    need_float(inputs)
+    x, work = inputs[0], Arithmetic(scope)
+    return work.div(x, work.add(work.one("ABS", x), 1))
 
 
-_BITWISE: Final = frozenset(
-    {
-        *(DType.INT8, DType.UINT8, DType.INT16, DType.UINT16),
-        *(DType.INT32, DType.UINT32),
-    }
-)
-_BY_SIZE: Final = {"IsInf": ("EQUAL", "EqualOptions"), "IsFinite": ("LESS", "LessOptions")}
-
-
-@lowering("Erf")
-def erf(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Emit ERF, which is not a builtin: it is fused into GELU, or expanded to arithmetic."""
-    need_float(node, inputs)
-    return scope.emit("ERF", inputs, scope.output_shape(node), DType.FLOAT)
+_BY_SIZE: Final = {"IsInf": "EQUAL", "IsFinite": "LESS"}
 
 
 @lowering("Erfc")
 def erfc(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute 1 - erf(x), with the precision of float32 around 1."""
-    need_float(node, inputs)
-    curve = scope.emit("ERF", inputs, scope.output_shape(node), DType.FLOAT)
-    return binary(scope, "SUB", "SubOptions", number(scope, curve, 1), curve)
+    need_float(inputs)
+    curve = scope.emit_plain("ERF", inputs[0], scope.output_shape(node))
+    return Arithmetic(scope).sub(1, curve)
 
 
 @lowering("ClipByValue")
 def clip(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute max(min(x, high), low)."""
-    need(node, inputs, LONG_NUMBERS)
+    need(inputs, LONG_NUMBERS)
     value, low, high = inputs
-    below = binary(scope, "MINIMUM", "MaximumMinimumOptions", value, high)
-    return binary(scope, "MAXIMUM", "MaximumMinimumOptions", below, low)
+    work = Arithmetic(scope, value.dtype)
+    return work.maximum(work.minimum(value, high), low)
 
 
 @lowering("Tan")
 def tan(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute sin(x) / cos(x)."""
-    need_float(node, inputs)
-    sine, cosine = (scope.emit(c, inputs, inputs[0].shape, DType.FLOAT) for c in ("SIN", "COS"))
-    return binary(scope, "DIV", "DivOptions", sine, cosine)
+    need_float(inputs)
+    x, work = inputs[0], Arithmetic(scope)
+    return work.div(work.one("SIN", x), work.one("COS", x))
 
 
 @lowering("EuclideanNorm")
 def euclidean_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute sqrt(sum(x * x))."""
-    need_float(node, inputs[:1])
-    squares = scope.emit("SQUARE", inputs[:1], inputs[0].shape, DType.FLOAT)
+    need_float(inputs[:1])
+    squares = Arithmetic(scope).one("SQUARE", inputs[0])
     axes = scope.integers_constant(scope.integers(node, 1, "axes"), "axes")
     keep_dims = node.attr_bool("keep_dims", False)
-    shape = scope.output_shape(node)
-    table = "ReducerOptions"
-    total = scope.emit("SUM", [squares, axes], shape, DType.FLOAT, table, keep_dims=keep_dims)
-    return scope.emit("SQRT", [total], shape, DType.FLOAT)
+    total = scope.emit("SUM", [squares, axes], scope.output_shape(node), keep_dims=keep_dims)
+    return Arithmetic(scope).one("SQRT", total)
 
 
 @lowering("IsNan")
 def is_nan(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute x != x."""
-    need_float(node, inputs)
-    values = [inputs[0], inputs[0]]
-    return scope.emit("NOT_EQUAL", values, inputs[0].shape, DType.BOOL, "NotEqualOptions")
+    need_float(inputs)
+    return Arithmetic(scope).compare("NOT_EQUAL", inputs[0], inputs[0])
 
 
 @lowering(*_BY_SIZE)
 def by_size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compare abs(x) with infinity: equal or less, both false for NaN."""
-    need_float(node, inputs)
-    size = scope.emit("ABS", inputs, inputs[0].shape, DType.FLOAT)
-    values = [size, number(scope, size, np.inf)]
-    code, options = _BY_SIZE[node.op]
-    return scope.emit(code, values, size.shape, DType.BOOL, options)
-
-
-@lowering("BitwiseXor")
-def bitwise_xor(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need(node, inputs, _BITWISE)
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    return scope.emit("BITWISE_XOR", inputs, shape, kind, "BitwiseXorOptions")
+    need_float(inputs)
+    work = Arithmetic(scope)
+    return work.compare(_BY_SIZE[node.op], work.one("ABS", inputs[0]), np.inf)
 
 
 @lowering("Mod", "TruncateMod")
 def truncate_mod(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute x - trunc(x / y) * y for integers."""
-    need(node, inputs, NUMBERS - {DType.FLOAT})
-    quotient = binary(scope, "DIV", "DivOptions", *inputs)
-    whole = binary(scope, "MUL", "MulOptions", quotient, inputs[1])
-    return binary(scope, "SUB", "SubOptions", inputs[0], whole)
+    need(inputs, NUMBERS - {DType.FLOAT})
+    (x, y), work = inputs, Arithmetic(scope, inputs[0].dtype)
+    return work.sub(x, work.mul(work.div(x, y), y))
 
 
 # Lanczos approximation of the gamma function with g = 7 and 9 coefficients (Godfrey). The first
@@ -486,13 +401,13 @@ _LAST_BIT: Final = 31
 @lowering("Lgamma")
 def lgamma(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute log(abs(gamma(x))) with the Lanczos approximation, reflected for x < 0.5."""
-    need_float(node, inputs)
+    need_float(inputs)
     (x,) = inputs
     work = Arithmetic(scope)
     is_small = work.compare("LESS", x, 0.5)
     # z + 1 is x if that is at least 0.5, else 1 - x.
     z = work.select(is_small, work.one("NEG", x), work.add(x, -1.0))
-    total = number(scope, x, _LANCZOS[0])
+    total = work.number(_LANCZOS[0])
     for i, coefficient in enumerate(_LANCZOS[1:], start=1):
         total = work.add(work.div(coefficient, work.add(z, float(i))), total)
     t = work.add(z, _SHIFT)
@@ -520,7 +435,7 @@ _LARGE: Final = 1e6
 @lowering("Sinh", "Cosh")
 def hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute (exp(x) - exp(-x)) / 2, by a polynomial around 0, or the sum for Cosh."""
-    need_float(node, inputs)
+    need_float(inputs)
     (x,) = inputs
     work = Arithmetic(scope)
     # Multiply by exp(x / 2) twice, because exp(x) overflows before exp(x) / 2 does.
@@ -534,7 +449,7 @@ def hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("Asinh", "Acosh", "Atanh")
 def inverse_hyperbolic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute logarithms, with polynomials around 0, where logarithms lose precision."""
-    need_float(node, inputs)
+    need_float(inputs)
     (x,) = inputs
     work = Arithmetic(scope)
     if node.op == "Acosh":
@@ -578,31 +493,24 @@ def _near_zero(
 @lowering("Asin", "Acos", "Atan")
 def inverse_trigonometric(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit ATAN2 of the sides of a triangle."""
-    need_float(node, inputs)
+    need_float(inputs)
     (x,) = inputs
     work = Arithmetic(scope)
     if node.op == "Atan":
-        zeros = scope.emit("ZEROS_LIKE", [x], x.shape, x.dtype, "ZerosLikeOptions")
+        zeros = scope.emit("ZEROS_LIKE", [x], x.shape)
         sides = [x, work.add(zeros, 1.0)]
     else:
         other = work.one("SQRT", work.mul(work.sub(1.0, x), work.add(x, 1.0)))
         sides = [x, other] if node.op == "Asin" else [other, x]
-    return scope.emit("ATAN2", sides, x.shape, x.dtype, "ATan2Options")
-
-
-@lowering("RightShift")
-def right_shift(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need(node, inputs, _BITWISE)
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    return scope.emit("RIGHT_SHIFT", inputs, shape, kind, "RightShiftOptions")
+    return scope.emit("ATAN2", sides, x.shape, x.dtype)
 
 
 @lowering("LeftShift")
 def left_shift(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Multiply by a power of 2."""
-    need(node, inputs, {DType.INT32})
+    need(inputs, {DType.INT32})
     work = Arithmetic(scope, DType.INT32)
-    exponents = scope.known(node, 1)
+    exponents = scope.known_value(node, 1)
     if exponents is None:
         return work.mul(inputs[0], work.two("POW", 2, inputs[1]))
     factor = np.left_shift(1, np.clip(exponents, 0, _LAST_BIT)).astype(np.int32)
@@ -612,20 +520,17 @@ def left_shift(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
 def cross_entropy(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """Compute sum(-labels * log_softmax(logits)) and softmax(logits) - labels."""
-    need_float(node, inputs[:1])
+    need_float(inputs[:1])
     logits, labels = inputs
     work, shape = Arithmetic(scope), scope.output_shape(node, 1)
     if node.op.startswith("Sparse"):
         depth = scope.integers_constant(np.array(known_size(logits, 1)))
         marks = [scope.constant(np.float32(mark)) for mark in (1, 0)]
         operands = [labels, depth, *marks]
-        labels = scope.emit("ONE_HOT", operands, shape, logits.dtype, "OneHotOptions", axis=-1)
-    probable = scope.emit(
-        "SOFTMAX", [logits], logits.shape, logits.dtype, "SoftmaxOptions", beta=1.0
-    )
-    logarithm = scope.emit("LOG_SOFTMAX", [logits], logits.shape, logits.dtype, "LogSoftmaxOptions")
+        labels = scope.emit("ONE_HOT", operands, shape, logits.dtype, axis=-1)
+    probable = scope.emit("SOFTMAX", [logits], logits.shape, beta=1.0)
+    logarithm = scope.emit("LOG_SOFTMAX", [logits], logits.shape)
     products = work.mul(labels, logarithm)
-    axes, loss = scope.integers_constant([1], "axes"), scope.output_shape(node)
-    options = {"keep_dims": False}
-    total = scope.emit("SUM", [products, axes], loss, logits.dtype, "ReducerOptions", **options)
+    values, loss = [products, scope.integers_constant([1], "axes")], scope.output_shape(node)
+    total = scope.emit("SUM", values, loss, keep_dims=False)
     return work.one("NEG", total), work.sub(probable, labels)

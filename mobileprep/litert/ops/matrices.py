@@ -12,13 +12,12 @@ from msgspec import Struct
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.litert.arithmetic import IndexArithmetic
+from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic
 from mobileprep.litert.ops.conv import matrix_product
-from mobileprep.litert.ops.math import number
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
-from mobileprep.litert.shapes import as_int32, known_size, reshaped, transposed
+from mobileprep.litert.shapes import as_int32, gather, known_size, reshaped, transposed
 from mobileprep.litert.types import LONG_NUMBERS, need, need_float
 
 _LEFT: Final = "LEFT_LEFT"
@@ -31,13 +30,12 @@ _LONGEST: Final = 256
 def matrix_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit MATRIX_DIAG for a main diagonal and zeros elsewhere, else GATHER and SELECT_V2."""
     diagonals = inputs[0]
-    need(node, [diagonals], LONG_NUMBERS)
+    need([diagonals], LONG_NUMBERS)
     if not diagonals.rank:
         message = "its diagonal is a single number, or of unknown rank"
         raise CannotExpressError(message, "give a diagonal of one dimension or more")
-    shape, kind = scope.output_shape(node), diagonals.dtype
     if node.op == "MatrixDiag" or _is_plain(scope, node, diagonals):
-        return scope.emit("MATRIX_DIAG", [diagonals], shape, kind, "MatrixDiagOptions")
+        return scope.emit("MATRIX_DIAG", [diagonals], scope.output_shape(node))
     work = IndexArithmetic(scope)
     band = _Band(work, node, inputs[1])
     longest = known_size(diagonals, -1)
@@ -61,11 +59,10 @@ def matrix_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def matrix_set_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit MATRIX_SET_DIAG for the main diagonal, else GATHER and SELECT_V2."""
     matrices, diagonals = inputs[:2]
-    need(node, inputs[:2], LONG_NUMBERS)
-    offsets = None if node.op == "MatrixSetDiag" else scope.known(node, 2)
+    need(inputs[:2], LONG_NUMBERS)
+    offsets = None if node.op == "MatrixSetDiag" else scope.known_value(node, 2)
     if node.op == "MatrixSetDiag" or (offsets is not None and not np.any(offsets)):
-        shape, kind = scope.output_shape(node), matrices.dtype
-        return scope.emit("MATRIX_SET_DIAG", inputs[:2], shape, kind, "MatrixSetDiagOptions")
+        return scope.emit("MATRIX_SET_DIAG", inputs[:2], scope.output_shape(node))
     work = IndexArithmetic(scope)
     sizes = (work.number(known_size(matrices, -2)), work.number(known_size(matrices, -1)))
     return _placed(work, node, diagonals, _Band(work, node, inputs[2]), sizes, matrices)
@@ -75,7 +72,7 @@ def matrix_set_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def matrix_diag_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """GATHER the diagonals, and SELECT_V2 the padding of shorter ones."""
     matrices = inputs[0]
-    need(node, [matrices], LONG_NUMBERS)
+    need([matrices], LONG_NUMBERS)
     rows, columns = known_size(matrices, -2), known_size(matrices, -1)
     work = IndexArithmetic(scope)
     band = _Band(work, node, inputs[1] if len(inputs) > 1 else work.number(0))
@@ -94,7 +91,7 @@ def matrix_diag_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     gathered = _gathered(work, matrices, flat, 2)
     if inside.data is not None and inside.data.all():
         return gathered
-    padding = inputs[2] if len(inputs) > 2 else number(scope, matrices, 0)
+    padding = inputs[2] if len(inputs) > 2 else Arithmetic(scope, matrices.dtype).number(0)
     return _chosen(scope, node, inside, gathered, padding)
 
 
@@ -102,7 +99,7 @@ def matrix_diag_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
 def matrix_band_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit SELECT_V2 between the matrices and zero, or LOGICAL_AND for bool."""
     value = inputs[0]
-    need(node, [value], LONG_NUMBERS | _BOOLS)
+    need([value], LONG_NUMBERS | _BOOLS)
     rows, columns = np.ogrid[: known_size(value, -2), : known_size(value, -1)]
     work = IndexArithmetic(scope)
     below, above = (work.reshaped(as_int32(scope, node, i, inputs[i]), ()) for i in (1, 2))
@@ -113,7 +110,7 @@ def matrix_band_part(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     )
     shape = scope.output_shape(node)
     if value.dtype is DType.BOOL:
-        return scope.emit("LOGICAL_AND", [value, in_band], shape, DType.BOOL, "LogicalAndOptions")
+        return scope.emit("LOGICAL_AND", [value, in_band], shape, DType.BOOL)
     return _selected(scope, in_band, value, 0, shape or ())
 
 
@@ -193,21 +190,19 @@ def _gathered(work: IndexArithmetic, value: Value, flat: Value, axes: int) -> Va
     if line is None:
         message = "more than one of the sizes before its matrices is not known"
         raise CannotExpressError(message, GIVE_SHAPES)
-    shape = (*rest, *(places.shape or ()))
-    options = {"axis": len(rest), "batch_dims": 0}
-    return work.scope.emit("GATHER", [line, places], shape, value.dtype, "GatherOptions", **options)
+    return gather(work.scope, line, places, len(rest))
 
 
 def _chosen(scope: Scope, node: Node, inside: Value, value: Value, otherwise: Value) -> Value:
     # The runtime treats a tensor of one element as a scalar if the file does not record its rank.
     shape = value.shape if scope.output_shape(node) is None else scope.output_shape(node)
     values = [inside, value, otherwise]
-    return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")
+    return scope.emit("SELECT_V2", values, shape, value.dtype)
 
 
 def _is_plain(scope: Scope, node: Node, diagonal: Value) -> bool:
     """Return whether the result is a square matrix with a main diagonal and zeros elsewhere."""
-    constants = [scope.known(node, i) for i in range(1, 5)]
+    constants = [scope.known_value(node, i) for i in range(1, 5)]
     if any(values is None for values in constants):
         return False
     length = -1 if diagonal.shape is None else diagonal.shape[-1]
@@ -221,7 +216,7 @@ def _is_plain(scope: Scope, node: Node, diagonal: Value) -> bool:
 def cumprod(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """REDUCE_PROD the input for each position, with ones for excluded factors."""
     value = inputs[0]
-    need(node, [value], LONG_NUMBERS)
+    need([value], LONG_NUMBERS)
     (axis,) = scope.integers(node, 1, "axis")
     count = known_size(value, axis)
     if count > _LONGEST:
@@ -229,19 +224,14 @@ def cumprod(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         raise CannotExpressError(message, "cut the graph before it, and feed its output")
     sizes = value.shape or ()
     axis %= len(sizes)
-    apart = scope.emit(
-        "EXPAND_DIMS",
-        [value, scope.integers_constant([axis], "axis")],
-        (*sizes[:axis], 1, *sizes[axis:]),
-        value.dtype,
-        "ExpandDimsOptions",
-    )
+    operands = [value, scope.integers_constant([axis], "axis")]
+    apart = scope.emit("EXPAND_DIMS", operands, (*sizes[:axis], 1, *sizes[axis:]))
     reached = _reached(node, count).reshape(count, count, *(1,) * (len(sizes) - axis - 1))
     spread = (*sizes[:axis], count, *sizes[axis:])
     factors = _selected(scope, scope.constant(reached, "reached"), apart, 1, spread)
     along = scope.integers_constant([axis + 1], "axes")
-    table, shape = "ReducerOptions", scope.output_shape(node)
-    return scope.emit("REDUCE_PROD", [factors, along], shape, value.dtype, table, keep_dims=False)
+    shape = scope.output_shape(node)
+    return scope.emit("REDUCE_PROD", [factors, along], shape, keep_dims=False)
 
 
 def _reached(node: Node, count: int) -> Array:
@@ -256,8 +246,8 @@ def _selected(
     scope: Scope, chosen: Value, value: Value, otherwise: int, shape: tuple[int, ...]
 ) -> Value:
     """Select a value where a condition holds, and a number elsewhere."""
-    values = [chosen, value, number(scope, value, otherwise)]
-    return scope.emit("SELECT_V2", values, shape, value.dtype, "SelectV2Options")
+    values = [chosen, value, Arithmetic(scope, value.dtype).number(otherwise)]
+    return scope.emit("SELECT_V2", values, shape, value.dtype)
 
 
 _HINT = "write it as transpositions and products"
@@ -268,20 +258,20 @@ class _Labels(Struct, frozen=True):
 
     Args:
         batch: in both operands and the result.
-        left, right: in one operand and the result.
+        lhs, rhs: in one operand and the result.
         summed: in both operands, but not in the result.
     """
 
     batch: str
-    left: str
-    right: str
+    lhs: str
+    rhs: str
     summed: str
 
 
 @lowering("Einsum")
 def einsum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit BATCH_MATMUL or FULLY_CONNECTED of transposed operands; for one, SUM and TRANSPOSE."""
-    need_float(node, inputs)
+    need_float(inputs)
     terms, result = _equation(node, inputs)
     if len(inputs) == 1:
         return _of_one(scope, inputs[0], terms[0], result)
@@ -322,8 +312,7 @@ def _of_one(scope: Scope, value: Value, labels: str, result: str) -> Value:
         assert value.shape is not None
         shape = tuple(d for i, d in enumerate(value.shape) if i not in summed)
         axes = scope.integers_constant(summed, "axes")
-        table = "ReducerOptions"
-        value = scope.emit("SUM", [value, axes], shape, DType.FLOAT, table, keep_dims=False)
+        value = scope.emit("SUM", [value, axes], shape, keep_dims=False)
         labels = "".join(label for label in labels if label in result)
     return _turned(scope, value, labels, result)
 
@@ -335,26 +324,26 @@ def _of_two(scope: Scope, inputs: Sequence[Value], terms: Sequence[str], result:
         values.append(_of_one(scope, value, term, retained))
         labels.append(retained)
     sizes = _sizes(values, labels)
-    left, right = labels
+    lhs, rhs = labels
     parts = _Labels(
-        "".join(c for c in result if c in left and c in right),
-        "".join(c for c in result if c in left and c not in right),
-        "".join(c for c in result if c in right and c not in left),
-        "".join(c for c in left if c in right and c not in result),
+        "".join(c for c in result if c in lhs and c in rhs),
+        "".join(c for c in result if c in lhs and c not in rhs),
+        "".join(c for c in result if c in rhs and c not in lhs),
+        "".join(c for c in lhs if c in rhs and c not in result),
     )
     batch = [sizes[c] for c in parts.batch]
     rows, columns, depth = (
         math.prod(sizes[c] for c in part) if all(sizes[c] >= 0 for c in part) else -1
-        for part in (parts.left, parts.right, parts.summed)
+        for part in (parts.lhs, parts.rhs, parts.summed)
     )
-    first = _turned(scope, values[0], left, parts.batch + parts.left + parts.summed)
-    second = _turned(scope, values[1], right, parts.batch + parts.summed + parts.right)
+    first = _turned(scope, values[0], lhs, parts.batch + parts.lhs + parts.summed)
+    second = _turned(scope, values[1], rhs, parts.batch + parts.summed + parts.rhs)
     first = _grouped(scope, first, [*batch, rows, depth])
     second = _grouped(scope, second, [*batch, depth, columns])
     product = matrix_product(scope, first, second, (*batch, rows, columns))
-    shape = [sizes[c] for c in parts.batch + parts.left + parts.right]
+    shape = [sizes[c] for c in parts.batch + parts.lhs + parts.rhs]
     whole = _grouped(scope, product, shape)
-    return _turned(scope, whole, parts.batch + parts.left + parts.right, result)
+    return _turned(scope, whole, parts.batch + parts.lhs + parts.rhs, result)
 
 
 def _sizes(values: Sequence[Value], labels: Sequence[str]) -> dict[str, int]:

@@ -14,10 +14,11 @@ from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic
 from mobileprep.litert.ops.crops import windows
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
-from mobileprep.litert.scope import ACTIVATION, Scope, lowering
+from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import (
     as_given,
     channels_last,
+    gather,
     known_size,
     last_shape,
     padded,
@@ -36,7 +37,7 @@ def pool(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit MAX_POOL_2D or AVERAGE_POOL_2D; for integers, MAXIMUM of each window's elements."""
     if node.op == "MaxPool" and inputs[0].dtype in (DType.INT32, DType.INT64):
         return _pooled_integers(scope, node, inputs[0])
-    need_float(node, inputs)
+    need_float(inputs)
     lowest = float(np.finfo(np.float32).min)
     image, padding = padded(scope, node, channels_last(scope, node, inputs[0]), lowest)
     shape = last_shape(node, scope.output_shape(node))
@@ -59,7 +60,7 @@ def _pooled_integers(scope: Scope, node: Node, value: Value) -> Value:
 @lowering("MaxPoolWithArgmax")
 def pool_with_places(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """Emit MAX_POOL_2D, and ARG_MAX of the elements of each window."""
-    need_float(node, inputs)
+    need_float(inputs)
     (image,), shape = inputs, scope.output_shape(node)
     sizes, strides, padding = (
         spatial(node, "ksize"),
@@ -72,20 +73,16 @@ def pool_with_places(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple
     assert shape is not None
     pooled = _pooled(scope, _CODES["MaxPool"], image, shape, _Window(sizes, strides, padding))
     count, work, whole = len(parts), IndexArithmetic(scope), (*shape, len(parts))
-    options = {"values_count": count, "axis": len(shape)}
-    packed = scope.emit("PACK", parts, whole, image.dtype, "PackOptions", **options)
+    packed = scope.emit("PACK", parts, whole, values_count=count, axis=len(shape))
     operands = [packed, work.number(len(shape))]
-    largest = scope.emit(
-        "ARG_MAX", operands, shape, DType.INT32, "ArgMaxOptions", output_type="INT32"
-    )
+    largest = scope.emit("ARG_MAX", operands, shape, DType.INT32, output_type="INT32")
     batch, height, width, depth = work.sizes(image)
     wide = known_size(image, 2)
     rows, columns = (np.arange(shape[1 + axis]) * strides[axis] - before[axis] for axis in (0, 1))
     corners = work.number((rows[:, None] * wide + columns)[..., None])
     inside = work.number(np.add.outer(np.arange(sizes[0]) * wide, np.arange(sizes[1])).reshape(-1))
-    options = {"axis": 0, "batch_dims": 0}
-    offset = scope.emit("GATHER", [inside, largest], shape, DType.INT32, "GatherOptions", **options)
-    place = work.add(work.mul(work.add(offset, corners), depth), work.range(depth))
+    place = work.add(gather(scope, inside, largest), corners)
+    place = work.add(work.mul(place, depth), work.range(depth))
     if node.attr_bool("include_batch_in_index", False):
         elements = work.mul(work.mul(height, width), depth)
         start = work.mul(work.reshaped(work.range(batch), (-1, 1, 1, 1)), elements)
@@ -96,7 +93,7 @@ def pool_with_places(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple
 @lowering("MaxPool3D", "AvgPool3D")
 def pool_of_cubes(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Pool along height and width, then along depth; means exclude padding."""
-    need_float(node, inputs)
+    need_float(inputs)
     cubes = channels_last(scope, node, inputs[0], _RANK)
     depth, height, width, channels = (known_size(cubes, axis) for axis in range(1, _RANK))
     shape = last_shape(node, scope.output_shape(node), _RANK)
@@ -126,8 +123,6 @@ def _pooled(scope: Scope, code: str, image: Value, shape: TensorShape, window: _
         code,
         [image],
         shape,
-        image.dtype,
-        "Pool2DOptions",
         padding=window.padding,
         stride_h=window.strides[0],
         stride_w=window.strides[1],
@@ -142,13 +137,11 @@ def _times(open_size: int, size: int) -> int:
 
 @lowering("LRN")
 def local_response_normalization(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need_float(node, inputs)
+    need_float(inputs)
     return scope.emit(
         "LOCAL_RESPONSE_NORMALIZATION",
         inputs,
         scope.output_shape(node),
-        inputs[0].dtype,
-        "LocalResponseNormalizationOptions",
         radius=node.attr_int("depth_radius", 5),
         bias=node.attr_float("bias", 1.0),
         alpha=node.attr_float("alpha", 1.0),
@@ -163,7 +156,7 @@ _MOMENTS: Final = [0, 1, 2]
 @lowering("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit MUL and ADD; in training mode, compute the batch's moments with MEAN."""
-    need_float(node, inputs)
+    need_float(inputs)
     readers = scope.graph.consumers.get(node.name, ())
     if any(r.node == node.name and r.index > 0 for n in readers for r in n.inputs):
         reason = "its moments are read"
@@ -174,8 +167,7 @@ def fused_batch_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     if node.attr_bool("is_training", True):
         axes = scope.integers_constant(_MOMENTS, "axes")
         mean = _reduced(scope, image, axes)
-        table = "SquaredDifferenceOptions"
-        spread = scope.emit("SQUARED_DIFFERENCE", [image, mean], shape, image.dtype, table)
+        spread = scope.emit("SQUARED_DIFFERENCE", [image, mean], shape)
         variance = _reduced(scope, spread, axes)
     epsilon = max(node.attr_float("epsilon", _EPSILON), 0.0)
     factor = _factor(scope, scale, variance, epsilon)
@@ -186,7 +178,7 @@ def fused_batch_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
 
 def _reduced(scope: Scope, value: Value, axes: Value) -> Value:
     shape = None if value.shape is None else value.shape[-1:]
-    return scope.emit("MEAN", [value, axes], shape, value.dtype, "ReducerOptions", keep_dims=False)
+    return scope.emit("MEAN", [value, axes], shape, keep_dims=False)
 
 
 def _factor(scope: Scope, scale: Value, variance: Value, epsilon: float) -> Value:
@@ -194,19 +186,15 @@ def _factor(scope: Scope, scale: Value, variance: Value, epsilon: float) -> Valu
     if variance.data is not None:
         factors = 1 / np.sqrt(variance.data + np.float32(epsilon))
         return _binary(scope, "MUL", scope.constant(factors.astype(np.float32)), scale, scale)
-    floor = scope.constant(np.array(epsilon, np.float32))
-    total = _binary(scope, "ADD", variance, floor, variance)
-    inverse = scope.emit("RSQRT", [total], variance.shape, variance.dtype)
-    return _binary(scope, "MUL", inverse, scale, scale)
+    total = _binary(scope, "ADD", variance, Arithmetic(scope).number(epsilon), variance)
+    return _binary(scope, "MUL", Arithmetic(scope).one("RSQRT", total), scale, scale)
 
 
 _FUNCTIONS: Final = {"MUL": np.multiply, "SUB": np.subtract, "ADD": np.add}
-_TABLES: Final = {"MUL": "MulOptions", "SUB": "SubOptions", "ADD": "AddOptions"}
 
 
 def _binary(scope: Scope, code: str, a: Value, b: Value, like: Value) -> Value:
     """Emit ADD, SUB, or MUL; constants are folded."""
     if a.data is not None and b.data is not None:
         return scope.constant(_FUNCTIONS[code](a.data, b.data))
-    options = {ACTIVATION: "NONE"}
-    return scope.emit(code, [a, b], like.shape, like.dtype, _TABLES[code], **options)
+    return scope.emit(code, [a, b], like.shape, like.dtype)

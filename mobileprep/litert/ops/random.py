@@ -11,32 +11,30 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
 from mobileprep.litert.arithmetic import Arithmetic
 from mobileprep.litert.program import Value
-from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
+from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
-from mobileprep.litert.shapes import as_int32, reshaped
+from mobileprep.litert.shapes import as_int32, known_shape, reshaped
 from mobileprep.litert.types import need_float
 
 _MOST_INTEGERS: Final = 1 << 24
 
 
-@lowering("RandomUniform")
-def random_uniform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Emit RANDOM_UNIFORM: the distribution is TensorFlow's, but the numbers differ."""
+# For each op: its builtin, and the fix for other types than float32.
+_DRAWS: Final = {
+    "RandomUniform": ("RANDOM_UNIFORM", "leave dropout out: remove_dropout, or choose_inference"),
+    "RandomStandardNormal": ("RANDOM_STANDARD_NORMAL", "draw float32, and cast it"),
+}
+
+
+@lowering(*_DRAWS)
+def draw(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """Emit the builtin: the distribution is TensorFlow's, but the numbers differ."""
+    code, hint = _DRAWS[node.op]
     kind = node.attr_dtype("dtype")
     if kind is not DType.FLOAT:
         reason = f"LiteRT draws float32, not {kind.short}"
-        raise CannotExpressError(reason, "leave dropout out: remove_dropout, or choose_inference")
-    return _drawn(scope, node, "RANDOM_UNIFORM", inputs[0])
-
-
-@lowering("RandomStandardNormal")
-def random_normal(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """Emit RANDOM_STANDARD_NORMAL: the distribution is TensorFlow's, but the numbers differ."""
-    kind = node.attr_dtype("dtype")
-    if kind is not DType.FLOAT:
-        reason = f"LiteRT draws float32, not {kind.short}"
-        raise CannotExpressError(reason, "draw float32, and cast it")
-    return _drawn(scope, node, "RANDOM_STANDARD_NORMAL", inputs[0])
+        raise CannotExpressError(reason, hint)
+    return _drawn(scope, node, code, inputs[0])
 
 
 @lowering("RandomUniformInt")
@@ -56,15 +54,15 @@ def random_integers(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("Multinomial")
 def multinomial(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit MULTINOMIAL: the distribution is TensorFlow's, but the classes differ."""
-    need_float(node, inputs[:1])
+    need_float(inputs[:1])
     kind, shape = node.attr_dtype("output_dtype", DType.INT64), scope.output_shape(node)
     values = [inputs[0], as_int32(scope, node, 1, inputs[1])]
-    return scope.emit("MULTINOMIAL", values, shape, kind, "RandomOptions", **_seeds(node))
+    return scope.emit("MULTINOMIAL", values, shape, kind, **_seeds(node))
 
 
 def _drawn(scope: Scope, node: Node, code: str, sizes: Value) -> Value:
     operands, shape = [as_int32(scope, node, 0, sizes)], scope.output_shape(node)
-    return scope.emit(code, operands, shape, DType.FLOAT, "RandomOptions", **_seeds(node))
+    return scope.emit(code, operands, shape, DType.FLOAT, **_seeds(node))
 
 
 def _seeds(node: Node) -> dict[str, int]:
@@ -74,7 +72,7 @@ def _seeds(node: Node) -> dict[str, int]:
 @lowering("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxArgs")
 def fake_quant(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit FAKE_QUANT with a constant range."""
-    need_float(node, inputs[:1])
+    need_float(inputs[:1])
     if node.op == "FakeQuantWithMinMaxVars":
         low, high = (float(scope.needed(node, i, "range").reshape(())) for i in (1, 2))
     else:
@@ -83,8 +81,6 @@ def fake_quant(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         "FAKE_QUANT",
         inputs[:1],
         scope.output_shape(node),
-        inputs[0].dtype,
-        "FakeQuantOptions",
         min=low,
         max=high,
         num_bits=node.attr_int("num_bits", 8),
@@ -95,17 +91,15 @@ def fake_quant(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
 def round_trip(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Round to an integer grid: multiply, ROUND, and multiply by the inverse."""
-    need_float(node, inputs[:3])
+    need_float(inputs[:3])
     x, work = inputs[0], Arithmetic(scope)
     is_given, axis = node.attr_bool("range_given", False), node.attr_int("axis", -1)
-    if x.rank is None:
-        reason = "the rank of its input is not known"
-        raise CannotExpressError(reason, GIVE_SHAPES)
+    rank = len(known_shape(x))
     if is_given:
-        line = (1,) * x.rank if axis == -1 else tuple(-1 if i == axis else 1 for i in range(x.rank))
+        line = (1,) * rank if axis == -1 else tuple(-1 if i == axis else 1 for i in range(rank))
         low, high = (reshaped(scope, end, line) for end in inputs[1:3])
-    elif x.rank:
-        others = [i for i in range(x.rank) if i != axis]
+    elif rank:
+        others = [i for i in range(rank) if i != axis]
         low, high = (work.reduce(code, x, *others) for code in ("REDUCE_MIN", "REDUCE_MAX"))
     else:
         low = high = x

@@ -15,13 +15,10 @@ from mobileprep.litert.ops.math import repeated
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
-from mobileprep.litert.shapes import as_int32, reshaped
+from mobileprep.litert.shapes import as_int32, gather, reshaped
 from mobileprep.litert.types import LONG_NUMBERS, NAMES, NUMBERS, need, need_float
 
-_UNSORTED: Final = {
-    f"UnsortedSegment{kind}": f"UNSORTED_SEGMENT_{kind.upper()}"
-    for kind in ("Sum", "Prod", "Max", "Min")
-}
+_UNSORTED: Final = [f"UnsortedSegment{kind}" for kind in ("Sum", "Prod", "Max", "Min")]
 _SPARSE: Final = [
     f"SparseSegment{kind}{suffix}"
     for kind in ("Sum", "Mean", "SqrtN")
@@ -32,12 +29,11 @@ _SPARSE: Final = [
 @lowering("SegmentSum")
 def segment_sum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit SEGMENT_SUM, or UNSORTED_SEGMENT_SUM if constant segment IDs have gaps."""
-    need(node, inputs[:1], NUMBERS)
+    need(inputs[:1], NUMBERS)
     values = [inputs[0], as_int32(scope, node, 1, inputs[1])]
-    shape, kind = scope.output_shape(node), inputs[0].dtype
     steps = _steps(scope, node)
     if (steps <= 1).all():
-        return scope.emit("SEGMENT_SUM", values, shape, kind, "SegmentSumOptions")
+        return scope.emit("SEGMENT_SUM", values, scope.output_shape(node))
     # SEGMENT_SUM aborts at a gap. Gaps in computed segment IDs cannot be detected in advance.
     rows = int(steps.sum())
     return combined(scope, "Sum", values[0], values[1], scope.integers_constant(np.array(rows)))
@@ -45,7 +41,7 @@ def segment_sum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 
 def _steps(scope: Scope, node: Node) -> Array:
     """Return the differences of consecutive constant segment IDs, the first relative to -1."""
-    ids = scope.known(node, 1)
+    ids = scope.known_value(node, 1)
     if ids is None:
         return np.zeros(0, np.int64)
     steps = np.diff(ids.reshape(-1).astype(np.int64), prepend=-1)
@@ -58,10 +54,10 @@ def _steps(scope: Scope, node: Node) -> Array:
 @lowering(*_UNSORTED)
 def unsorted_segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit the builtin for segments in any order."""
-    need(node, inputs[:1], NUMBERS)
+    need(inputs[:1], NUMBERS)
     values = [inputs[0], *(as_int32(scope, node, i, inputs[i]) for i in (1, 2))]
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    return scope.emit(_UNSORTED[node.op], values, shape, kind, f"{node.op}Options")
+    code = _code(node.op.removeprefix("UnsortedSegment"))
+    return scope.emit(code, values, scope.output_shape(node))
 
 
 @lowering("SegmentMean", "SegmentMax", "SegmentMin", "SegmentProd")
@@ -72,9 +68,9 @@ def segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     _steps(scope, node)
     count = _count(scope, ids)
     if kind == "Mean":
-        need_float(node, [data])
+        need_float([data])
         return _averaged(scope, data, ids, count)
-    need(node, [data], NUMBERS)
+    need([data], NUMBERS)
     result = combined(scope, kind, data, ids, count)
     if kind == "Prod":
         return result
@@ -86,17 +82,15 @@ def segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering(*_SPARSE)
 def sparse_segments(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """GATHER the rows, then apply UNSORTED_SEGMENT_SUM."""
-    need(node, inputs[:1], NUMBERS)
+    need(inputs[:1], NUMBERS)
     data, indices = inputs[:2]
     ids = as_int32(scope, node, 2, inputs[2])
     count = as_int32(scope, node, 3, inputs[3]) if len(inputs) > 3 else _count(scope, ids)
     shape = None if data.shape is None else (-1, *data.shape[1:])
-    options = {"axis": 0, "batch_dims": 0}
-    operands = [data, indices]
-    rows = scope.emit("GATHER", operands, shape, data.dtype, "GatherOptions", **options)
+    rows = scope.emit("GATHER", [data, indices], shape, axis=0, batch_dims=0)
     if node.op.startswith("SparseSegmentSum"):
         return combined(scope, "Sum", rows, ids, count)
-    need_float(node, [data])
+    need_float([data])
     return _averaged(scope, rows, ids, count, is_root="SqrtN" in node.op)
 
 
@@ -126,8 +120,7 @@ def _count(scope: Scope, ids: Value) -> Value:
     if ids.data is not None:
         return scope.integers_constant(np.array(ids.data.max(initial=-1) + 1))
     axes = scope.integers_constant([0], "axes")
-    options = {"keep_dims": False}
-    last = scope.emit("REDUCE_MAX", [ids, axes], (), DType.INT32, "ReducerOptions", **options)
+    last = scope.emit("REDUCE_MAX", [ids, axes], (), keep_dims=False)
     return IndexArithmetic(scope).add(last, 1)
 
 
@@ -137,8 +130,11 @@ def combined(scope: Scope, kind: str, rows: Value, ids: Value, count: Value) -> 
     shape = None
     if rows.shape is not None and ids.rank is not None:
         shape = (size, *rows.shape[ids.rank :])
-    op = f"UnsortedSegment{kind}"
-    return scope.emit(_UNSORTED[op], [rows, ids, count], shape, rows.dtype, f"{op}Options")
+    return scope.emit(_code(kind), [rows, ids, count], shape)
+
+
+def _code(kind: str) -> str:
+    return f"UNSORTED_SEGMENT_{kind.upper()}"
 
 
 @lowering("Bincount", "DenseBincount")
@@ -154,7 +150,7 @@ def bincount(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         raise CannotExpressError(reason, GIVE_SHAPES)
     is_weighted = weights.shape != (0,) and not is_binary
     if is_weighted:
-        need(node, [weights], NUMBERS)
+        need([weights], NUMBERS)
     work = IndexArithmetic(scope)
     size = work.reshaped(as_int32(scope, node, 1, inputs[1]), ())
     # Values out of range are ignored: the ID -1 belongs to no segment.
@@ -178,32 +174,29 @@ _UNIQUE: Final = LONG_NUMBERS | {DType.INT16, DType.INT8, DType.UINT8}
 
 @lowering("Unique", "UniqueV2")
 def unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    _check_unique(scope, node, inputs)
-    kind, value = node.attr_dtype("out_idx", DType.INT32), inputs[0]
-    outputs = [(scope.output_shape(node), value.dtype), (value.shape, kind)]
-    return scope.emit_many("UNIQUE", [value], outputs, "UniqueOptions", idx_out_type=NAMES[kind])
+    return _unique(scope, node, inputs, node.attr_dtype("out_idx", DType.INT32))
 
 
 @lowering("UniqueWithCounts", "UniqueWithCountsV2")
 def unique_with_counts(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """Emit UNIQUE, and UNSORTED_SEGMENT_SUM of ones."""
-    _check_unique(scope, node, inputs)
-    kind, value = node.attr_dtype("out_idx", DType.INT32), inputs[0]
-    outputs = [(scope.output_shape(node), value.dtype), (value.shape, DType.INT32)]
-    options = {"idx_out_type": "INT32"}
-    values, places = scope.emit_many("UNIQUE", [value], outputs, "UniqueOptions", **options)
+    values, places = _unique(scope, node, inputs, DType.INT32)
     ones = filled(scope, places, np.int32(1))
-    sizes = scope.emit("SHAPE", [values], (1,), DType.INT32, "ShapeOptions", out_type="INT32")
+    sizes = scope.emit("SHAPE", [values], (1,), DType.INT32, out_type="INT32")
     counts = combined(scope, "Sum", ones, places, reshaped(scope, sizes, ()))
-    work = Arithmetic(scope)
+    work, kind = Arithmetic(scope), node.attr_dtype("out_idx", DType.INT32)
     return values, work.cast(places, kind), work.cast(counts, kind)
 
 
-def _check_unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> None:
-    need(node, inputs[:1], _UNIQUE)
-    if len(inputs) > 1 and scope.integers(node, 1, "axis") and inputs[0].rank != 1:
+def _unique(scope: Scope, node: Node, inputs: Sequence[Value], kind: DType) -> tuple[Value, ...]:
+    """Emit UNIQUE with indices of a type."""
+    value = inputs[0]
+    need([value], _UNIQUE)
+    if len(inputs) > 1 and scope.integers(node, 1, "axis") and value.rank != 1:
         reason = "it compares slices along an axis, and LiteRT compares elements of vectors"
         raise CannotExpressError(reason, "give a vector")
+    outputs = [(scope.output_shape(node), value.dtype), (value.shape, kind)]
+    return scope.emit_many("UNIQUE", [value], outputs, idx_out_type=NAMES[kind])
 
 
 @lowering("InvertPermutation")
@@ -214,7 +207,7 @@ def invert_permutation(scope: Scope, node: Node, inputs: Sequence[Value]) -> Val
     (size,) = work.sizes(order)
     column = work.reshaped(order, (-1, 1))
     operands = [column, work.range(size), work.joined([size])]
-    placed = scope.emit("SCATTER_ND", operands, order.shape, DType.INT32, "ScatterNdOptions")
+    placed = scope.emit("SCATTER_ND", operands, order.shape)
     return Arithmetic(scope).cast(placed, kind)
 
 
@@ -226,9 +219,9 @@ def dynamic_partition(scope: Scope, node: Node, inputs: Sequence[Value]) -> tupl
     for i in range(node.attr_int("num_partitions")):
         chosen = Arithmetic(scope, DType.INT32).compare("EQUAL", parts, i)
         places = (-1, -1 if parts.rank is None else parts.rank)
-        where = scope.emit("WHERE", [chosen], places, DType.INT64, "WhereOptions")
+        where = scope.emit("WHERE", [chosen], places, DType.INT64)
         shape, operands = scope.output_shape(node, i), [data, where]
-        result.append(scope.emit("GATHER_ND", operands, shape, data.dtype, "GatherNdOptions"))
+        result.append(scope.emit("GATHER_ND", operands, shape, data.dtype))
     return tuple(result)
 
 
@@ -245,10 +238,9 @@ def dynamic_stitch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     rows = joined(scope, [reshaped(scope, part, (-1, *shape[1:])) for part in inputs[count:]])
     (total,) = work.sizes(places)
     last = combined(scope, "Max", work.range(total), places, _count(scope, places))
-    options = {"axis": 0, "batch_dims": 0}
     # An index that does not occur selects the first row.
     operands = [rows, work.maximum(last, 0)]
-    return scope.emit("GATHER", operands, shape, rows.dtype, "GatherOptions", **options)
+    return scope.emit("GATHER", operands, shape, axis=0, batch_dims=0)
 
 
 def joined(scope: Scope, parts: Sequence[Value]) -> Value:
@@ -260,9 +252,7 @@ def joined(scope: Scope, parts: Sequence[Value]) -> Value:
         return scope.constant(np.concatenate(constants))
     lengths = [-1 if part.shape is None else part.shape[0] for part in parts]
     shape = (-1 if -1 in lengths else sum(lengths), *(parts[0].shape or (-1,))[1:])
-    options = {"axis": 0}
-    kind = parts[0].dtype
-    return scope.emit("CONCATENATION", parts, shape, kind, "ConcatenationOptions", **options)
+    return scope.emit("CONCATENATION", parts, shape, axis=0)
 
 
 _FIRST: Final = b"FIRST_DIM_SIZE"
@@ -272,7 +262,7 @@ _IDS: Final = b"VALUE_ROWIDS"
 @lowering("RaggedRange")
 def ragged_range(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """Compute the length of each row, then the start of its row and its position for each value."""
-    need(node, inputs, NUMBERS)
+    need(inputs, NUMBERS)
     start, limit, delta = inputs
     whole, work = IndexArithmetic(scope), Arithmetic(scope, start.dtype)
     if start.dtype is DType.FLOAT:
@@ -282,7 +272,7 @@ def ragged_range(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Val
         count = whole.sub(0, whole.floor_div(whole.sub(start, limit), delta))
     rows = _Rows(whole, lengths=whole.maximum(whole.reshaped(count, (-1,)), 0))
     first, step = (
-        value if value.shape == () else rows.gathered(value, rows.ids) for value in (start, delta)
+        value if value.shape == () else gather(scope, value, rows.ids) for value in (start, delta)
     )
     places = work.cast(rows.places, start.dtype)
     splits = work.cast(rows.splits, node.attr_dtype("Tsplits", DType.INT64))
@@ -301,11 +291,11 @@ def ragged_gather(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Va
     result = []
     for i in range(len(nested)):
         source = _Rows(whole, splits=as_int32(scope, node, i, nested[i]))
-        rows = _Rows(whole, lengths=source.gathered(source.lengths, chosen))
-        starts = source.gathered(source.splits, chosen)
+        rows = _Rows(whole, lengths=gather(scope, source.lengths, chosen))
+        starts = gather(scope, source.splits, chosen)
         result.append(Arithmetic(scope).cast(rows.splits, kind))
-        chosen = whole.add(rows.gathered(starts, rows.ids), rows.places)
-    return *result, source.gathered(values, chosen)
+        chosen = whole.add(gather(scope, starts, rows.ids), rows.places)
+    return *result, gather(scope, values, chosen)
 
 
 @lowering("RaggedTensorToTensor")
@@ -339,7 +329,7 @@ def ragged_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     place, cells = whole.range(whole.sizes(levels[0].splits)[0]), sizes[0]
     place = whole.select(whole.less(place, sizes[0]), place, whole.number(-1))
     for rows, size in zip(levels, sizes[1:], strict=True):
-        parent = rows.gathered(place, rows.ids)
+        parent = gather(scope, place, rows.ids)
         is_kept = whole.both(whole.less(-1, parent), whole.less(rows.places, size))
         inside = whole.add(whole.mul(parent, size), rows.places)
         place = whole.select(is_kept, inside, whole.number(-1))
@@ -349,7 +339,7 @@ def ragged_to_dense(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     source = whole.maximum(combined(scope, "Max", numbers, place, cells), 0)
     inner = values.shape[1:]
     first = reshaped(scope, repeated(scope, default, inner), (1, *inner))
-    dense = levels[0].gathered(joined(scope, [first, values]), source)
+    dense = gather(scope, joined(scope, [first, values]), source)
     return whole.shaped(dense, [*sizes, *map(whole.number, map(np.array, inner))])
 
 
@@ -374,28 +364,20 @@ class _Rows:
             self.splits, self.lengths = joined(work.scope, [work.number([0]), sums]), lengths
         ends = self._part(self.splits, 1)
         (last,) = work.sizes(self.splits)
-        total = self.gathered(self.splits, work.sub(last, 1))
+        total = gather(work.scope, self.splits, work.sub(last, 1))
         one = filled(work.scope, ends, np.int32(1))
         # A value's row ID is the number of rows that end before it.
         ended = self._sums(combined(work.scope, "Sum", one, ends, work.add(total, 1)))
-        bounds = [work.number([0]), work.joined([total])]
-        operands = [ended, *bounds]
-        self.ids = work.scope.emit("SLICE", operands, (-1,), DType.INT32, "SliceOptions")
-        self.places = work.sub(work.range(total), self.gathered(self.splits, self.ids))
+        operands = [ended, work.number([0]), work.joined([total])]
+        self.ids = work.scope.emit("SLICE", operands, (-1,))
+        numbers = work.range(total)
+        self.places = work.sub(numbers, gather(work.scope, self.splits, self.ids))
 
     @property
     def longest(self) -> Value:
         """The maximum length."""
-        operands, options = [self.lengths, self._work.number([0])], {"keep_dims": False}
-        emit, table = self._work.scope.emit, "ReducerOptions"
-        return emit("REDUCE_MAX", operands, (), DType.INT32, table, **options)
-
-    def gathered(self, value: Value, indices: Value) -> Value:
-        """GATHER elements of a tensor of any type along its first axis."""
-        shape = (*(indices.shape or ()), *(value.shape or ())[1:])
-        options = {"axis": 0, "batch_dims": 0}
-        operands, emit = [value, indices], self._work.scope.emit
-        return emit("GATHER", operands, shape, value.dtype, "GatherOptions", **options)
+        operands = [self.lengths, self._work.number([0])]
+        return self._work.scope.emit("REDUCE_MAX", operands, (), keep_dims=False)
 
     def _part(self, splits: Value, start: int) -> Value:
         """Return all splits except the last one (``start`` 0) or the first one (``start`` 1)."""
@@ -403,12 +385,11 @@ class _Rows:
         (size,) = work.sizes(splits)
         operands = [splits, work.number([start]), work.joined([work.sub(size, 1)])]
         shape = (-1 if size.data is None else int(size.data) - 1,)
-        return work.scope.emit("SLICE", operands, shape, DType.INT32, "SliceOptions")
+        return work.scope.emit("SLICE", operands, shape)
 
     def _sums(self, value: Value) -> Value:
-        axis, options = self._work.number(np.array(0)), {"exclusive": False, "reverse": False}
-        operands, emit = [value, axis], self._work.scope.emit
-        return emit("CUMSUM", operands, value.shape, DType.INT32, "CumsumOptions", **options)
+        operands, emit = [value, self._work.number(np.array(0))], self._work.scope.emit
+        return emit("CUMSUM", operands, value.shape, exclusive=False, reverse=False)
 
 
 def _rows_of_ids(work: IndexArithmetic, ids: Value, count: Value) -> _Rows:

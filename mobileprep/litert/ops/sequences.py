@@ -9,13 +9,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import Options
 from mobileprep.graph.node import Node
 from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic
-from mobileprep.litert.program import Op, Port, Program, Value
+from mobileprep.litert.program import Port, Program, Value, builtin, integers
 from mobileprep.litert.refusals import FINDS, GIVE_SHAPES, SIZES, CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
-from mobileprep.litert.shapes import as_int32, reshaped, transposed
+from mobileprep.litert.shapes import as_int32, cast, gather, reshaped, sizes_of, transposed
 from mobileprep.litert.types import LONG_NUMBERS, NAMES, TABLE, need, need_float
 from mobileprep.litert.weights import table_name
 
@@ -24,14 +23,12 @@ _INDICES: Final = frozenset({DType.INT32, DType.INT64})
 
 @lowering("ReverseSequence")
 def reverse_sequence(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need(node, inputs[:1], LONG_NUMBERS | {DType.INT16, DType.UINT8})
-    need(node, inputs[1:], _INDICES)
+    need(inputs[:1], LONG_NUMBERS | {DType.INT16, DType.UINT8})
+    need(inputs[1:], _INDICES)
     return scope.emit(
         "REVERSE_SEQUENCE",
         inputs,
         scope.output_shape(node),
-        inputs[0].dtype,
-        "ReverseSequenceOptions",
         seq_dim=node.attr_int("seq_dim"),
         batch_dim=node.attr_int("batch_dim", 0),
     )
@@ -39,27 +36,26 @@ def reverse_sequence(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
 
 @lowering("Bucketize")
 def bucketize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need(node, inputs, LONG_NUMBERS | {DType.DOUBLE})
+    need(inputs, LONG_NUMBERS | {DType.DOUBLE})
     return scope.emit(
         "BUCKETIZE",
         inputs,
         inputs[0].shape,
         DType.INT32,
-        "BucketizeOptions",
         boundaries=node.attr_floats("boundaries", ()),
     )
 
 
 @lowering("BroadcastArgs")
 def broadcast_args(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    need(node, inputs, _INDICES)
-    return scope.emit("BROADCAST_ARGS", inputs, scope.output_shape(node), inputs[0].dtype)
+    need(inputs, _INDICES)
+    return scope.emit("BROADCAST_ARGS", inputs, scope.output_shape(node))
 
 
 @lowering("CTCGreedyDecoder")
 def ctc_greedy_decoder(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """Emit ARG_MAX of each time step, and WHERE of the steps to keep."""
-    need_float(node, inputs[:1])
+    need_float(inputs[:1])
     scores, lengths = inputs[0], as_int32(scope, node, 1, inputs[1])
     whole, work = IndexArithmetic(scope), Arithmetic(scope)
     ints = Arithmetic(scope, DType.INT32)
@@ -68,44 +64,37 @@ def ctc_greedy_decoder(scope: Scope, node: Node, inputs: Sequence[Value]) -> tup
         reason = "the number of its classes is not known"
         raise CannotExpressError(reason, GIVE_SHAPES)
     scores = transposed(scope, scores, (1, 0, 2))
-    table, shape = "ArgMaxOptions", (scores.shape or ())[:2]
+    shape = (scores.shape or ())[:2]
     operands = [scores, whole.number(np.array(2))]
-    best = scope.emit("ARG_MAX", operands, shape, DType.INT32, table, output_type="INT32")
+    best = scope.emit("ARG_MAX", operands, shape, DType.INT32, output_type="INT32")
     step = whole.range(steps)
     is_read = whole.less(step, whole.reshaped(lengths, (-1, 1)))
     blank = node.attr_int("blank_index", -1) % int(classes.data)
     is_dropped = ints.compare("EQUAL", best, blank)
     if node.attr_bool("merge_repeated", False):
-        places = {"axis": 1, "batch_dims": 0}
-        operands = [best, whole.maximum(whole.sub(step, 1), 0)]
-        before = scope.emit("GATHER", operands, shape, DType.INT32, "GatherOptions", **places)
+        before = gather(scope, best, whole.maximum(whole.sub(step, 1), 0), 1)
         repeated = whole.both(ints.compare("EQUAL", best, before), whole.less(0, step))
         is_dropped = whole.either(is_dropped, repeated)
-    is_token = scope.emit("LOGICAL_NOT", [is_dropped], shape, DType.BOOL, "LogicalNotOptions")
+    is_token = scope.emit("LOGICAL_NOT", [is_dropped], shape, DType.BOOL)
     is_token = whole.both(is_read, is_token)
-    positions = scope.emit("WHERE", [is_token], (-1, 2), DType.INT64, "WhereOptions")
+    positions = scope.emit("WHERE", [is_token], (-1, 2), DType.INT64)
     marks = work.cast(is_token, DType.INT32)
-    sums = {"exclusive": True, "reverse": False}
     operands = [marks, whole.number(np.array(1))]
-    numbers = scope.emit("CUMSUM", operands, shape, DType.INT32, "CumsumOptions", **sums)
-    operands, options = [positions, whole.number(np.array(0))], {"axis": 1, "batch_dims": 0}
-    rows = [scope.emit("GATHER", operands, (-1,), DType.INT64, "GatherOptions", **options)]
+    numbers = scope.emit("CUMSUM", operands, shape, exclusive=True, reverse=False)
+    rows = [gather(scope, positions, whole.number(np.array(0)), 1)]
     for value in (numbers, best):
-        tokens = scope.emit("GATHER_ND", [value, positions], (-1,), DType.INT32, "GatherNdOptions")
+        tokens = scope.emit("GATHER_ND", [value, positions], (-1,))
         rows.append(work.cast(tokens, DType.INT64))
-    options = {"values_count": 2, "axis": 1}
-    indices = scope.emit("PACK", rows[:2], (-1, 2), DType.INT64, "PackOptions", **options)
+    indices = scope.emit("PACK", rows[:2], (-1, 2), values_count=2, axis=1)
     longest = whole.reshaped(ints.reduce("REDUCE_MAX", ints.reduce("SUM", marks, 1), 0), ())
     dense = work.cast(whole.joined([batch, longest]), DType.INT64)
     largest = work.reduce("REDUCE_MAX", scores, 2)
-    largest = reshaped(scope, largest, shape) if shape.count(-1) < 2 else _squeezed(scope, largest)
+    if shape.count(-1) < 2:
+        largest = reshaped(scope, largest, shape)
+    else:
+        largest = scope.emit("SQUEEZE", [largest], shape, squeeze_dims=(-1,))
     read = work.select(is_read, largest, 0.0)
     return indices, rows[2], dense, work.one("NEG", work.reduce("SUM", read, 1))
-
-
-def _squeezed(scope: Scope, value: Value) -> Value:
-    shape, options = (value.shape or ())[:-1], {"squeeze_dims": (-1,)}
-    return scope.emit("SQUEEZE", [value], shape, value.dtype, "SqueezeOptions", **options)
 
 
 _PAIRS: Final = ((DType.STRING, DType.INT64), (DType.INT64, DType.STRING))
@@ -132,7 +121,6 @@ def table(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         entries,
         (1,),
         DType.RESOURCE,
-        "HashtableOptions",
         table_id=len(tables),
         key_dtype=NAMES[kinds[0]],
         value_dtype=NAMES[kinds[1]],
@@ -146,17 +134,14 @@ def find(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if default.shape != ():
         reason = "the default for missing keys is not a scalar"
         raise CannotExpressError(reason, "make the default a scalar")
-    shape, kind = keys.shape, node.attr_dtype("Tout")
-    operands = (handle, keys, default)
-    return scope.emit("HASHTABLE_FIND", operands, shape, kind, "HashtableFindOptions")
+    return scope.emit("HASHTABLE_FIND", inputs, keys.shape, node.attr_dtype("Tout"))
 
 
 @lowering(*SIZES)
 def size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit HASHTABLE_SIZE, and reshape LiteRT's vector result to a scalar."""
     _check_handle(inputs[0])
-    options = "HashtableSizeOptions"
-    return reshaped(scope, scope.emit("HASHTABLE_SIZE", inputs, (1,), DType.INT64, options), ())
+    return reshaped(scope, scope.emit("HASHTABLE_SIZE", inputs, (1,), DType.INT64), ())
 
 
 def _check_handle(handle: Value) -> None:
@@ -178,7 +163,7 @@ def while_(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ..
     names = (node.attr_func("cond").name, node.attr_func("body").name)
     programs = [scope.function(name, turning) for name in names]
     outputs = [(value.shape, value.dtype) for value in turning]
-    return scope.emit_running("WHILE", inputs, outputs, "WhileOptions", programs)
+    return scope.emit_running("WHILE", inputs, outputs, programs)
 
 
 @lowering("If", "StatelessIf")
@@ -191,7 +176,7 @@ def if_(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     programs = [scope.function(name, inputs[1:]) for name in names]
     kinds = node.attr_dtypes("Tout")
     outputs = [(scope.output_shape(node, i), kind) for i, kind in enumerate(kinds)]
-    return scope.emit_running("IF", inputs, outputs, "IfOptions", programs)
+    return scope.emit_running("IF", inputs, outputs, programs)
 
 
 @lowering("Case", "StatelessCase")
@@ -209,8 +194,8 @@ def case(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]
     outputs = [(scope.output_shape(node, i), kind) for i, kind in enumerate(kinds)]
     ways = (programs[0], rest) if programs else (rest, rest)
     number = scope.constant(np.array(0, np.int32), "number")
-    first = scope.emit("EQUAL", [inputs[0], number], (), DType.BOOL, "EqualOptions")
-    return scope.emit_running("IF", [first, *inputs], outputs, "IfOptions", ways)
+    first = scope.emit("EQUAL", [inputs[0], number], (), DType.BOOL)
+    return scope.emit_running("IF", [first, *inputs], outputs, ways)
 
 
 def _numbered(program: Program) -> Program:
@@ -225,14 +210,11 @@ def _chosen(place: int, program: Program, rest: Program) -> Program:
     results = tuple(
         Port(p.name, replace(p.value, name=f"{p.name}_chosen", data=None)) for p in program.outputs
     )
-    number = Value("number", DType.INT32, (), np.array(place, np.int32))
     is_this = Value("is_this", DType.BOOL, ())
+    equal = builtin("EQUAL", [parameters[0].value, integers("number", place)], [is_this])
     inputs = (is_this, *(p.value for p in parameters))
-    outputs = tuple(p.value for p in results)
-    ops = (
-        Op("EQUAL", (parameters[0].value, number), (is_this,), Options("EqualOptions")),
-        Op("IF", inputs, outputs, Options("IfOptions"), subgraphs=(program, rest)),
-    )
+    branch = builtin("IF", inputs, [p.value for p in results])
+    ops = (equal, replace(branch, subgraphs=(program, rest)))
     return Program(parameters, results, ops, f"{program.name}_or_later")
 
 
@@ -252,39 +234,26 @@ def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
     if indices.shape == (1, 1):
         return _one_row(scope, node, (target, indices, rows))
     if target.dtype is DType.BOOL:
-        whole = [_cast(scope, value, DType.INT32) for value in (target, rows)]
-        return _cast(scope, _many_rows(scope, whole[0], indices, whole[1]), DType.BOOL)
-    need(node, [target], _COMPUTED)
+        whole = [cast(scope, value, DType.INT32) for value in (target, rows)]
+        return cast(scope, _many_rows(scope, whole[0], indices, whole[1]), DType.BOOL)
+    need([target], _COMPUTED)
     return _many_rows(scope, target, indices, rows)
-
-
-def _cast(scope: Scope, value: Value, kind: DType) -> Value:
-    kinds = {"in_data_type": value.dtype.name, "out_data_type": kind.name}
-    return scope.emit("CAST", [value], value.shape, kind, "CastOptions", **kinds)
 
 
 def _many_rows(scope: Scope, target: Value, indices: Value, rows: Value) -> Value:
     """Replace rows of the target at computed indices."""
-    assert target.rank is not None
-    kind = target.dtype
-    shape, options = (target.rank,), {"out_type": "INT32"}
-    sizes = scope.emit("SHAPE", [target], shape, DType.INT32, "ShapeOptions", **options)
-    ones = scope.emit("ZEROS_LIKE", [rows], rows.shape, kind, "ZerosLikeOptions")
-    one = scope.constant(np.array(1, kind.numpy))
-    marks = scope.emit("ADD", [ones, one], rows.shape, kind, "AddOptions")
+    work, sizes = Arithmetic(scope, target.dtype), sizes_of(scope, target)
+    marks = work.add(scope.emit("ZEROS_LIKE", [rows], rows.shape), 1)
     placed, marked = (
-        scope.emit("SCATTER_ND", [indices, values, sizes], target.shape, kind, "ScatterNdOptions")
+        scope.emit("SCATTER_ND", [indices, values, sizes], target.shape, target.dtype)
         for values in (rows, marks)
     )
-    zero = scope.constant(np.array(0, kind.numpy))
-    where = scope.emit("GREATER", [marked, zero], target.shape, DType.BOOL, "GreaterOptions")
-    chosen = [where, placed, target]
-    return scope.emit("SELECT_V2", chosen, target.shape, kind, "SelectV2Options")
+    return work.select(work.compare("GREATER", marked, 0), placed, target)
 
 
 def _last_rows(scope: Scope, node: Node, indices: Value, rows: Value) -> tuple[Value, Value]:
     """Remove rows that later ones overwrite, if the indices are known."""
-    constant = scope.known(node, 1)
+    constant = scope.known_value(node, 1)
     if constant is None:
         return indices, rows
     last = {int(place): number for number, place in enumerate(constant.reshape(-1))}
@@ -294,22 +263,14 @@ def _last_rows(scope: Scope, node: Node, indices: Value, rows: Value) -> tuple[V
     places = scope.integers_constant(np.reshape([*last], shape), "places")
     numbers = scope.integers_constant([*last.values()], "rows")
     rows_shape = None if rows.shape is None else (len(last), *rows.shape[1:])
-    options = {"axis": 0, "batch_dims": 0}
-    last_rows = scope.emit(
-        "GATHER", [rows, numbers], rows_shape, rows.dtype, "GatherOptions", **options
-    )
-    return places, last_rows
+    return places, scope.emit("GATHER", [rows, numbers], rows_shape, axis=0, batch_dims=0)
 
 
 def _one_row(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     target, indices, rows = inputs
-    need(node, [target], _MOVED)
+    need([target], _MOVED)
     start = reshaped(scope, indices, (1,))
     if target.rank is not None and target.rank > 1:
         rest = scope.integers_constant([0] * (target.rank - 1), "start")
-        parts = [start, rest]
-        start = scope.emit(
-            "CONCATENATION", parts, (target.rank,), DType.INT32, "ConcatenationOptions", axis=0
-        )
-    values = [target, rows, start]
-    return scope.emit("DYNAMIC_UPDATE_SLICE", values, target.shape, target.dtype)
+        start = scope.emit("CONCATENATION", [start, rest], (target.rank,), axis=0)
+    return scope.emit("DYNAMIC_UPDATE_SLICE", [target, rows, start], target.shape)

@@ -5,7 +5,7 @@ A complex tensor exists in the program only as its real and imaginary parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,8 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.flexbuffer import number_map
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.litert.ops.math import binary, repeated
+from mobileprep.litert.arithmetic import Arithmetic
+from mobileprep.litert.ops.math import repeated
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
@@ -36,11 +37,12 @@ Parts = tuple[Value, Value | None]
 @lowering("RFFT", "RFFT2D")
 def real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Multiply by the waves of half a spectrum along the last axis, a full one along others."""
-    need_float(node, inputs[:1])
+    need_float(inputs[:1])
     *before, length = _lengths(scope, node, _FORWARD[node.op])
-    parts = _along_last(scope, (inputs[0], None), _waves(scope, inputs[0], -1, length, half=True))
+    waves = _waves(scope, inputs[0], -1, length, half=True)
+    parts = _transformed(scope, (inputs[0], None), waves, _times)
     for size in before:
-        parts = _along_rows(scope, parts, _waves(scope, inputs[0], -2, size))
+        parts = _transformed(scope, parts, _waves(scope, inputs[0], -2, size), _row_times)
     return _whole(scope, node, parts)
 
 
@@ -52,7 +54,7 @@ def complex_transform(scope: Scope, node: Node, inputs: Sequence[Value]) -> Valu
     for axis in range(-1, -1 - {**_FORWARD, **_INVERSE}[node.op], -1):
         length = known_size(inputs[0], axis)
         waves = _waves(scope, inputs[0], axis, length, inverse=inverse)
-        parts = (_along_last if axis == -1 else _along_rows)(scope, parts, waves)
+        parts = _transformed(scope, parts, waves, _times if axis == -1 else _row_times)
     return _whole(scope, node, parts)
 
 
@@ -62,7 +64,8 @@ def inverse_real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) ->
     *before, length = _lengths(scope, node, _INVERSE[node.op])
     parts: Parts = _halves(scope, inputs[0])
     for size in before:
-        parts = _along_rows(scope, parts, _waves(scope, inputs[0], -2, size, inverse=True))
+        waves = _waves(scope, inputs[0], -2, size, inverse=True)
+        parts = _transformed(scope, parts, waves, _row_times)
     count = length // 2 + 1
     waves = _waves(scope, inputs[0], -1, length, inverse=True)
     waves[count:] = 0
@@ -70,19 +73,14 @@ def inverse_real_transform(scope: Scope, node: Node, inputs: Sequence[Value]) ->
     waves[1 : (length + 1) // 2] *= 2
     real, imaginary = parts
     assert imaginary is not None
-    return binary(
-        scope,
-        "SUB",
-        "SubOptions",
-        _times(scope, real, waves.real),
-        _times(scope, imaginary, waves.imag),
-    )
+    reals = _times(scope, real, waves.real), _times(scope, imaginary, waves.imag)
+    return Arithmetic(scope).sub(*reals)
 
 
 @lowering("Complex")
 def complex_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Combine two parts to a complex tensor."""
-    need_float(node, inputs)
+    need_float(inputs)
     shape = scope.output_shape(node)
     real, imaginary = (repeated(scope, value, shape) for value in inputs)
     return _whole(scope, node, (real, imaginary))
@@ -92,25 +90,25 @@ def complex_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def conj(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Negate the imaginary part; a real tensor is unchanged."""
     if inputs[0] not in scope.halves:
-        need_float(node, inputs)
+        need_float(inputs)
         return inputs[0]
     real, imaginary = _halves(scope, inputs[0])
-    return _whole(scope, node, (real, _unary(scope, "NEG", imaginary)))
+    return _whole(scope, node, (real, Arithmetic(scope).one("NEG", imaginary)))
 
 
 @lowering("ComplexAbs")
 def complex_abs(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Compute the square root of the sum of squares of both parts."""
-    squares = [_unary(scope, "SQUARE", part) for part in _halves(scope, inputs[0])]
-    return _unary(scope, "SQRT", binary(scope, "ADD", "AddOptions", *squares))
+    work = Arithmetic(scope)
+    squares = [work.one("SQUARE", part) for part in _halves(scope, inputs[0])]
+    return work.one("SQRT", work.add(*squares))
 
 
 @lowering("Angle")
 def angle(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit ATAN2 of the parts."""
     real, imaginary = _halves(scope, inputs[0])
-    shape, table = scope.output_shape(node), "ATan2Options"
-    return scope.emit("ATAN2", [imaginary, real], shape, DType.FLOAT, table)
+    return scope.emit("ATAN2", [imaginary, real], scope.output_shape(node))
 
 
 @lowering("Real", "Imag")
@@ -160,48 +158,33 @@ def _waves(
     return waves / length if inverse else waves
 
 
-def _along_last(scope: Scope, parts: Parts, waves: Array) -> Parts:
+def _transformed(
+    scope: Scope, parts: Parts, waves: Array, times: Callable[[Scope, Value, Array], Value]
+) -> Parts:
+    """Multiply complex numbers by waves along the last axis, or along the one before it."""
     real, imaginary = parts
     if imaginary is None:
-        return _times(scope, real, waves.real), _times(scope, real, waves.imag)
-    one, two = (_times(scope, real, waves.real), _times(scope, imaginary, waves.imag))
-    three, four = (_times(scope, real, waves.imag), _times(scope, imaginary, waves.real))
-    return (
-        binary(scope, "SUB", "SubOptions", one, two),
-        binary(scope, "ADD", "AddOptions", three, four),
-    )
-
-
-def _along_rows(scope: Scope, parts: Parts, waves: Array) -> Parts:
-    """Transform along the second-to-last axis."""
-    real, imaginary = parts
-    assert imaginary is not None
-    one, two = _row_times(scope, waves.real, real), _row_times(scope, waves.imag, imaginary)
-    three, four = _row_times(scope, waves.imag, real), _row_times(scope, waves.real, imaginary)
-    return (
-        binary(scope, "SUB", "SubOptions", one, two),
-        binary(scope, "ADD", "AddOptions", three, four),
-    )
+        return times(scope, real, waves.real), times(scope, real, waves.imag)
+    one, two = times(scope, real, waves.real), times(scope, imaginary, waves.imag)
+    three, four = times(scope, real, waves.imag), times(scope, imaginary, waves.real)
+    work = Arithmetic(scope)
+    return work.sub(one, two), work.add(three, four)
 
 
 def _times(scope: Scope, value: Value, waves: Array) -> Value:
     shape = None if value.shape is None else (*value.shape[:-1], waves.shape[1])
     right = scope.constant(waves.astype(np.float32), "waves")
     if shape is None or len(shape) > 1:
-        return _product(scope, value, right, shape)
+        return scope.emit("BATCH_MATMUL", [value, right], shape)
     row = reshaped(scope, value, (1, -1))
-    return reshaped(scope, _product(scope, row, right, (1, *shape)), shape)
+    return reshaped(scope, scope.emit("BATCH_MATMUL", [row, right], (1, *shape)), shape)
 
 
-def _row_times(scope: Scope, waves: Array, value: Value) -> Value:
+def _row_times(scope: Scope, value: Value, waves: Array) -> Value:
     shape = value.shape
     sizes = None if shape is None else (*shape[:-2], waves.shape[1], shape[-1])
     turned = scope.constant(np.ascontiguousarray(waves.T, np.float32), "waves")
-    return _product(scope, turned, value, sizes)
-
-
-def _product(scope: Scope, left: Value, right: Value, shape: tuple[int, ...] | None) -> Value:
-    return scope.emit("BATCH_MATMUL", [left, right], shape, DType.FLOAT, "BatchMatMulOptions")
+    return scope.emit("BATCH_MATMUL", [turned, value], sizes)
 
 
 def _halves(scope: Scope, value: Value) -> tuple[Value, Value]:
@@ -212,14 +195,10 @@ def _halves(scope: Scope, value: Value) -> tuple[Value, Value]:
     return halves
 
 
-def _unary(scope: Scope, code: str, value: Value) -> Value:
-    return scope.emit(code, [value], value.shape, value.dtype)
-
-
 @lowering("AudioSpectrogram")
 def spectrogram(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit the custom operator AudioSpectrogram."""
-    need_float(node, inputs)
+    need_float(inputs)
     options: Mapping[str, int | bool] = {
         "window_size": node.attr_int("window_size"),
         "stride": node.attr_int("stride"),
@@ -232,7 +211,7 @@ def spectrogram(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("Mfcc")
 def mfcc(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """Emit the custom operator Mfcc, whose frequency limits must be integers."""
-    need_float(node, inputs[:1])
+    need_float(inputs[:1])
     upper = node.attr_float("upper_frequency_limit", 4000.0)
     lower = node.attr_float("lower_frequency_limit", 20.0)
     if not (upper.is_integer() and lower.is_integer()):

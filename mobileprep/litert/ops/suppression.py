@@ -11,15 +11,15 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.flexbuffer import number_map
 from mobileprep.graph.node import Node
 from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic
+from mobileprep.litert.ops.segments import joined
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import GIVE_SHAPES, CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
-from mobileprep.litert.shapes import known_size, pad, reshaped
+from mobileprep.litert.shapes import gather, known_size, pad, reshaped
 from mobileprep.litert.types import need_float
 
 # Maximum number of images times classes; each is an operator.
 _MOST_RUNS: Final = 1 << 10
-_JOIN: Final = "ConcatenationOptions"
 _LOWEST: Final = float(np.finfo(np.float32).min)
 
 
@@ -30,26 +30,29 @@ def non_max_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> Va
     if _most(scope, node) == 0:
         # LiteRT's interpreter rejects a result of SLICE that has no elements.
         return indices
-    ends = scope.emit("EXPAND_DIMS", [count, _zero(scope)], (1,), DType.INT32, "ExpandDimsOptions")
-    values = [indices, scope.integers_constant([0], "begin"), ends]
-    return scope.emit("SLICE", values, (-1,), DType.INT32, "SliceOptions")
+    return _first(scope, [indices], count)[0]
 
 
 @lowering("NonMaxSuppressionV4")
 def padded_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """Emit NON_MAX_SUPPRESSION_V4, which always pads with zeros; slice off unwanted padding."""
-    if not node.attr_bool("pad_to_max_output_size", False):
-        indices, count = _suppressed(scope, node, inputs)
-        zero = _zero(scope)
-        ends = scope.emit("EXPAND_DIMS", [count, zero], (1,), DType.INT32, "ExpandDimsOptions")
-        values = [indices, scope.integers_constant([0], "begin"), ends]
-        return scope.emit("SLICE", values, (-1,), DType.INT32, "SliceOptions"), count
-    return _suppressed(scope, node, inputs)
+    indices, count = _suppressed(scope, node, inputs)
+    if node.attr_bool("pad_to_max_output_size", False):
+        return indices, count
+    return *_first(scope, [indices], count), count
+
+
+def _first(scope: Scope, values: Sequence[Value], count: Value) -> tuple[Value, ...]:
+    """Emit SLICEs of the first elements of vectors."""
+    axis = scope.constant(np.array(0, np.int32), "axis")
+    ends = scope.emit("EXPAND_DIMS", [count, axis], (1,))
+    begin = scope.integers_constant([0], "begin")
+    return tuple(scope.emit("SLICE", [value, begin, ends], (-1,)) for value in values)
 
 
 @lowering("NonMaxSuppressionV5")
 def soft_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    need_float(node, [*inputs[:2], *inputs[3:]])
+    need_float([*inputs[:2], *inputs[3:]])
     most = _most(scope, node)
     outputs = [((most,), DType.INT32), ((most,), DType.FLOAT), ((), DType.INT32)]
     values = list(inputs)
@@ -57,45 +60,31 @@ def soft_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple
         # TensorFlow ignores the threshold in this case. LiteRT does not, and would drop a selected
         # box because of its overlap with itself, which is 1.
         values[3] = scope.constant(np.array(1, np.float32), "overlap")
-    table = "NonMaxSuppressionV5Options"
-    results = scope.emit_many("NON_MAX_SUPPRESSION_V5", values, outputs, table)
+    results = scope.emit_many("NON_MAX_SUPPRESSION_V5", values, outputs)
     if node.attr_bool("pad_to_max_output_size", False):
         return results
-    zero = _zero(scope)
-    ends = scope.emit("EXPAND_DIMS", [results[2], zero], (1,), DType.INT32, "ExpandDimsOptions")
-    begin = scope.integers_constant([0], "begin")
-    cut = tuple(
-        scope.emit("SLICE", [value, begin, ends], (-1,), value.dtype, "SliceOptions")
-        for value in results[:2]
-    )
-    return (*cut, results[2])
+    return *_first(scope, results[:2], results[2]), results[2]
 
 
 def _suppressed(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    need_float(node, inputs[:2])
+    need_float(inputs[:2])
     boxes, scores, most = inputs[:3]
     if node.op == "NonMaxSuppression":
         overlap = scope.constant(np.array(node.attr_float("iou_threshold", 0.5), np.float32))
     else:
         overlap = inputs[3]
-    least = inputs[4] if len(inputs) > 4 else _lowest(scope)
+    if len(inputs) > 4:
+        least = inputs[4]
+    else:
+        least = scope.constant(np.array(_LOWEST, np.float32), "least_score")
     outputs = [((_most(scope, node),), DType.INT32), ((), DType.INT32)]
     values = [boxes, scores, most, overlap, least]
-    table = "NonMaxSuppressionV4Options"
-    return scope.emit_many("NON_MAX_SUPPRESSION_V4", values, outputs, table)
+    return scope.emit_many("NON_MAX_SUPPRESSION_V4", values, outputs)
 
 
 def _most(scope: Scope, node: Node) -> int:
-    constant = scope.known(node, 2)
+    constant = scope.known_value(node, 2)
     return -1 if constant is None else int(constant)
-
-
-def _zero(scope: Scope) -> Value:
-    return scope.constant(np.array(0, np.int32), "axis")
-
-
-def _lowest(scope: Scope) -> Value:
-    return scope.constant(np.array(np.finfo(np.float32).min, np.float32), "least_score")
 
 
 @lowering("TFLite_Detection_PostProcess")
@@ -105,7 +94,7 @@ def detections(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value
     Its outputs are boxes [1, n, 4], classes [1, n], scores [1, n], and the number of detections
     [1].
     """
-    need_float(node, inputs)
+    need_float(inputs)
     most = node.attr_int("max_detections")
     per_box = node.attr_int("max_classes_per_detection", 1)
     options: dict[str, int | bool | float] = {
@@ -126,7 +115,7 @@ def detections(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value
 @lowering("CombinedNonMaxSuppression")
 def combined_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """Emit NON_MAX_SUPPRESSION_V4 per image and class, then TOPK_V2 of each image's boxes."""
-    need_float(node, [*inputs[:2], *inputs[4:]])
+    need_float([*inputs[:2], *inputs[4:]])
     boxes, scores = inputs[:2]
     sizes = [*(boxes.shape or (-1,))[:1], *(boxes.shape or (-1,))[2:3], *(scores.shape or ())[2:]]
     if len(sizes) != 3 or -1 in sizes:
@@ -151,9 +140,8 @@ def combined_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> t
         ]
         suppressed.append(work.joined(per_image))
     shapes = [(images, most, 4), (images, most), (images, most), (images,)]
-    options = {"values_count": images, "axis": 0}
     return tuple(
-        scope.emit("PACK", parts, shape, parts[0].dtype, "PackOptions", **options)
+        scope.emit("PACK", parts, shape, values_count=images, axis=0)
         for parts, shape in zip(zip(*suppressed, strict=True), shapes, strict=True)
     )
 
@@ -183,52 +171,37 @@ class _Combined:
         whole, count = IndexArithmetic(self._scope), self._per_class
         outputs = [((count,), DType.INT32), ((), DType.INT32)]
         values = [boxes, reshaped(self._scope, scores, (-1,)), whole.number(np.array(count))]
-        table = "NonMaxSuppressionV4Options"
         indices, valid_count = self._scope.emit_many(
-            "NON_MAX_SUPPRESSION_V4", [*values, *self._limits], outputs, table
+            "NON_MAX_SUPPRESSION_V4", [*values, *self._limits], outputs
         )
         is_kept = whole.less(whole.number(np.arange(count)), valid_count)
-        chosen = self._gathered(values[1], indices)
-        return (
-            self._gathered(boxes, indices),
-            Arithmetic(self._scope).select(is_kept, chosen, _LOWEST),
-        )
+        chosen = gather(self._scope, values[1], indices)
+        best = gather(self._scope, boxes, indices)
+        return best, Arithmetic(self._scope).select(is_kept, chosen, _LOWEST)
 
     def joined(self, classes: Sequence[tuple[Value, Value]]) -> tuple[Value, Value, Value, Value]:
         """Return the best boxes of an image with their scores, classes, and number."""
         scope, work, count = self._scope, Arithmetic(self._scope), self._per_class
         total = count * len(classes)
-        boxes, scores = (self._concatenated(parts) for parts in zip(*classes, strict=True))
+        boxes, scores = (joined(scope, parts) for parts in zip(*classes, strict=True))
         numbers = scope.constant(np.repeat(np.arange(len(classes), dtype=np.float32), count))
         top_count = min(self._most, total)
         outputs = [((top_count,), DType.FLOAT), ((top_count,), DType.INT32)]
         operands = [scores, scope.integers_constant(np.array(top_count))]
-        best, order = scope.emit_many("TOPK_V2", operands, outputs, "TopKV2Options")
+        best, order = scope.emit_many("TOPK_V2", operands, outputs)
         is_kept = work.compare("GREATER", best, _LOWEST)
-        chosen = self._gathered(boxes, order)
+        chosen = gather(scope, boxes, order)
         if self._is_clipped:
             chosen = work.minimum(work.maximum(chosen, 0.0), 1.0)
         marks = work.cast(is_kept, DType.INT32)
-        axes, options = scope.integers_constant([0], "axes"), {"keep_dims": False}
-        valid_count = scope.emit("SUM", [marks, axes], (), DType.INT32, "ReducerOptions", **options)
+        axes = scope.integers_constant([0], "axes")
+        valid_count = scope.emit("SUM", [marks, axes], (), keep_dims=False)
         return (
             self._padded(work.select(reshaped(scope, is_kept, (top_count, 1)), chosen, 0.0)),
             self._padded(work.select(is_kept, best, 0.0)),
-            self._padded(work.select(is_kept, self._gathered(numbers, order), 0.0)),
+            self._padded(work.select(is_kept, gather(scope, numbers, order), 0.0)),
             valid_count,
         )
-
-    def _gathered(self, value: Value, indices: Value) -> Value:
-        shape = (*(indices.shape or ()), *(value.shape or ())[1:])
-        options = {"axis": 0, "batch_dims": 0}
-        operands = [value, indices]
-        return self._scope.emit("GATHER", operands, shape, value.dtype, "GatherOptions", **options)
-
-    def _concatenated(self, parts: Sequence[Value]) -> Value:
-        if len(parts) == 1:
-            return parts[0]
-        shape, table = (len(parts) * self._per_class, *(parts[0].shape or ())[1:]), _JOIN
-        return self._scope.emit("CONCATENATION", parts, shape, DType.FLOAT, table, axis=0)
 
     def _padded(self, value: Value) -> Value:
         missing = self._most - known_size(value, 0)
@@ -245,5 +218,5 @@ def _column(scope: Scope, value: Value, begin: Sequence[int], width: int) -> Val
     count = -1 if value.shape is None else value.shape[1]
     bounds = [scope.integers_constant(bound, "bound") for bound in (begin, sizes)]
     shape = tuple(count if size < 0 else size for size in sizes)
-    part = scope.emit("SLICE", [value, *bounds], shape, value.dtype, "SliceOptions")
+    part = scope.emit("SLICE", [value, *bounds], shape)
     return reshaped(scope, part, (count, width))

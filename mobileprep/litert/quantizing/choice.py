@@ -19,7 +19,8 @@ from mobileprep.litert.quantizing.kernels import (
     Range,
     steps_of,
 )
-from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_float, results
+from mobileprep.litert.quantizing.scales import Scales, activations, is_float, operands, results
+from mobileprep.litert.refusals import listed
 from mobileprep.transforms.quantize_nodes import Rules, Settings
 from mobileprep.transforms.replace_detection_postprocess import KEEP_FLOAT
 
@@ -53,7 +54,8 @@ class OperatorChoice(Struct, frozen=True):
         for op, reason in self.reasons.items():
             alike.setdefault((op.code, reason), []).append(op.outputs[0].name)
         floats = [
-            f"{code} {_listed(names)} in float: {reason}" for (code, reason), names in alike.items()
+            f"{code} {listed(names, _SHOWN)} in float: {reason}"
+            for (code, reason), names in alike.items()
         ]
         rescaled = [
             f"{r.op.code} {r.op.outputs[0].name!r} rescales {r.value.name!r}, which has a scale "
@@ -104,8 +106,8 @@ def tensors_with_ranges(program: Program) -> tuple[str, ...]:
     scales = Scales(program, eight, DType.INT8, {})
     names: dict[str, None] = {}
     for op in ops:
-        for value in (*(op.inputs[i] for i in activations(op)), *results(op)):
-            if value is not None and value.data is None and not scales.is_fixed(value):
+        for value in (*operands(op), *results(op)):
+            if value.data is None and not scales.is_fixed(value):
                 names[value.alike or value.name] = None
     return tuple(names)
 
@@ -120,12 +122,6 @@ def fixed_ranges(program: Program, kind: DType) -> dict[str, Range]:
     return ranges
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:_SHOWN]))
-    more = len(names) - _SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
 def _hindrance(op: Op, options: Integers, settings: Settings) -> str | None:
     """Return why an operator stays float ("" if a rule excludes it), or None if it does not."""
     if settings.mode != "nodes":
@@ -136,12 +132,12 @@ def _hindrance(op: Op, options: Integers, settings: Settings) -> str | None:
     layer = LAYERS.get(op.code)
     if layer is None:
         return None
-    weights = op.inputs[layer.weights]
-    if weights is None or weights.data is None or not is_float(weights):
+    weights = op.constant(layer.weights)
+    if weights is None or not is_float(op.inputs[layer.weights]):
         return "its weights are computed"
-    if not np.isfinite(weights.data).all():
+    if not np.isfinite(weights).all():
         return "its weights are not finite"
-    bias = op.inputs[layer.bias] if len(op.inputs) > layer.bias else None
+    bias = op.input_at(layer.bias)
     if bias is not None and (bias.data is None or not np.isfinite(bias.data).all()):
         return "its bias is not a finite constant"
     return None
@@ -151,18 +147,13 @@ def _unknown(ops: Sequence[Op], scales: Scales) -> dict[Op, str]:
     """Return the operators with an unknown range, and the reason."""
     reasons: dict[Op, str] = {}
     for op in ops:
-        slots: list[Slot] = [scales.slot(op, i) for i in activations(op)]
-        for slot in [*slots, *results(op)]:
+        for slot in scales.slots(op):
             if scales.steps(slot) is None:
-                name = slot.name if isinstance(slot, Value) else _constant_name(slot[0], slot[1])
+                value = slot if isinstance(slot, Value) else op.inputs[slot[1]]
+                name = "" if value is None else value.name
                 reasons[op] = f"the range of {name!r} is not known"
                 break
     return reasons
-
-
-def _constant_name(op: Op, index: int) -> str:
-    value = op.inputs[index]
-    return "" if value is None else value.name
 
 
 def _lonely(program: Program, ops: Sequence[Op], options: Integers) -> set[Op]:
@@ -176,15 +167,13 @@ def _lonely(program: Program, ops: Sequence[Op], options: Integers) -> set[Op]:
     readers = Readers(program)
     reading: dict[Value, list[Op]] = {}
     for op in ops:
-        for value in op.inputs:
-            if value is not None:
-                reading.setdefault(value, []).append(op)
+        for value in op.operands:
+            reading.setdefault(value, []).append(op)
 
     def is_near(op: Op) -> bool:
-        operands = [op.inputs[i] for i in activations(op)]
-        if any(v in ends for v in (*operands, *op.outputs)):
+        if any(v in ends for v in (*operands(op), *op.outputs)):
             return True
-        if any(readers.maker(value) in accepted for value in operands):
+        if any(readers.maker(value) in accepted for value in operands(op)):
             return True
         return any(reader in accepted for v in results(op) for reader in reading.get(v, ()))
 
@@ -251,6 +240,6 @@ def _masking(
         yield maker
         if maker.code not in KERNELS or KERNELS[maker.code].rule != "same":
             continue
-        sources = {v for v in (maker.inputs[i] for i in activations(maker)) if v is not None} - seen
+        sources = set(operands(maker)) - seen
         seen |= sources
         waiting += sources

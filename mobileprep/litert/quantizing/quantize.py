@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import Options
 from mobileprep.graph.refs import FreshNames
-from mobileprep.litert.program import Op, Port, Program, Value
+from mobileprep.litert.program import Op, Port, Program, Value, builtin
 from mobileprep.litert.quantizing.choice import OperatorChoice, choose, fixed_ranges
 from mobileprep.litert.quantizing.kernels import (
     KERNELS,
@@ -80,7 +79,7 @@ class Rewriter:
             is_end = value in self._ends
             name = value.name if is_end else self._names.name(f"{value.name}_float")
             dequantized = replace(value, name=name)
-            self.ops.append(Op("DEQUANTIZE", (form,), (dequantized,), Options("DequantizeOptions")))
+            self.ops.append(builtin("DEQUANTIZE", [form], [dequantized]))
             self._floats[value] = dequantized
         return self._floats[value]
 
@@ -92,7 +91,7 @@ class Rewriter:
             source = self._forms.get(value, value)
             name = self._names.name(f"{value.name}_{steps.kind.short}")
             form = Value(name, steps.kind, value.shape, None, steps.quantization)
-            self.ops.append(Op("QUANTIZE", (source,), (form,), Options("QuantizeOptions")))
+            self.ops.append(builtin("QUANTIZE", [source], [form]))
             self._integers[value, steps] = form
         return self._integers[value, steps]
 
@@ -103,9 +102,10 @@ class Rewriter:
         if op.code in LAYERS:
             self._weigh(op, inputs)
         outputs = tuple(self._result(value) for value in op.outputs)
-        self.ops.append(
-            replace(op, inputs=tuple(inputs), outputs=outputs, options=self._options(op))
-        )
+        options = KERNELS[op.code].options.get(self._kind)
+        if options is not None and op.options is not None:
+            op = op.with_options(**options)
+        self.ops.append(replace(op, inputs=tuple(inputs), outputs=outputs))
 
     def _activation(self, op: Op, index: int) -> Value:
         value = op.inputs[index]
@@ -115,12 +115,8 @@ class Rewriter:
         if value.data is None:
             return self.as_integers(value, steps)
         if (value, steps) not in self._constants:
-            self._constants[value, steps] = replace(
-                value,
-                dtype=steps.kind,
-                data=steps.integers(value.data),
-                quantization=steps.quantization,
-            )
+            form = _form(value, value.name, steps)
+            self._constants[value, steps] = replace(form, data=steps.integers(value.data))
         return self._constants[value, steps]
 
     def _weigh(self, op: Op, inputs: list[Value | None]) -> None:
@@ -132,7 +128,7 @@ class Rewriter:
         assert image is not None
         assert image.quantization is not None
         scale = float(image.quantization.scales[0])
-        bias = op.inputs[layer.bias] if len(op.inputs) > layer.bias else None
+        bias = op.input_at(layer.bias)
         sums = _SUMS[self._kind]
         least = None if bias is None or bias.data is None else least_scales(bias.data, scale, sums)
         settings = self._choice.settings_of(op).weights
@@ -155,15 +151,9 @@ class Rewriter:
         name = value.name
         if value in self._ends:
             name = self._names.name(f"{name}_{steps.kind.short}")
-        form = replace(value, name=name, dtype=steps.kind, quantization=steps.quantization)
+        form = _form(value, name, steps)
         self.record(value, form, steps)
         return form
-
-    def _options(self, op: Op) -> Options | None:
-        said = KERNELS[op.code].options.get(self._kind)
-        if said is None or op.options is None:
-            return op.options
-        return replace(op.options, values={**op.options.values, **said})
 
 
 _MIDDLE: Final = 128
@@ -242,8 +232,8 @@ class _Ends(Struct, frozen=True):
         self.rewriter.record(port.value, form, steps)
         if self.options.input_type != "uint8":
             return Port(port.name, form)
-        fed = _form(port.value, f"{port.value.name}_uint8", _unsigned(steps))
-        self.rewriter.ops.append(_requantized(fed, form))
+        fed = _unsigned(port.value, steps)
+        self.rewriter.ops.append(builtin("QUANTIZE", [fed], [form]))
         return Port(port.name, fed)
 
     def output(self, port: Port) -> Port:
@@ -253,8 +243,8 @@ class _Ends(Struct, frozen=True):
         form = self.rewriter.as_integers(port.value, steps)
         if self.options.output_type != "uint8":
             return Port(port.name, form)
-        unsigned = _form(port.value, f"{port.value.name}_uint8", _unsigned(steps))
-        self.rewriter.ops.append(_requantized(form, unsigned))
+        unsigned = _unsigned(port.value, steps)
+        self.rewriter.ops.append(builtin("QUANTIZE", [form], [unsigned]))
         return Port(port.name, unsigned)
 
     def _steps(self, port: Port, what: str) -> IntegerSteps:
@@ -268,20 +258,18 @@ class _Ends(Struct, frozen=True):
         return steps_of(span, self.options.kind)
 
 
-def _unsigned(steps: IntegerSteps) -> IntegerSteps:
-    return IntegerSteps(DType.UINT8, steps.scale, steps.zero + _MIDDLE)
+def _unsigned(value: Value, steps: IntegerSteps) -> Value:
+    """Return the uint8 form of a value whose int8 form has these steps."""
+    shifted = IntegerSteps(DType.UINT8, steps.scale, steps.zero + _MIDDLE)
+    return _form(value, f"{value.name}_uint8", shifted)
 
 
 def _form(value: Value, name: str, steps: IntegerSteps) -> Value:
     return replace(value, name=name, dtype=steps.kind, quantization=steps.quantization)
 
 
-def _requantized(source: Value, target: Value) -> Op:
-    return Op("QUANTIZE", (source,), (target,), Options("QuantizeOptions"))
-
-
 def _needed(ops: Sequence[Op], outputs: Sequence[Port]) -> tuple[Op, ...]:
     """Remove conversions without readers."""
     read = {port.value for port in outputs}
-    read.update(value for op in ops for value in op.inputs if value is not None)
+    read.update(value for op in ops for value in op.operands)
     return tuple(op for op in ops if any(value in read for value in op.outputs))

@@ -46,6 +46,11 @@ def activations(op: Op) -> list[int]:
     return [i for i, value in enumerate(op.inputs) if is_float(value)]
 
 
+def operands(op: Op) -> list[Value]:
+    """Return the inputs of an operator that are quantized by their range."""
+    return [value for i in activations(op) if (value := op.inputs[i]) is not None]
+
+
 def results(op: Op) -> list[Value]:
     """Return the outputs of an operator that are quantized."""
     return [value for value in op.outputs if is_float(value)]
@@ -94,7 +99,9 @@ class Scales:
         self._own: set[tuple[Op, int]] = set()
         self._least: dict[Slot, float] = {}
         for op in ops:
-            self._fix(op)
+            kernel = KERNELS[op.code]
+            if kernel.rule == "fixed":
+                self._fixed[op.outputs[0]] = IntegerSteps(kind, *kernel.fixed[kind])
         alike = [op for op in ops if KERNELS[op.code].rule == "same"]
         for op in alike:
             if not _is_mixed(op):
@@ -103,7 +110,9 @@ class Scales:
         if mixed:
             self._join_all(program, ops, mixed, ranges)
         for op in alike:
-            self._join([*results(op), *((op, i) for i in activations(op) if _is_constant(op, i))])
+            self._join(
+                [*results(op), *((op, i) for i in activations(op) if op.constant(i) is not None)]
+            )
         self._spans = self._spans_of(ops, ranges)
         for op in ops:
             self._hold(op)
@@ -114,6 +123,10 @@ class Scales:
         if value is None or value.data is not None or (op, index) in self._own:
             return (op, index)
         return value
+
+    def slots(self, op: Op) -> list[Slot]:
+        """Return the slots of an operator's quantized inputs, then its quantized outputs."""
+        return [*(self.slot(op, i) for i in activations(op)), *results(op)]
 
     def steps(self, slot: Slot) -> IntegerSteps | None:
         """Return the quantization of a tensor, or None if its range is unknown."""
@@ -126,12 +139,6 @@ class Scales:
     def is_fixed(self, slot: Slot) -> bool:
         """Return whether the runtime fixes a tensor's scale and zero point."""
         return self._root(slot) in self._fixed
-
-    def _fix(self, op: Op) -> None:
-        kernel = KERNELS[op.code]
-        if kernel.rule == "fixed":
-            scale, zero = kernel.fixed[self._kind]
-            self._fixed[op.outputs[0]] = IntegerSteps(self._kind, scale, zero)
 
     def _join_all(
         self,
@@ -221,8 +228,7 @@ class Scales:
 
     def _widening(self, op: Op) -> bool:
         """Return whether constants widen the range of an operator's output."""
-        values = [op.inputs[i] for i in activations(op)]
-        constants = [v.data for v in values if v is not None and v.data is not None]
+        constants = [value.data for value in operands(op) if value.data is not None]
         if not KERNELS[op.code].clips:
             return bool(constants)
         fixed = [self._fixed[self._root(v)] for v in _computed(op) if self.is_fixed(v)]
@@ -235,9 +241,9 @@ class Scales:
         factor, power = KERNELS[op.code].least
         least = factor * scale**power
         layer = LAYERS.get(op.code)
-        weights = None if layer is None else op.inputs[layer.weights]
-        if weights is not None and weights.data is not None:
-            least = scale * float(np.abs(weights.data).max(initial=0)) / _MOST_SHARE
+        weights = None if layer is None else op.constant(layer.weights)
+        if weights is not None:
+            least = scale * float(np.abs(weights).max(initial=0)) / _MOST_SHARE
         if _clips(op):
             least = max(least, _LEAST_CLIPPED)
         for value in results(op):
@@ -248,8 +254,7 @@ class Scales:
         spans: dict[Slot, Range] = {}
         seen: set[Slot] = set()
         for op in ops:
-            slots = [self.slot(op, i) for i in activations(op)]
-            for slot in [*slots, *results(op)]:
+            for slot in self.slots(op):
                 if slot in seen:
                     continue
                 seen.add(slot)
@@ -292,8 +297,7 @@ class Scales:
 
 def _clips(op: Op) -> bool:
     """Return whether an operator, or its fused activation, clips at a number other than 0."""
-    fused = None if op.options is None else op.options.values.get("fused_activation_function")
-    return op.code in _CLIPPING or fused in _CLIPPING
+    return op.code in _CLIPPING or op.option("fused_activation_function") in _CLIPPING
 
 
 def _shows(op: Op, constant: Array, steps: IntegerSteps) -> bool:
@@ -306,15 +310,9 @@ def _shows(op: Op, constant: Array, steps: IntegerSteps) -> bool:
 
 def _computed(op: Op) -> list[Value]:
     """Return the distinct inputs of an operator that are not constants."""
-    operands = (op.inputs[i] for i in activations(op))
-    return list(dict.fromkeys(v for v in operands if v is not None and v.data is None))
+    return list(dict.fromkeys(value for value in operands(op) if value.data is None))
 
 
 def _is_mixed(op: Op) -> bool:
     """Return whether a result may exceed the range of one of an operator's inputs."""
-    return len(_computed(op)) > 1 or any(_is_constant(op, i) for i in activations(op))
-
-
-def _is_constant(op: Op, index: int) -> bool:
-    value = op.inputs[index]
-    return value is not None and value.data is not None
+    return len(_computed(op)) > 1 or any(value.data is not None for value in operands(op))
