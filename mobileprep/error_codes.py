@@ -154,14 +154,133 @@ _APPS: Final = (
     ),
 )
 
-_MESSAGES: Final = (
+_WARNINGS: Final = (
     ErrorCode(
         GENERAL_WARNING,
         "Warning",
         "",
         "The work was done, and something needs your attention.",
-        "Read the message; `help:` gives the fix if there is one.",
+        "Read the message; it names the fix if there is one.",
     ),
+    ErrorCode(
+        "MP001",
+        "Batch normalization not folded",
+        r"left that can be folded|no step of the chain folds"
+        r"|before the batch norms are folded",
+        "The graph still normalizes at run time. Folding moves the factors into the weights, which "
+        "makes the model faster and its quantization more accurate.",
+        "Add the transforms before the step that quantizes.",
+        "transforms:\n- fold_batch_norms\n- fold_old_batch_norms",
+    ),
+    ErrorCode(
+        "MP002",
+        "Transform without effect",
+        r"quantize_weights a second time|remove_nodes\(op=Identity\) on a graph",
+        "A step of the chain repeats another one, or cannot do what its parameters say.",
+        "Remove the step, or use the transform that the message names.",
+    ),
+    ErrorCode(
+        "MP003",
+        "Values measured at run time",
+        r"no range is known of |no sample reached |quantized nodes? computes? in float32",
+        "A tensor has no calibrated range, so the model measures it at each run or computes it in "
+        "float.",
+        "Calibrate with samples that reach all branches of the graph.",
+        "calibration: {data: calibration.npz}",
+    ),
+    ErrorCode(
+        "MP004",
+        "Constant not folded",
+        r"constant, and left to each run",
+        "A constant result would take too much memory or time to compute in the build.",
+        "Make the computation smaller where the model is exported.",
+    ),
+    ErrorCode(
+        "MP010",
+        "Unsuitable samples",
+        r"look at the scale of the samples|samples are distinct|the ranges are those of "
+        r"|look like noise|EXIF orientation|are NaN throughout"
+        r"|the graph does not scale that|samples cannot be read: ",
+        "The samples have another range than the graph expects, are too few, or cannot be read.",
+        "Use samples like those of the app, with the scaling of the training.",
+        "calibration:\n  data: {pictures: photos/, mean: 127.5, std: 127.5}",
+    ),
+    ErrorCode(
+        "MP011",
+        "Weak check",
+        r"outputs hardly move|outputs have no elements|nothing but NaN or infinity"
+        r"|the check runs the model|was not checked against the source",
+        "The samples do not show whether the transforms keep the model's results.",
+        "Name samples of your own.",
+        "check: {data: samples.npz}",
+    ),
+    ErrorCode(
+        "MP012",
+        "Doubtful accuracy",
+        r"near chance: |samples which the ranges were|without labels, the model is compared",
+        "The labels, the scaling, or the choice of the samples make the accuracy unreliable.",
+        "Check the order of the classes and the scaling, and validate on samples that calibration "
+        "does not use.",
+    ),
+    ErrorCode(
+        "MP013",
+        "Large difference",
+        r"would refuse it$|differs from the source's (?:in|by) |have another top-1 class",
+        "The prepared model differs from the source more than usual.",
+        "Compare accuracies with `validation`, or use a gentler quantization.",
+        "validation: {data: test.npz, metric: top1, max_drop: 0.01}",
+    ),
+    ErrorCode(
+        "MP020",
+        "Op not in the runtime",
+        r"TensorFlow \S+ has |more that TensorFlow \S+ lacks"
+        r"|the app has to register |the app has to link ",
+        "The runtime of the app does not have an op, a kernel, or an attribute of the model.",
+        "Register the op in the app, choose another release, or add `downgrade`.",
+        "targets:\n  phone: {registration: {tensorflow: '1.15'}}",
+    ),
+    ErrorCode(
+        "MP021",
+        "Model not run",
+        r"the model was not run",
+        "mobileprep has no kernel for an op of the model, so it cannot run it.",
+        "Validate the model in the app.",
+    ),
+    ErrorCode(
+        "MP022",
+        "Constants not mapped",
+        r"may write its result (?:to the memory|into their memory)|constants of quantized dtypes",
+        "Memory-mapped constants cannot be written, and an op of the graph may try.",
+        "Run `fold_constants` first.",
+        "transforms:\n- fold_constants: {ignore_errors: true}",
+    ),
+    ErrorCode(
+        "MP023",
+        "Unused or misplaced input",
+        r"does not use the input |the inputs cut off |know where the app stores it"
+        r"|is not in the graph",
+        "The inputs of the recipe do not match what the model needs.",
+        "Name the tensors that the app feeds under `inputs`.",
+    ),
+    ErrorCode(
+        "MP030",
+        "Lock file out of date",
+        r"does not fit: |is not pinned|is pinned, and not used| is pinned$",
+        "An input, a package, or the recipe differs from the lock file.",
+        "Run `mobileprep lock` if the change is intended.",
+    ),
+    ErrorCode(
+        "MP031",
+        "Remote cache unusable",
+        r"remote store",
+        "The remote cache cannot be reached, is slow, or refuses access. The build goes on without "
+        "it.",
+        "Check the URL and the token, or turn the cache off with "
+        "`MOBILEPREP_REMOTE_CACHE_MODE=off`.",
+    ),
+)
+
+_MESSAGES: Final = (
     ErrorCode(
         "MP200",
         "Invalid command line",
@@ -539,11 +658,11 @@ _MESSAGES: Final = (
     ),
 )
 
-CODES: Final = tuple(sorted((*_APPS, *_MESSAGES), key=lambda entry: entry.code))
+CODES: Final = tuple(sorted((*_APPS, *_WARNINGS, *_MESSAGES), key=lambda entry: entry.code))
 
 
 def code_of(message: str, exit_code: int) -> str:
-    """The code of an error message; the general code of its exit code if no pattern matches."""
+    """The code of an error, or of a warning for the exit code 0; a general code without a match."""
     if exit_code == int(INTERNAL[3:]):
         return INTERNAL
     digit = str(exit_code)

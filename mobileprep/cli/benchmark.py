@@ -35,8 +35,8 @@ _LIMITS = (("run_order_limit", 0), ("time_limit", 10), ("memory_limit", 10))
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
     add_limit_flags(parser)
-    told = "Input tensors [default: placeholders with consumers]"
-    flag(parser, "input_layer", default="", metavar="A,B", help=told)
+    help_text = "Input tensors [default: placeholders with consumers]"
+    flag(parser, "input_layer", default="", metavar="A,B", help=help_text)
     flag(parser, "input_layer_shape", default="", metavar="1,2:3", help="Shapes of the inputs")
     flag(parser, "input_layer_type", default="", metavar="T,U", help="Dtypes of the inputs")
     flag(
@@ -160,7 +160,7 @@ def run(args: argparse.Namespace) -> int:
     device = device_named(args.device) if args.device else None
     named = (*comma_list(args.output_layer), *comma_list(args.target_layer))
     began = time.perf_counter()
-    model = load_model(Path(args.graph), model_flags(args, named), _tell)
+    model = load_model(Path(args.graph), model_flags(args, named), _print_note)
     loading = time.perf_counter() - began
     flags = InputFlags(
         args.input_layer, args.input_layer_shape, args.input_layer_type, args.input_layer_values
@@ -178,17 +178,17 @@ def run(args: argparse.Namespace) -> int:
         pause=args.inter_benchmark_delay,
         combine=args.combine,
         threads=args.num_threads,
-        tell=_tell,
+        tell=_print_note,
     )
-    wanted = args.show_flops or device is not None or args.json
-    costs = measured_costs(subject) if wanted else None
+    needs_costs = args.show_flops or device is not None or args.json
+    costs = measured_costs(subject) if needs_costs else None
     if args.json:
         print(json.dumps(Benchmark(timings, costs, device).as_data(), indent=1))
     else:
         table = _lines(args, timings, costs, device)
         show((line for part in table for line in part.split("\n")), keep="\t")
     if args.step_stats_name:
-        _tell("--step_stats_name is ignored: use --json for the times of nodes")
+        _print_note("--step_stats_name is ignored: use --json for the times of nodes")
     if args.benchmark_name and args.output_prefix:
         _report(args, subject, timings, loading)
     return 0
@@ -284,5 +284,5 @@ def _report(
             write_entry(args.output_prefix, f"{name}_{kind.kind}", runs, spent)
 
 
-def _tell(sentence: str) -> None:
+def _print_note(sentence: str) -> None:
     print(f"note: {sentence}", file=sys.stderr)

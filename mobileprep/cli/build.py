@@ -97,7 +97,7 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build, publish, and report; a dry run takes no locks."""
     _check(args)
-    started, begun = time.perf_counter(), time.time_ns()
+    started, start_ns = time.perf_counter(), time.time_ns()
     from mobileprep.cli._shared.folders import load_recipes
 
     recipes, out = load_recipes(args), Path(args.out)
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
     files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
     from mobileprep.building.builder import Build
-    from mobileprep.cli._shared.folders import tell
+    from mobileprep.cli._shared.folders import print_note
     from mobileprep.cli._shared.telling import warn_all
 
     build = Build(
@@ -125,12 +125,12 @@ def run(args: argparse.Namespace) -> int:
         code = _dry(args, _explain(args, build))
         _raise_first(build.faults)
         return code
-    with build.hold(wait=not args.no_wait, tell=tell):
-        _build(args, build, started, begun)
+    with build.hold(wait=not args.no_wait, tell=print_note):
+        _build(args, build, started, start_ns)
     return 0
 
 
-def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -> None:
+def _build(args: argparse.Namespace, build: Build, started: float, start_ns: int) -> None:
     from mobileprep.building.pipeline.runner import stale_stages
     from mobileprep.cli._shared.telling import warn_all
     from mobileprep.cli._shared.terminal.progress import Progress
@@ -153,7 +153,7 @@ def _build(args: argparse.Namespace, build: Build, started: float, begun: int) -
     _tell_targets(args, done.targets)
     failures = [*build.faults, *done.failures]
     if depfile is not None and not failures:
-        depfile.write(begun)
+        depfile.write(start_ns)
     _tell_stages(len(done.ran), len(state.plan.stages), started)
     if args.verbose and progress.seconds:
         _say(f"slowest: {slowest(progress.seconds)}")
@@ -189,10 +189,10 @@ def _raise_first(failures: Sequence[MobileprepError]) -> None:
     """Print each further failure once, and raise the first one."""
     from mobileprep.cli._shared.failures import tell_error
 
-    told = {str(error) for error in failures[:1]}
+    messages = {str(error) for error in failures[:1]}
     for error in failures[1:]:
-        if str(error) not in told:
-            told.add(str(error))
+        if str(error) not in messages:
+            messages.add(str(error))
             tell_error(error, as_json=False)
     if failures:
         raise failures[0]
@@ -247,12 +247,12 @@ def summary(judged: Sequence[Verdict]) -> str:
     stages = [verdict for verdict in due if verdict.stage not in (PUBLISH, WRITE_PAGE)]
     pages = sum(verdict.stage == WRITE_PAGE for verdict in due)
     folders = [verdict for verdict in due if verdict.stage == PUBLISH]
-    given = sum(verdict.store_bytes for verdict in due)
+    local = sum(verdict.store_bytes for verdict in due)
     remote = sum(verdict.remote_bytes for verdict in due)
     return (
         f"would run: {_amount(stages)}; would write folders: {_amount(folders)}; "
         + (f"would write pages: {pages}; " if pages else "")
-        + f"the store gives {size_text(given)}"
+        + f"the store gives {size_text(local)}"
         + (f", the remote store {size_text(remote)}" if remote else "")
     )
 
@@ -260,10 +260,10 @@ def summary(judged: Sequence[Verdict]) -> str:
 def _amount(steps: Sequence[Verdict]) -> str:
     parts = []
     for word, certain in (("for certain", True), ("perhaps", False)):
-        found = [step for step in steps if step.certain is certain]
-        seconds = [step.seconds for step in found if step.seconds is not None]
+        group = [step for step in steps if step.certain is certain]
+        seconds = [step.seconds for step in group if step.seconds is not None]
         took = f" ({sum(seconds):.2f} s last time)" if seconds else ""
-        parts.append(f"{len(found)} {word}{took}")
+        parts.append(f"{len(group)} {word}{took}")
     return ", ".join(parts)
 
 
@@ -328,7 +328,7 @@ class Depfile(Struct, frozen=True):
         manifests = (inside(out, "/".join((*names, MANIFEST))) for names in folders)
         return cls(path, text, tuple(manifests))
 
-    def write(self, begun: int) -> None:
+    def write(self, start_ns: int) -> None:
         """Write the file, and set its time and that of the manifests to the start of the build.
 
         A build does not rewrite unchanged manifests, and Make would consider them older than
@@ -337,11 +337,11 @@ class Depfile(Struct, frozen=True):
         time of the depfile.
         """
         for manifest in self.manifests:
-            _set_time(manifest, begun)
+            _set_time(manifest, start_ns)
         # File names may be invalid UTF-8; Make and Ninja read bytes.
         write_bytes(self.path, os.fsencode(self.text))
         if not is_stdout(self.path) and self.path.is_file():
-            _set_time(self.path, begun)
+            _set_time(self.path, start_ns)
 
 
 def _set_time(path: Path, time: int) -> None:
@@ -369,8 +369,8 @@ def _escaped(name: str) -> str:
 
 
 def _checked(name: str, refused: re.Pattern[str]) -> str:
-    found = refused.search(name)
-    if found is not None:
-        message = f"{name!r} cannot be written to a depfile, because of {found[0]!r}"
+    match = refused.search(name)
+    if match is not None:
+        message = f"{name!r} cannot be written to a depfile, because of {match[0]!r}"
         raise UsageError(message, "Make or Ninja would read another name; rename the file")
     return name

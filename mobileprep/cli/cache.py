@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import to_builtins
 
 from mobileprep.cli._shared.arguments import size_text
-from mobileprep.cli._shared.folders import tell
+from mobileprep.cli._shared.folders import print_note
 from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import UsageError
 
@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
 def _info(args: argparse.Namespace) -> int:
     from mobileprep.building.cache import cache_info
 
-    found = cache_info()
-    _show(args, found, _info_text(found))
+    info = cache_info()
+    _show(args, info, _info_text(info))
     return 0
 
 
@@ -72,7 +72,7 @@ def _gc(args: argparse.Namespace) -> int:
 
     named = args.max_size
     limit = store_bound(os.environ) if named is None else bound_of(named, "--max-size")
-    done = cache_gc(limit, wait=not args.no_wait, tell=tell)
+    done = cache_gc(limit, wait=not args.no_wait, tell=print_note)
     _show(args, done, _gc_text(done))
     return 0
 
@@ -80,15 +80,15 @@ def _gc(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace) -> int:
     from mobileprep.building.cache import cache_verify
 
-    found = cache_verify()
-    _show(args, found, _verify_text(found))
-    return _DAMAGED if found.damaged else 0
+    result = cache_verify()
+    _show(args, result, _verify_text(result))
+    return _DAMAGED if result.damaged else 0
 
 
 def _clear(args: argparse.Namespace) -> int:
     from mobileprep.building.cache import cache_clear
 
-    done = cache_clear(wait=not args.no_wait, tell=tell)
+    done = cache_clear(wait=not args.no_wait, tell=print_note)
     removed = f"{size_text(done.removed_bytes)} removed"
     _show(args, done, f"{done.folder}: {removed if done.formats else 'there is nothing'}")
     return 0
@@ -102,19 +102,19 @@ _ACTIONS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
 }
 
 
-def _info_text(found: CacheInfo) -> str:
-    limit = "none" if found.limit_bytes is None else size_text(found.limit_bytes)
+def _info_text(info: CacheInfo) -> str:
+    limit = "none" if info.limit_bytes is None else size_text(info.limit_bytes)
     lines = [
-        f"folder: {found.folder}",
-        f"objects: {found.objects}, {size_text(found.object_bytes)}",
-        f"records: {found.records}, {size_text(found.record_bytes)}",
+        f"folder: {info.folder}",
+        f"objects: {info.objects}, {size_text(info.object_bytes)}",
+        f"records: {info.records}, {size_text(info.record_bytes)}",
         f"limit: {limit}",
-        f"remote: {found.remote or 'none'}",
+        f"remote: {info.remote or 'none'}",
     ]
-    if found.oldest_use is not None and found.newest_use is not None:
-        lines.append(f"used: from {_day(found.oldest_use)} to {_day(found.newest_use)}")
+    if info.oldest_use is not None and info.newest_use is not None:
+        lines.append(f"used: from {_day(info.oldest_use)} to {_day(info.newest_use)}")
     lines += [
-        f"old format {one.name}: {size_text(one.bytes)}" for one in found.formats if not one.used
+        f"old format {one.name}: {size_text(one.bytes)}" for one in info.formats if not one.used
     ]
     return "\n".join(lines)
 
@@ -127,23 +127,23 @@ def _gc_text(done: CacheCollected) -> str:
         lines.append(f"unfinished files: {done.unfinished} removed")
     if done.objects or done.records:
         lines.append(f"{done.objects} objects and {done.records} records removed")
-    freed, left = size_text(done.removed_bytes), size_text(done.left_bytes)
-    lines.append(f"{done.folder}: {freed} freed, {left} left")
+    freed, remaining = size_text(done.removed_bytes), size_text(done.left_bytes)
+    lines.append(f"{done.folder}: {freed} freed, {remaining} left")
     if done.limit_bytes is not None and done.left_bytes > done.limit_bytes:
         lines.append("entries used within the last hour are kept")
     return "\n".join(lines)
 
 
-def _verify_text(found: CacheVerified) -> str:
+def _verify_text(result: CacheVerified) -> str:
     lines = [
-        f"{path}: damaged, and {'cannot be ' if path in found.stuck else ''}removed"
-        for path in found.damaged
+        f"{path}: damaged, and {'cannot be ' if path in result.stuck else ''}removed"
+        for path in result.damaged
     ]
-    size = size_text(found.object_bytes)
-    lines.append(f"{found.objects} objects ({size}) and {found.records} records are whole")
-    if found.incomplete:
+    size = size_text(result.object_bytes)
+    lines.append(f"{result.objects} objects ({size}) and {result.records} records are whole")
+    if result.incomplete:
         lines.append(
-            f"{found.incomplete} records need missing objects: they are built again when needed"
+            f"{result.incomplete} records need missing objects: they are built again when needed"
         )
     return "\n".join(lines)
 

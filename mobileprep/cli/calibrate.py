@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     for one in done:
         if not args.json:
             show(_lines(one))
-        show([_told(one, check=args.check)], file=sys.stderr)
+        show([_result_line(one, check=args.check)], file=sys.stderr)
     changed = [one.range_file for one in done if one.range_file and one.is_changed]
     if args.check and changed:
         message = f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not up to date"
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _told(one: CalibrationResult, *, check: bool) -> str:
+def _result_line(one: CalibrationResult, *, check: bool) -> str:
     if one.range_file is None:
         return f"{', '.join(one.targets)}: no range_file is named that would keep the ranges"
     state = "would change" if check else "written"

@@ -76,39 +76,39 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.targets.headers import release_of
 
     release = None if args.tensorflow is None else release_of(args.tensorflow)
-    found = check_target(
+    check = check_target(
         Path(args.graph), release, args.platform, selective=args.selective, tell=warn
     )
     report(
         [
             Diagnostic("error", _CODES[g.cause], g.sentence, g.mend, args.graph, node=g.node)
-            for g in found.gaps
+            for g in check.gaps
         ]
     )
     if args.output_format == "json":
-        print(json.dumps(to_builtins(found), indent=1))
+        print(json.dumps(to_builtins(check), indent=1))
     else:
-        show(_lines(found, _EXAMPLES if not args.verbose else len(found.gaps)))
-    return 0 if found.loads else 1
+        show(_lines(check, _EXAMPLES if not args.verbose else len(check.gaps)))
+    return 0 if check.loads else 1
 
 
-def _lines(found: TargetCheck, examples: int) -> Iterator[str]:
-    by_cause = sorted(found.gaps, key=lambda gap: gap.cause)
+def _lines(check: TargetCheck, examples: int) -> Iterator[str]:
+    by_cause = sorted(check.gaps, key=lambda gap: gap.cause)
     for cause, gaps in groupby(by_cause, key=lambda gap: gap.cause):
         yield from _group(cause, sorted(gaps, key=lambda gap: -gap.count), examples)
-    build = f"TensorFlow {found.tensorflow} for {found.platform}"
-    build += f" with {found.header}" if found.header else ""
-    count = len(found.gaps)
+    build = f"TensorFlow {check.tensorflow} for {check.platform}"
+    build += f" with {check.header}" if check.header else ""
+    count = len(check.gaps)
     problems = f"{count} problem{'s' * (count > 1)}" if count else "no problems"
-    yield f"{found.graph}: {build}: {problems} found"
+    yield f"{check.graph}: {build}: {problems} found"
 
 
 def _group(cause: str, gaps: Sequence[TargetGap], examples: int) -> Iterator[str]:
     nodes = sum(gap.count for gap in gaps)
     counted = f" ({nodes} node{'s' * (nodes > 1)})" if gaps[0].node else ""
     yield f"{cause}: {len(gaps)}{counted}"
-    for mend, alike in groupby(gaps[:examples], key=lambda gap: gap.mend):
+    for hint, alike in groupby(gaps[:examples], key=lambda gap: gap.mend):
         yield from (f"  {gap.sentence}" for gap in alike)
-        yield f"    help: {mend}"
+        yield f"    help: {hint}"
     if len(gaps) > examples:
         yield f"  and {len(gaps) - examples} more: use --verbose to list all"

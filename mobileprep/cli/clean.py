@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mobileprep.cli._shared.arguments import out_argument, recipe_arguments
-from mobileprep.cli._shared.folders import holding, no_wait_argument, tell
+from mobileprep.cli._shared.folders import holding, no_wait_argument, print_note
 from mobileprep.cli.verb import Group, verb
 
 
@@ -37,13 +37,13 @@ def run(args: argparse.Namespace) -> int:
     folders = target_folders(load_recipes(args), Path(args.out))
     with holding(args, folders):
         removed = {f: len(unpublish(f)) + remove_provenance(f) for f in folders}
-        pages = [f for f in {folder.parent for folder in folders} if remove_page(f, tell)]
+        pages = [f for f in {folder.parent for folder in folders} if remove_page(f, print_note)]
     for parent in {f.parent for f, count in removed.items() if count} | {*pages}:
         with contextlib.suppress(OSError):
             parent.rmdir()  # contained the lock file
     if args.cache:
         from mobileprep.building.cache import empty_store
 
-        empty_store(wait=not args.no_wait, tell=tell)
+        empty_store(wait=not args.no_wait, tell=print_note)
     print(f"{sum(removed.values()) + len(pages)} files removed", file=sys.stderr)
     return 0

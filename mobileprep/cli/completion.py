@@ -61,11 +61,11 @@ def _every_verb() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mobileprep")
     parser.add_argument("--version", action="store_true", help="Print the version")
     below = parser.add_subparsers()
-    for found in map(find_verb, verb_names()):
-        one = below.add_parser(found.name, help=found.summary)
-        found.arguments(one)
-        telling_arguments(one, letters=found.name not in DROP_INS)
-        if found.name == "schema":
+    for command in map(find_verb, verb_names()):
+        one = below.add_parser(command.name, help=command.summary)
+        command.arguments(one)
+        telling_arguments(one, letters=command.name not in DROP_INS)
+        if command.name == "schema":
             one._get_positional_actions()[0].choices = schema_names()
     below.add_parser("help", help="Print the help of a verb").add_argument(
         "verb", nargs="?", choices=verb_names(), help="Verb"
@@ -75,14 +75,14 @@ def _every_verb() -> argparse.ArgumentParser:
 
 def _values(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """Return the arguments of all verbs that take a value."""
-    found: list[argparse.Action] = []
+    actions: list[argparse.Action] = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for verb_parser in action.choices.values():
-                found += _values(verb_parser)
+                actions += _values(verb_parser)
         elif action.nargs != 0:
-            found.append(action)
-    return found
+            actions.append(action)
+    return actions
 
 
 DEST: Final = "target"

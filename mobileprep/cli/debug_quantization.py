@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if len(recipes) != 1:
         message = f"{len(recipes)} recipes are named"
         raise UsageError(message, "name the one whose target is to be looked into")
-    found = debug_quantization(
+    damage = debug_quantization(
         recipes[0],
         args.target,
         samples=args.samples,
@@ -68,9 +68,9 @@ def run(args: argparse.Namespace) -> int:
         tell=_progress if sys.stderr.isatty() else lambda done, count: None,
     )
     if args.json:
-        print(json.dumps(to_builtins(found), sort_keys=True, indent=1))
+        print(json.dumps(to_builtins(damage), sort_keys=True, indent=1))
     else:
-        print("\n".join(_lines(found, args.tensors)))
+        print("\n".join(_lines(damage, args.tensors)))
     return 0
 
 
@@ -79,26 +79,27 @@ def _progress(done: int, count: int) -> None:
     print(f"{done} of {count} layers", end=end, file=sys.stderr, flush=True)
 
 
-def _lines(found: QuantizationDamage, tensors: int) -> Iterator[str]:
-    yield f"{found.recipe}/{found.target}: {found.samples} samples of {found.data}, against float"
-    decibels, share = found.whole.sqnr, found.whole.share_of_peak
+def _lines(damage: QuantizationDamage, tensors: int) -> Iterator[str]:
+    samples = f"{damage.samples} samples of {damage.data}"
+    yield f"{damage.recipe}/{damage.target}: {samples}, against float"
+    decibels, share = damage.whole.sqnr, damage.whole.share_of_peak
     yield f"all layers: outputs at {decibels:.1f} dB, off by {share:.2g} of the peak"
-    if found.layers:
+    if damage.layers:
         yield ""
-        yield from _layers(found)
+        yield from _layers(damage)
         yield ""
         yield "to leave the worst in float, under quantize:"
-        yield f"  rules: [{found.rule}]"
-    if tensors and found.tensors:
+        yield f"  rules: [{damage.rule}]"
+    if tensors and damage.tensors:
         yield ""
-        yield from _tensors(found.tensors[:tensors], len(found.tensors))
+        yield from _tensors(damage.tensors[:tensors], len(damage.tensors))
 
 
-def _layers(found: QuantizationDamage) -> Iterator[str]:
-    width = max(len("layer"), *(len(layer.layer) for layer in found.layers))
+def _layers(damage: QuantizationDamage) -> Iterator[str]:
+    width = max(len("layer"), *(len(layer.layer) for layer in damage.layers))
     yield f"{'layer':{width}}  it alone        all but it"
     yield f"{'':{width}}  {'dB':>6} {'off by':>8} {'dB':>6} {'off by':>8}"
-    for layer in found.layers:
+    for layer in damage.layers:
         numbers = " ".join(
             f"{part.sqnr:6.1f} {part.share_of_peak:8.2g}" for part in (layer.alone, layer.without)
         )

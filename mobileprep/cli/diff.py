@@ -47,15 +47,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 )
 def run(args: argparse.Namespace) -> int:
     """Print the differences; return 1 if there are any besides names, else 0."""
-    found = _page(args) if args.html is not None else _found(args)
+    difference = _page(args) if args.html is not None else _difference(args)
     if args.json:
-        print(json.dumps(found.as_data(), indent=1))
+        print(json.dumps(difference.as_data(), indent=1))
     elif args.html is None:
-        show(_lines(found, names=args.names))
-    return 0 if found.equal else 1
+        show(_lines(difference, names=args.names))
+    return 0 if difference.equal else 1
 
 
-def _found(args: argparse.Namespace) -> ModelDifference:
+def _difference(args: argparse.Namespace) -> ModelDifference:
     from mobileprep.inspection.differing import diff
 
     return diff(args.a, args.b, **_options(args))
@@ -65,9 +65,9 @@ def _page(args: argparse.Namespace) -> ModelDifference:
     from mobileprep.building.report_files import diff_page
 
     page = Path(args.html)
-    found = diff_page(Path(args.a), Path(args.b), page, **_options(args))
+    difference = diff_page(Path(args.a), Path(args.b), page, **_options(args))
     print(f"Created {page}.", file=sys.stderr if is_stdout(page) else sys.stdout)
-    return found
+    return difference
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -79,17 +79,18 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _lines(found: ModelDifference, *, names: bool) -> Iterator[str]:
+def _lines(difference: ModelDifference, *, names: bool) -> Iterator[str]:
     if names:
-        yield from (f"= {name} is {other}" for name, other in found.renamed.items())
-    yield from map(str, found.differences)
-    for output in found.outputs:
+        yield from (f"= {name} is {other}" for name, other in difference.renamed.items())
+    yield from map(str, difference.differences)
+    for output in difference.outputs:
         share = f", {output.largest / output.peak:.2g} of the peak" if output.peak else ""
         gap = f"{output.largest:g}{share}" if math.isfinite(output.largest) else "not comparable"
         yield f"output {output.output} ({output.other} there): largest difference {gap}"
-    kinds = Counter(d.kind for d in found.differences if d.kind in ("added", "removed"))
-    changed = {d.name for d in found.differences if d.kind not in kinds}
+    kinds = Counter(d.kind for d in difference.differences if d.kind in ("added", "removed"))
+    changed = {d.name for d in difference.differences if d.kind not in kinds}
     yield (
-        f"{found.matched} nodes matched, {len(found.renamed)} of them under another name; "
+        f"{difference.matched} nodes matched, "
+        f"{len(difference.renamed)} of them under another name; "
         f"{kinds['added']} added, {kinds['removed']} removed, {len(changed)} changed"
     )

@@ -44,43 +44,43 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(message, "name the library of the app that runs the model")
     from mobileprep.building.doctor import doctor
 
-    found = doctor()
+    result = doctor()
     if args.json:
-        print(json.dumps(to_builtins(found), indent=1))
+        print(json.dumps(to_builtins(result), indent=1))
     else:
-        print("\n".join(_lines(found)))
-    return _PROBLEMS if found.problems else 0
+        print("\n".join(_lines(result)))
+    return _PROBLEMS if result.problems else 0
 
 
 def _library(args: argparse.Namespace) -> int:
     from mobileprep.building.doctor import library_facts
 
-    found = library_facts(args.library, args.graph)
+    facts = library_facts(args.library, args.graph)
     if args.json:
-        print(json.dumps(to_builtins(found), indent=1))
+        print(json.dumps(to_builtins(facts), indent=1))
     else:
-        told = f" ({found.abi})" if found.abi else ""
-        print(f"{'library':<18} {found.file}")
-        print(f"{'machine':<18} {found.machine}{told}")
-        print(f"{'alignment':<18} {found.alignment:,} bytes")
-        print("\n".join(f"problem: {problem}" for problem in found.problems) or "no problems")
-    return _PROBLEMS if found.problems else 0
+        abi = f" ({facts.abi})" if facts.abi else ""
+        print(f"{'library':<18} {facts.file}")
+        print(f"{'machine':<18} {facts.machine}{abi}")
+        print(f"{'alignment':<18} {facts.alignment:,} bytes")
+        print("\n".join(f"problem: {problem}" for problem in facts.problems) or "no problems")
+    return _PROBLEMS if facts.problems else 0
 
 
-def _lines(found: Doctor) -> Iterator[str]:
-    store = found.store
-    facts = [("mobileprep", found.mobileprep), ("python", found.python)]
-    facts += [(p.name, p.version or "missing") for p in found.required]
-    for feature in found.features:
-        told = feature.version or "not installed"
+def _lines(result: Doctor) -> Iterator[str]:
+    store = result.store
+    facts = [("mobileprep", result.mobileprep), ("python", result.python)]
+    facts += [(p.name, p.version or "missing") for p in result.required]
+    for feature in result.features:
+        version = feature.version or "not installed"
         more = "" if feature.version else f"; {feature.install}"
-        facts.append((feature.package, f"{told}  (for {feature.use}{more})"))
+        facts.append((feature.package, f"{version}  (for {feature.use}{more})"))
     facts += [
         ("store", store.folder),
         ("store size", f"{store.bytes:,} bytes, {store.free_bytes:,} free"),
         ("remote store", store.remote or "none"),
     ]
     yield from (f"{name:<18} {value}" for name, value in facts)
-    yield from (f"problem: {problem}" for problem in found.problems)
+    yield from (f"problem: {problem}" for problem in result.problems)
     if store.free_bytes < _LOW_SPACE:
         yield "note: less than 1 GiB is free for the store"

@@ -27,8 +27,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="File to write, or - for standard output",
     )
-    told = "Accepted and ignored: the format is detected"
-    bool_flag(parser, "input_binary", default=True, help_line=told)
+    help_text = "Accepted and ignored: the format is detected"
+    bool_flag(parser, "input_binary", default=True, help_line=help_text)
     flag(
         parser,
         "format",

@@ -97,14 +97,14 @@ def run(args: argparse.Namespace) -> int:
 def _entry(text: str) -> tuple[ErrorCode, Mapping[str, str]]:
     from mobileprep.error_codes import CODES, find_app_message
 
-    known = {entry.code: entry for entry in CODES}
+    entries = {entry.code: entry for entry in CODES}
     code = text.upper()
-    if code in known:
-        return known[code], {}
+    if code in entries:
+        return entries[code], {}
     if len(code) == len("MP000") and code.startswith("MP"):
         message = f"unknown error code {text!r}"
-        raise UsageError(message, nearest_hint(code, known) or "see the error reference")
-    entry = next((e for c, e in known.items() if f"[{c}]" in text), None)
+        raise UsageError(message, nearest_hint(code, entries) or "see the error reference")
+    entry = next((e for c, e in entries.items() if f"[{c}]" in text), None)
     if entry is not None:
         return entry, {}
     in_app = find_app_message(text)

@@ -71,8 +71,8 @@ def _unused_flags(parser: argparse.ArgumentParser) -> None:
     flag(parser, "checkpoint_version", type=int, default=2, metavar="1|2", help=version)
     inputs = "Accepted and ignored: the inputs follow from the outputs"
     flag(parser, "input_node_names", default="", metavar="NAMES", help=inputs)
-    told = "Accepted and ignored: the format is detected"
-    bool_flag(parser, "input_binary", default=False, help_line=told)
+    input_format = "Accepted and ignored: the format is detected"
+    bool_flag(parser, "input_binary", default=False, help_line=input_format)
 
 
 @verb(
@@ -95,8 +95,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(message, "leave --checkpoint_version out")
     target = output_path(args.output_graph)
     if args.input_node_names:
-        told = "--input_node_names has no effect: the inputs follow from the outputs"
-        print(f"note: {told}", file=sys.stderr)
+        note = "--input_node_names has no effect: the inputs follow from the outputs"
+        print(f"note: {note}", file=sys.stderr)
     source = load_source(
         graph=_path(args.input_graph),
         meta_graph=_path(args.input_meta_graph),
@@ -114,11 +114,11 @@ def run(args: argparse.Namespace) -> int:
         ),
     )
     write_graph(target, result.graph, as_text=args.output_as_text)
-    _tell(result, sys.stderr if is_stdout(target) else sys.stdout)
+    _print_result(result, sys.stderr if is_stdout(target) else sys.stdout)
     return 0
 
 
-def _tell(result: FreezeResult, results: TextIO) -> None:
+def _print_result(result: FreezeResult, results: TextIO) -> None:
     for warning in result.warnings:
         warn(warning)
     for name in result.init_ops:

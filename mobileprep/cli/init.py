@@ -81,9 +81,9 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = Path(args.checkpoint) if args.checkpoint else None
     with _folder(path.parent):
         try:
-            found = find_model(Path(args.model), checkpoint)
+            model = find_model(Path(args.model), checkpoint)
             text, summary = first_recipe(
-                found, path, _wishes(args), None if args.no_try else _run_stages
+                model, path, _wishes(args), None if args.no_try else _run_stages
             )
         except MobileprepError as error:
             raise _elsewhere(error, args.model, path) from error

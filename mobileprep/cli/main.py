@@ -183,10 +183,10 @@ def _outcome(arguments: list[str], *, as_json: bool) -> int:
         if _folder_is_gone():
             gone = UsageError("the working folder is gone", "change to an existing directory", "./")
             return tell_error(gone, as_json=as_json)
-        told = error_of_system(error)
-        return (
-            _own_up(error, as_json=as_json) if told is None else tell_error(told, as_json=as_json)
-        )
+        failure = error_of_system(error)
+        if failure is None:
+            return _own_up(error, as_json=as_json)
+        return tell_error(failure, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - reports bugs
         if _is_interrupt(error):
             return _interrupted(as_json=as_json)
@@ -254,26 +254,26 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     verb = find_verb(arguments[0])
     parser = parser_of(verb)
-    given = arguments[1:]
+    verb_arguments = arguments[1:]
     if verb.name in DROP_INS:
-        given = parser.plain([*default_flags(arguments[0]), *given])
-    args, rest = parser.known(given)
+        verb_arguments = parser.plain([*default_flags(arguments[0]), *verb_arguments])
+    args, rest = parser.parse_known(verb_arguments)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     with telling(args, arguments):
-        return _told(verb, args)
+        return _run_verb(verb, args)
 
 
-def _told(verb: Verb, args: argparse.Namespace) -> int:
+def _run_verb(verb: Verb, args: argparse.Namespace) -> int:
     """Run a verb, and show its activities if they take long or with ``--verbose``."""
     from mobileprep.cli._shared.terminal.waiting import Activities, waiting
 
-    found = Activities()
-    with waiting(found):
+    activities = Activities()
+    with waiting(activities):
         code = _run(verb, args)
-    told = slowest(found.seconds()) if args.verbose and verb.name not in _TELL_STAGES else ""
-    if told:
-        print(f"slowest: {told}", file=sys.stderr)
+    stages = slowest(activities.seconds()) if args.verbose and verb.name not in _TELL_STAGES else ""
+    if stages:
+        print(f"slowest: {stages}", file=sys.stderr)
     return code
 
 
@@ -329,12 +329,12 @@ def parser_of(verb: Verb) -> Parser:
 
 
 def _overview() -> str:
-    found = [find_verb(name) for name in verb_names()]
-    width = max(len(verb.name) for verb in found)
+    entries = [find_verb(name) for name in verb_names()]
+    width = max(len(verb.name) for verb in entries)
     lines = ["usage: mobileprep VERB [arguments]", "", _DESCRIPTION]
     for group in Group:
         lines += ["", f"{group.value}:"]
-        lines += [f"  {v.name:{width}}  {v.summary}" for v in found if v.group is group]
+        lines += [f"  {v.name:{width}}  {v.summary}" for v in entries if v.group is group]
     return "\n".join([*lines, "", "Run 'mobileprep help VERB' for the arguments of a verb.", ""])
 
 
@@ -350,8 +350,8 @@ def subject_of(args: argparse.Namespace) -> str:
     """Return the input files that the command line names; empty if there are none."""
     named: list[Any] = []
     for name in _SUBJECTS:
-        given = getattr(args, name, None)
-        named += given if isinstance(given, list | tuple) else [given]
+        value = getattr(args, name, None)
+        named += value if isinstance(value, list | tuple) else [value]
     files = [str(x) for x in named if x]
     return ", ".join(files[:_MOST]) + (", ..." if len(files) > _MOST else "")
 

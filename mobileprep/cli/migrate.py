@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.targets.headers import release_of
     from mobileprep.targets.migration.survey import migrate
 
-    found = migrate(
+    result = migrate(
         Path(args.graph),
         args.platform,
         inputs=comma_list(args.inputs),
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         warn=warn,
     )
     if args.json:
-        print(json.dumps(to_builtins(found), indent=1))
+        print(json.dumps(to_builtins(result), indent=1))
     else:
-        show([f"{found.graph}: {ends_text(found)}", *way_lines(found, verbose=args.verbose)])
-    return 1 if found.routes[-1].verdict == "no" else 0
+        show([f"{result.graph}: {ends_text(result)}", *way_lines(result, verbose=args.verbose)])
+    return 1 if result.routes[-1].verdict == "no" else 0

@@ -94,12 +94,12 @@ def _stored(args: argparse.Namespace) -> list[StoredReport] | None:
         raise UsageError(message, "name recipes alone, or reports alone")
     from mobileprep.building.report_files import only, stored_reports
 
-    found = [one for name in args.recipes for one in stored_reports(Path(name))]
-    chosen = only(found, targets_of(args))
+    reports = [one for name in args.recipes for one in stored_reports(Path(name))]
+    chosen = only(reports, targets_of(args))
     if not chosen:
-        known = ", ".join(one.report.target for one in found)
+        targets = ", ".join(one.report.target for one in reports)
         message = "no report is of such a target"
-        raise UsageError(message, f"there are {known}")
+        raise UsageError(message, f"there are {targets}")
     return chosen
 
 
@@ -201,7 +201,7 @@ def _check(args: argparse.Namespace) -> None:
 def _written(args: argparse.Namespace, planned: Callable[[], State]) -> Path:
     from mobileprep.building.report_files import find_page, read_page, write_page
 
-    data = _told(args, planned)
+    data = _page_data(args, planned)
     earlier = None
     if args.compare is not None:
         earlier = read_page(find_page(Path(args.compare), data["recipe"]))
@@ -211,7 +211,7 @@ def _written(args: argparse.Namespace, planned: Callable[[], State]) -> Path:
     return path
 
 
-def _told(args: argparse.Namespace, planned: Callable[[], State]) -> dict[str, Any]:
+def _page_data(args: argparse.Namespace, planned: Callable[[], State]) -> dict[str, Any]:
     from mobileprep.building.pages import built_pages
     from mobileprep.building.report_files import find_page, read_page
 

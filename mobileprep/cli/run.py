@@ -150,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
             place = f"{number}/" if turn.title else ""
             written |= {f"{place}{name}": array for name, array in outputs.items()}
     if args.engine == "auto":
-        _tell(f"the engine is {engine.name}")
+        _print_note(f"the engine is {engine.name}")
     if args.out:
         _write(target, written)
     if args.json:
@@ -165,7 +165,7 @@ def _model(args: argparse.Namespace) -> Model:
 
     path = _named(args, args.graph, LABELLED_BY, "--graph")
     named = comma_list(args.fetch) or comma_list(args.output_layer)
-    return load_model(path, model_flags(args, named), _tell)
+    return load_model(path, model_flags(args, named), _print_note)
 
 
 def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
@@ -205,13 +205,13 @@ def _fetches(args: argparse.Namespace, model: Model) -> tuple[str, ...]:
     named = comma_list(args.fetch) or comma_list(args.output_layer)
     if named or model.outputs:
         return model.tensors(named) if named else model.outputs
-    found = ends(model.graph)
+    candidates = ends(model.graph)
     if args.image:
-        return (_likely(model, _OUTPUT, found, "--output_layer"),)
-    if not found:
+        return (_likely(model, _OUTPUT, candidates, "--output_layer"),)
+    if not candidates:
         msg = "no tensors are named that the graph is to compute"
         raise UsageError(msg, "give --fetch=a,b")
-    return tuple(found)
+    return tuple(candidates)
 
 
 def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str:
@@ -221,8 +221,8 @@ def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str
     if len(candidates) == 1:
         return candidates[0]
     message = f"the graph has no layer {usual!r}"
-    known = f"; it may be one of: {', '.join(candidates[:5])}" if candidates else ""
-    raise UsageError(message, f"name one with {option}{known}")
+    suggestion = f"; it may be one of: {', '.join(candidates[:5])}" if candidates else ""
+    raise UsageError(message, f"name one with {option}{suggestion}")
 
 
 def _engine(args: argparse.Namespace, model: Model) -> Engine:
@@ -241,7 +241,7 @@ def _engine(args: argparse.Namespace, model: Model) -> Engine:
         model.path,
         seed=args.seed,
         among=None if prints is None else (),
-        tell=_tell,
+        tell=_print_note,
         printer=printer(is_result_data=args.json),
         convert=tflite_in_memory,
     )
@@ -282,11 +282,11 @@ def _write(path: Path, outputs: dict[str, Array]) -> None:
 
 def _check_self(results: list[RunOutputs]) -> None:
     for result in results:
-        found = result.scores[0][0].index if result.scores else None
-        if found != _MILITARY_UNIFORM:
-            message = f"class {_MILITARY_UNIFORM} should come first, and {found} does"
+        index = result.scores[0][0].index if result.scores else None
+        if index != _MILITARY_UNIFORM:
+            message = f"class {_MILITARY_UNIFORM} should come first, and {index} does"
             raise AccuracyError(message, "run the self-test on its own image and graph")
 
 
-def _tell(sentence: str) -> None:
+def _print_note(sentence: str) -> None:
     print(f"note: {sentence}", file=sys.stderr)

@@ -69,11 +69,11 @@ def _output_schemas() -> dict[str, Path]:
 
 
 def _output_schema(args: argparse.Namespace) -> Path:
-    known = _output_schemas()
+    schemas = _output_schemas()
     if args.modeline:
         message = "--modeline is only for the schema of recipes"
         raise UsageError(message)
-    if args.name not in known:
+    if args.name not in schemas:
         message = f"unknown schema {args.name!r}"
         raise UsageError(message, nearest_hint(args.name, schema_names()))
-    return known[args.name]
+    return schemas[args.name]

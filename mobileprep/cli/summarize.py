@@ -94,52 +94,52 @@ def run(args: argparse.Namespace) -> int:
     if args.text:
         show(graph_lines(opened.source.graph))
         return 0
-    found = summary_of(opened, model, options, details=args.details or args.json)
-    for name in found.graph.undecoded:
+    summary = summary_of(opened, model, options, details=args.details or args.json)
+    for name in summary.graph.undecoded:
         warn(f"{plain(name)!r} has no value")
     if args.json:
-        print(json.dumps(to_builtins(found), indent=1))
+        print(json.dumps(to_builtins(summary), indent=1))
         return 0
     # The suggested command uses the file that was read.
     file = opened.source.where if opened.notes else model
-    show(summary_lines(found.graph, file))
-    if found.graph.missing:
+    show(summary_lines(summary.graph, file))
+    if summary.graph.missing:
         message = "inputs of nodes are missing from the graph"
         raise InvalidGraphError(message, "export the graph again", model)
     if args.print_structure:
         show(structure_lines(opened.source.graph))
     if args.details:
-        show(_details(found, args.rows))
+        show(_details(summary, args.rows))
     return 0
 
 
 def _model(args: argparse.Namespace) -> str:
-    given = [name for name in (args.model, args.in_graph) if name is not None]
-    if len(given) != 1:
-        message = "two models are named" if given else "no model is named"
+    models = [name for name in (args.model, args.in_graph) if name is not None]
+    if len(models) != 1:
+        message = "two models are named" if models else "no model is named"
         raise UsageError(message, "name one: mobileprep summarize MODEL")
-    return str(given[0])
+    return str(models[0])
 
 
-def _details(found: Summary, rows: int) -> Iterator[str]:
+def _details(summary: Summary, rows: int) -> Iterator[str]:
     yield ""
-    yield from (f"Note: {note}" for note in found.notes)
-    if found.variables.count:
-        count = found.variables
+    yield from (f"Note: {note}" for note in summary.notes)
+    if summary.variables.count:
+        count = summary.variables
         unknown = f", and {count.unknown} of unknown shape" if count.unknown else ""
-        told = f"{count.parameters:,} parameters, {count.bytes:,} bytes{unknown}"
-        yield f"Variables of all kinds: {count.count}, with {told}"
-    if found.functions:
-        yield f"Functions in the library: {found.functions}"
-    yield from _interface("Likely inputs", found.inputs)
-    yield from _interface("Likely outputs", found.outputs)
-    yield from (f"  {reason}" for reason in found.reasons)
-    if found.costs is not None:
-        yield from _costs(found.costs, rows)
-    if found.device is not None:
-        best = f"{number_text(found.device.latency_ms)} ms on {plain(found.device.device)}"
-        yield f"At best {best} ({plain(found.device.basis)})"
-    yield from _gaps(found)
+        size = f"{count.parameters:,} parameters, {count.bytes:,} bytes{unknown}"
+        yield f"Variables of all kinds: {count.count}, with {size}"
+    if summary.functions:
+        yield f"Functions in the library: {summary.functions}"
+    yield from _interface("Likely inputs", summary.inputs)
+    yield from _interface("Likely outputs", summary.outputs)
+    yield from (f"  {reason}" for reason in summary.reasons)
+    if summary.costs is not None:
+        yield from _costs(summary.costs, rows)
+    if summary.device is not None:
+        best = f"{number_text(summary.device.latency_ms)} ms on {plain(summary.device.device)}"
+        yield f"At best {best} ({plain(summary.device.basis)})"
+    yield from _gaps(summary)
 
 
 def _interface(title: str, tensors: Sequence[LikelyTensor]) -> Iterator[str]:
@@ -186,13 +186,13 @@ def _table(title: str, shares: Sequence[Share], rows: int) -> Iterator[str]:
         yield f"... and {len(shares) - len(shown)} more (--rows=0 shows all)"
 
 
-def _gaps(found: Summary) -> Iterator[str]:
-    build = f"TensorFlow {found.tensorflow} for {found.platform}"
-    if not found.tensorflow:
+def _gaps(summary: Summary) -> Iterator[str]:
+    build = f"TensorFlow {summary.tensorflow} for {summary.platform}"
+    if not summary.tensorflow:
         return
-    if not found.gaps:
+    if not summary.gaps:
         yield f"A default build of {build} lacks nothing"
         return
     yield f"A default build of {build} lacks:"
-    for gap in found.gaps:
+    for gap in summary.gaps:
         yield f"  {gap.op or 'graph'}: {gap.cause}; {gap.message}"

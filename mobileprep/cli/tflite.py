@@ -45,8 +45,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     ranges = "With int8 and int16x8: range file of 'calibrate', or samples (.npz)"
     flag(parser, "calibration", metavar="FILE", help=ranges)
     for end in ("input", "output"):
-        told = f"With int8 and int16x8: dtype of the float {end}s"
-        flag(parser, f"inference_{end}_type", default="float", choices=_TYPES, help=told)
+        help_text = f"With int8 and int16x8: dtype of the float {end}s"
+        flag(parser, f"inference_{end}_type", default="float", choices=_TYPES, help=help_text)
     bool_flag(
         parser,
         "hints",
@@ -110,12 +110,14 @@ def run(args: argparse.Namespace) -> int:
         warn=warn,
     )
     fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)
-    told = f"{args.out_file}: {done.operators} operators, {done.size:,} bytes; {fed} to {fetched}"
+    message = (
+        f"{args.out_file}: {done.operators} operators, {done.size:,} bytes; {fed} to {fetched}"
+    )
     if done.flex:
-        told += f"\nthe app has to link the Flex delegate, for {', '.join(done.flex)}"
+        message += f"\nthe app has to link the Flex delegate, for {', '.join(done.flex)}"
     if args.hints:
-        told += f"\n{_hint(done.file)}"
-    print(told, file=sys.stderr)
+        message += f"\n{_hint(done.file)}"
+    print(message, file=sys.stderr)
     return 0
 
 
@@ -123,11 +125,11 @@ def _hint(file: Path) -> str:
     """Count the operators that XNNPACK runs, and list the others."""
     from mobileprep.runtime.engines.litert_engine import fast_path
 
-    found = fast_path(file)
-    taken = found.operators - sum(found.left.values())
-    left = ", ".join(f"{count} {name}" for name, count in found.left.items())
-    rest = f"; LiteRT's own kernels run {left}" if left else ""
-    return f"XNNPACK runs {taken} of {found.operators} operators of the main subgraph{rest}"
+    coverage = fast_path(file)
+    delegated = coverage.operators - sum(coverage.left.values())
+    others = ", ".join(f"{count} {name}" for name, count in coverage.left.items())
+    rest = f"; LiteRT's own kernels run {others}" if others else ""
+    return f"XNNPACK runs {delegated} of {coverage.operators} operators of the main subgraph{rest}"
 
 
 def _shapes(text: str, inputs: tuple[str, ...]) -> dict[str, TensorShape]:

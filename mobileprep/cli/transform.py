@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     steps = runnable(parsed)
     tell_beforehand(graph, steps, context, warn)
     compare = comparison(graph, source, context, warn) if args.check else None
-    graph, _ = run_steps(graph, steps, context, compare=compare, watch=_tell, warn=warn)
+    graph, _ = run_steps(graph, steps, context, compare=compare, watch=_print_step, warn=warn)
     write_graph(target, graph, as_text=args.output_as_text)
     written = _size(target)
     if size is not None and written is not None:
@@ -93,10 +93,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(record: StepRecord, gap: Difference | None) -> None:
+def _print_step(record: StepRecord, gap: Difference | None) -> None:
     checked = f", largest difference {_share(gap)}" if gap else ""
     lines = [f"  {count} left as they were: {reason}" for reason, count in record.skipped.items()]
-    show([f"{_told(record)}{checked}", *lines], file=sys.stderr)
+    show([f"{_step_line(record)}{checked}", *lines], file=sys.stderr)
 
 
 def _size(path: Path) -> int | None:
@@ -104,7 +104,7 @@ def _size(path: Path) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def _told(record: StepRecord) -> str:
+def _step_line(record: StepRecord) -> str:
     changes = f"{record.added} added, {record.removed} removed, {record.changed} changed"
     return f"{record.name}: {record.nodes_after} nodes ({changes}), {record.matched} matched"
 

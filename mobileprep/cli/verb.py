@@ -77,7 +77,7 @@ def verb(
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises ``UsageError`` and prints headings in bold on terminals."""
 
-    _given: Sequence[str] = ()
+    _arguments: Sequence[str] = ()
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """Print the help of the verb."""
@@ -87,9 +87,9 @@ class Parser(argparse.ArgumentParser):
         """Convert arguments for an original tool to arguments of this parser."""
         return plain_arguments(arguments, self._option_string_actions)
 
-    def known(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    def parse_known(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """Return the parsed arguments and the unknown words."""
-        self._given = arguments
+        self._arguments = arguments
         for word in takewhile(lambda w: w != "--", arguments):
             name, _, value = word.partition("=")
             if name.startswith("-") and value == "--":  # argparse would return an empty list
@@ -109,7 +109,7 @@ class Parser(argparse.ArgumentParser):
 
     def _misspelt(self) -> str:
         """Return a hint if an unknown flag may be the missing one, misspelled."""
-        for word in self._given:
+        for word in self._arguments:
             name = word.partition("=")[0]
             if not name.startswith("-") or name in self._option_string_actions:
                 continue
@@ -218,11 +218,11 @@ def _spellings(name: str) -> list[str]:
 
 
 def _truth(text: str) -> bool:
-    given = text.lower()
-    if given not in _TRUE | _FALSE:
+    word = text.lower()
+    if word not in _TRUE | _FALSE:
         message = f"{text!r} is neither true nor false"
         raise argparse.ArgumentTypeError(message)
-    return given in _TRUE
+    return word in _TRUE
 
 
 _FLAG: Final = re.compile(r"--?([A-Za-z][\w-]*)(=.*)?\Z", re.DOTALL)
@@ -279,23 +279,23 @@ _LOGGING_VALUES: Final = frozenset(
 def plain_arguments(arguments: Sequence[str], flags: Mapping[str, argparse.Action]) -> list[str]:
     """Convert gflags-style arguments to argparse's style, without logging flags."""
     plain: list[str] = []
-    left = list(reversed(arguments))
-    while left:
-        word = left.pop()
-        found = _FLAG.match(word)
-        if found is None:
+    remaining = list(reversed(arguments))
+    while remaining:
+        word = remaining.pop()
+        match = _FLAG.match(word)
+        if match is None:
             plain += [word] if word != "--" else []
             continue
-        name, value = found[1], found[2] or ""
+        name, value = match[1], match[2] or ""
         own = _own_flag(word, name, flags)
         if own is not None:
             plain.append(f"{own}{value}")
-            if left and not value and _takes_next(flags[own]):
-                plain.append(left.pop())  # a value, even if it looks like a flag
+            if remaining and not value and _takes_next(flags[own]):
+                plain.append(remaining.pop())  # a value, even if it looks like a flag
         elif _is_negated(name, flags):
             plain.append(f"--{name.removeprefix(_NEGATION)}=false")
         elif _is_logging_value(name):
-            left = left if value else left[:-1]
+            remaining = remaining if value else remaining[:-1]
         elif not _is_logging_switch(name):
             plain.append(word)
     return plain
@@ -303,8 +303,8 @@ def plain_arguments(arguments: Sequence[str], flags: Mapping[str, argparse.Actio
 
 def _own_flag(word: str, name: str, flags: Mapping[str, argparse.Action]) -> str | None:
     """Return the verb's spelling of a flag that may have a single dash."""
-    given = word.partition("=")[0]
-    return next((f for f in (given, f"--{name}") if f in flags), None)
+    spelling = word.partition("=")[0]
+    return next((f for f in (spelling, f"--{name}") if f in flags), None)
 
 
 def _takes_next(action: argparse.Action) -> bool:

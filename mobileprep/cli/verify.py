@@ -56,11 +56,11 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.building.verify import manifests, verify_folders
 
     jobs, out = jobs_of(args), Path(args.out)
-    found = manifests(out)
+    folders = manifests(out)
     checked = verify_folders(
         out,
-        found,
-        None if args.quick else _recipes(args, found),
+        folders,
+        None if args.quick else _recipes(args, folders),
         jobs=jobs,
         warn=lambda task, text: warn(f"{task}: {text}"),
     )
@@ -71,16 +71,16 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(folder.is_same for folder in checked) else CorruptFileError.exit_code
 
 
-def _recipes(args: argparse.Namespace, found: Mapping[Path, Manifest]) -> list[Recipe]:
+def _recipes(args: argparse.Namespace, manifests: Mapping[Path, Manifest]) -> list[Recipe]:
     """Return the named recipes, or those below the current directory that are needed."""
     from mobileprep.building.verify import recipe_folders
     from mobileprep.cli._shared.arguments import settings_of
     from mobileprep.recipe.load import load_recipe
     from mobileprep.recipe.loading import check_names
 
-    built = {manifest.recipe for manifest in found.values()}
-    names = {*built, *recipe_folders(Path(args.out), found).values()}
-    wanted = []
+    built = {manifest.recipe for manifest in manifests.values()}
+    names = {*built, *recipe_folders(Path(args.out), manifests).values()}
+    recipes = []
     for path in _paths(args):
         try:
             recipe = load_recipe(path, settings=settings_of(args), environ=os.environ)
@@ -91,9 +91,9 @@ def _recipes(args: argparse.Namespace, found: Mapping[Path, Manifest]) -> list[R
             warn(f"passed over {path}: {error}")
             continue
         if recipe.name in names:
-            wanted.append(recipe)
-    check_names(wanted)
-    return wanted
+            recipes.append(recipe)
+    check_names(recipes)
+    return recipes
 
 
 def _paths(args: argparse.Namespace) -> list[Path]:
@@ -116,7 +116,7 @@ def _lines(folder: VerifyResult) -> Iterator[str]:
         yield f"{folder.folder}: not built again: {reason}"
     wrong = [file for file in folder.files if file.status != "same"]
     for file in wrong:
-        yield f"{_plain(str(folder.folder / file.name))}: {_told(file, beside)}"
+        yield f"{_plain(str(folder.folder / file.name))}: {_status(file, beside)}"
     if not wrong:
         yield f"{folder.folder}: same as {beside}, {len(folder.files)} files"
 
@@ -126,8 +126,8 @@ def _plain(name: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
-def _told(file: VerifiedFile, beside: str) -> str:
+def _status(file: VerifiedFile, beside: str) -> str:
     if file.status != "differs":
         return f"{file.status}: {beside} has {'no such file' if file.expected is None else 'it'}"
-    found = file.found or "none, because it is not a regular file"
-    return f"differs: its sha256 is {found}, and {beside} has {file.expected}"
+    checksum = file.found or "none, because it is not a regular file"
+    return f"differs: its sha256 is {checksum}, and {beside} has {file.expected}"

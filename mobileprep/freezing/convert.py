@@ -61,7 +61,7 @@ class _Functions:
     """A function library that grows by copies of functions that take values."""
 
     def __init__(self, library: Library, where: str) -> None:
-        self._given = library
+        self._original = library
         self._where = where
         self._added: dict[str, Function] = {}
         self._copies: dict[tuple[str, tuple[tuple[int, DType], ...]], str] = {}
@@ -70,8 +70,8 @@ class _Functions:
     @property
     def library(self) -> Library:
         if not self._added:
-            return self._given
-        return Library({**self._given.functions, **self._added}, self._given.gradients)
+            return self._original
+        return Library({**self._original.functions, **self._added}, self._original.gradients)
 
     def converted(
         self, graph: Graph, node: Node, uses: Trace, types: Mapping[str, DType]
@@ -116,35 +116,35 @@ class _Functions:
         key = (func.name, tuple(sorted(args.items())))
         if key not in self._copies:
             name = f"{func.name}_frozen"
-            while name in self._given.functions or name in self._added:
+            while name in self._original.functions or name in self._added:
                 name += "_"
             self._copies[key] = name
             self._depth += 1
-            made = self._made(func, args, gives_back=gives_back)
+            function = self._convert(func, args, gives_back=gives_back)
             self._depth -= 1
-            signature = replace(made.signature, name=name)
-            self._added[name] = replace(made, signature=signature)
+            signature = replace(function.signature, name=name)
+            self._added[name] = replace(function, signature=signature)
         return self._copies[key]
 
-    def _made(self, func: FuncRef, args: Mapping[int, DType], *, gives_back: bool) -> Function:
+    def _convert(self, func: FuncRef, args: Mapping[int, DType], *, gives_back: bool) -> Function:
         if self._depth > _DEEPEST:
             message = f"functions are nested more than {_DEEPEST} deep"
             raise UnsupportedError(message, "export the model again", self._where)
-        function = self._given.functions.get(func.name)
+        function = self._original.functions.get(func.name)
         if function is None or max(args) >= len(function.signature.inputs):
             message = f"the function {func.name!r} does not exist, or accepts fewer arguments"
             raise InvalidGraphError(message, "export the model again", self._where)
-        body = body_of(function, self._given, func.attrs)
+        body = body_of(function, self._original, func.attrs)
         types = {body.args[index].node: dtype for index, dtype in args.items()}
         arguments = [_argument(ref.node, index) for index, ref in enumerate(body.args)]
-        graph = Graph([*arguments, *body.nodes], self._given)
+        graph = Graph([*arguments, *body.nodes], self._original)
         graph = inline_calls(graph, {*(r.node for r in body.rets), *body.control_rets}, self._where)
         uses = trace(graph, [a for a in arguments if a.name in types])
         self._check(function, graph, body, uses)
         nodes = [n for node in graph for n in self.converted(graph, node, uses, types)]
-        kept = tuple(n for n in nodes if n.op != _ARGUMENT)
+        body_nodes = tuple(n for n in nodes if n.op != _ARGUMENT)
         changed = _with_types(function, args, gives_back=gives_back)
-        return function_of(replace(body, nodes=kept), changed, self.library)
+        return function_of(replace(body, nodes=body_nodes), changed, self.library)
 
     def _check(self, function: Function, graph: Graph, body: Body, uses: Trace) -> None:
         if uses.blocked:
@@ -238,8 +238,8 @@ def _initialized(graph: Graph, node: Node, dtype: DType) -> list[Node]:
 
 
 def _successor(node: Node, op: str, inputs: tuple[Ref, ...], **types: AttrValue) -> Node:
-    kept = {k: v for k, v in node.attrs.items() if k == "_class"}
-    return Node(node.name, op, inputs, node.device, {**types, **kept})
+    colocation = {k: v for k, v in node.attrs.items() if k == "_class"}
+    return Node(node.name, op, inputs, node.device, {**types, **colocation})
 
 
 _CONVERSIONS: Final[Mapping[str, Callable[[Graph, Node, DType], list[Node]]]] = {

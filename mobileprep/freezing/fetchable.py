@@ -37,7 +37,7 @@ _CHECKS: Final = frozenset({"CheckNumerics", "Assert"})
 # TensorFlow's names for assertions and for nodes that wait for them.
 _GUARD: Final = re.compile(r"(.*/)?AssertGuard/Merge(_\d+)?\Z")
 _WAITING: Final = re.compile(r"(.*/)?control_dependency(_\d+)?\Z")
-_PICTURES: Final = re.compile(r"(Image|Audio)Summary(V2)?\Z")
+_IMAGES: Final = re.compile(r"(Image|Audio)Summary(V2)?\Z")
 _PASS_ON: Final = frozenset({"Identity", "Transpose", "TensorArrayGatherV2", "TensorArrayGatherV3"})
 _RESHAPES: Final = frozenset({"Reshape", "ExpandDims", "Squeeze", "Transpose", "Cast"})
 
@@ -62,27 +62,27 @@ def results_among(
     Args:
         is_uncut: whether the graph was saved whole, so that some ends may be leftovers.
     """
-    given = {ref.node for ref in fed}
-    left = list(ends)
+    fed_nodes = {ref.node for ref in fed}
+    results = list(ends)
     for is_none in (
         # Batch norms that a rewriter replaced, and whose statistics are still used.
         lambda n: n.op in FUSED_BATCH_NORMS,
         leaves_lowered_loop,
         lambda n: _is_left_of_loop(graph, flows, n),
-        lambda n: _is_counter(graph, n, given),
+        lambda n: _is_counter(graph, n, fed_nodes),
         lambda n: _is_check(graph, flows, n),
-        lambda n: _is_picture(flows, n),
+        lambda n: _is_image(flows, n),
     ):
-        left = [n for n in left if not is_none(n)] or left
-    return _without_loop_leftovers(graph, flows, left) if is_uncut else left
+        results = [n for n in results if not is_none(n)] or results
+    return _without_loop_leftovers(graph, flows, results) if is_uncut else results
 
 
 def _without_loop_leftovers(graph: Graph, flows: Flows, ends: list[Node]) -> list[Node]:
     """Drop unused results of a loop if another end needs its other results."""
     exits = {end.name: _exits_behind(graph, end) for end in ends}
     loops = {
-        name: {frame for exit_ in found if (frame := loop_name(graph, exit_))}
-        for name, found in exits.items()
+        name: {frame for exit_ in nodes if (frame := loop_name(graph, exit_))}
+        for name, nodes in exits.items()
     }
     if not any(loops.values()):
         return ends
@@ -103,17 +103,17 @@ def _without_loop_leftovers(graph: Graph, flows: Flows, ends: list[Node]) -> lis
 
 def _exits_behind(graph: Graph, node: Node) -> list[Node]:
     """Return the loop exits whose tensors reach a node without a name chosen by the author."""
-    waiting, found = [node], []
+    waiting, exits = [node], []
     seen = {node.name}
     while waiting:
         current = waiting.pop()
         if current.op in EXITS:
-            found.append(current)
+            exits.append(current)
         elif current.op in _PASS_ON and has_default_name(current):
             producers = [graph[ref.node] for ref in current.data_inputs]
             waiting += [n for n in producers if n.name not in seen]
             seen.update(n.name for n in producers)
-    return found
+    return exits
 
 
 def loop_name(graph: Graph, node: Node) -> str:
@@ -150,14 +150,14 @@ def _is_left_of_loop(graph: Graph, flows: Flows, node: Node) -> bool:
     )
 
 
-def _is_counter(graph: Graph, node: Node, given: set[str]) -> bool:
+def _is_counter(graph: Graph, node: Node, fed_nodes: set[str]) -> bool:
     """Return whether a loop's variable depends on the inputs only by the number of iterations."""
 
     def before(name: str) -> Iterable[str]:
         producers = (graph[r.node] for r in graph[name].data_inputs)
         return (p.name for p in producers if p.op != _LOOP_CONDITION)
 
-    return node.op in EXITS and closure([node.name], before).isdisjoint(given)
+    return node.op in EXITS and closure([node.name], before).isdisjoint(fed_nodes)
 
 
 def _is_check(graph: Graph, flows: Flows, node: Node) -> bool:
@@ -168,16 +168,16 @@ def _is_check(graph: Graph, flows: Flows, node: Node) -> bool:
         return _GUARD.match(node.name) is not None
     if node.op != "Identity" or not node.control_inputs or len(node.data_inputs) != 1:
         return False
-    taken = node.data_inputs[0]
-    takers = (n for n, index in flows.takers(taken.node) if index == taken.index)
+    tensor = node.data_inputs[0]
+    takers = (n for n, index in flows.takers(tensor.node) if index == tensor.index)
     is_taken_unchecked = any(n.name != node.name and n.op not in _CHECKS for n in takers)
     return is_taken_unchecked and _WAITING.match(node.name) is not None
 
 
-def _is_picture(flows: Flows, node: Node) -> bool:
+def _is_image(flows: Flows, node: Node) -> bool:
     """Return whether a node only reshapes a tensor for a summary."""
     takers = flows.takers(node.name)
-    return node.op in _RESHAPES and bool(takers) and all(_PICTURES.match(n.op) for n, _ in takers)
+    return node.op in _RESHAPES and bool(takers) and all(_IMAGES.match(n.op) for n, _ in takers)
 
 
 _DECODERS: Final = frozenset(

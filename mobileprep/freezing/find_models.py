@@ -82,29 +82,29 @@ def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
     return _of_checkpoint(path)
 
 
-def load_found(found: FoundModel, tags: Sequence[str] = ()) -> LoadedSource:
-    if found.kind == "saved_model":
-        return load_source(saved_model=found.path, tags=tags)
-    if found.kind == "meta_graph":
-        return load_source(meta_graph=found.path, checkpoint=found.checkpoint)
-    return load_source(graph=found.path, checkpoint=found.checkpoint)
+def load_found(model: FoundModel, tags: Sequence[str] = ()) -> LoadedSource:
+    if model.kind == "saved_model":
+        return load_source(saved_model=model.path, tags=tags)
+    if model.kind == "meta_graph":
+        return load_source(meta_graph=model.path, checkpoint=model.checkpoint)
+    return load_source(graph=model.path, checkpoint=model.checkpoint)
 
 
-def inference_graph(found: FoundModel) -> FoundModel | None:
+def inference_graph(model: FoundModel) -> FoundModel | None:
     """Return the inference graph next to a training MetaGraph with the same checkpoint."""
-    if found.kind != "meta_graph":
+    if model.kind != "meta_graph":
         return None
-    prefix = found.checkpoint or examined(found.path, "MetaGraphDef").own_checkpoint
+    prefix = model.checkpoint or examined(model.path, "MetaGraphDef").own_checkpoint
     if prefix is None:
         return None
     fitting = [
         c
-        for c in _candidates(found.path.parent, [prefix])
-        if c.checkpoint == prefix and not c.is_of_training and c.path != found.path
+        for c in _candidates(model.path.parent, [prefix])
+        if c.checkpoint == prefix and not c.is_of_training and c.path != model.path
     ]
     if not fitting:
         return None
-    note = f"The MetaGraph {found.path.name} trains the model and cannot be frozen."
+    note = f"The MetaGraph {model.path.name} trains the model and cannot be frozen."
     return _paired(_best(fitting), note)
 
 
@@ -188,15 +188,15 @@ def _in_folder(folder: Path, checkpoint: Path | None) -> FoundModel:
 
 def _candidates(folder: Path, prefixes: Sequence[Path]) -> list[Candidate]:
     """Return the graphs and MetaGraphs of a directory, each with the first matching checkpoint."""
-    found = []
+    candidates = []
     for path in entries_of(folder).files:
         try:
             kind = file_kind(path)
             if kind == "GraphDef" or kind == "MetaGraphDef":
-                found.append(with_checkpoint(examined(path, kind), prefixes))
+                candidates.append(with_checkpoint(examined(path, kind), prefixes))
         except MobileprepError:
             continue  # Many files of a directory are not models.
-    return found
+    return candidates
 
 
 def _groups(fitting: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -236,12 +236,12 @@ def _about_others(candidates: Sequence[Candidate]) -> tuple[str, ...]:
     return (f"Other files of the model in the directory: {', '.join(others[:_SHOWN])}{more}.",)
 
 
-def _several(folder: Path, found: Sequence[Candidate]) -> UsageError:
+def _several(folder: Path, candidates: Sequence[Candidate]) -> UsageError:
     names = [
         c.path.name if c.checkpoint is None else f"{c.path.name} with {c.checkpoint.name}"
-        for c in found
+        for c in candidates
     ]
-    return _choice(folder, names, found[0].path)
+    return _choice(folder, names, candidates[0].path)
 
 
 def _choice(folder: Path, names: Sequence[str], first: Path) -> UsageError:
@@ -263,26 +263,26 @@ def _report_pointers(folder: Path) -> None:
 
 def _below(folder: Path, depth: int = 1) -> FoundModel:
     """Return the model in a subdirectory; if all names are version numbers, the newest."""
-    found: list[FoundModel] = []
+    models: list[FoundModel] = []
     names = entries_of(folder).folders
     for below in names:
         try:
-            found.append(_in_folder(below, None) if depth else _below(below))
+            models.append(_in_folder(below, None) if depth else _below(below))
         except (CorruptFileError, InvalidGraphError):
             continue
-    if not found:
+    if not models:
         _report_pointers(folder)
         message = "holds no model"
         hint = "name a graph, a MetaGraph, a SavedModel or a checkpoint"
         raise CorruptFileError(message, hint, str(folder))
-    if len(found) == 1:
-        return found[0]
-    shown = [os.path.relpath(f.path, folder) for f in found]
+    if len(models) == 1:
+        return models[0]
+    shown = [os.path.relpath(f.path, folder) for f in models]
     if all(below.name.isdecimal() for below in names):
-        newest = max(found, key=lambda f: int(Path(os.path.relpath(f.path, folder)).parts[0]))
+        newest = max(models, key=lambda f: int(Path(os.path.relpath(f.path, folder)).parts[0]))
         note = f"The newest of the versions {', '.join(sorted(p.name for p in names))}."
         return FoundModel(newest.kind, newest.path, newest.checkpoint, (*newest.notes, note))
-    raise _choice(folder, shown, found[0].path)
+    raise _choice(folder, shown, models[0].path)
 
 
 # Maximum number of directory entries to examine, so that a huge directory is not read for hours.
@@ -316,7 +316,7 @@ def entries_of(folder: Path) -> Entries:
 
 def prefixes_of(folder: Path, prefix: str = "") -> list[Path]:
     """Return the prefixes of the checkpoints in a directory, sorted."""
-    found: dict[Path, None] = {}
+    prefixes: dict[Path, None] = {}
     for path in entries_of(folder).files:
         if not path.name.startswith(prefix):
             continue
@@ -328,10 +328,10 @@ def prefixes_of(folder: Path, prefix: str = "") -> list[Path]:
         except MobileprepError:
             continue
         if kind == "checkpoint index":
-            found[path.with_name(path.name.removesuffix(_INDEX))] = None
+            prefixes[path.with_name(path.name.removesuffix(_INDEX))] = None
         elif kind == "checkpoint table":
-            found[path.with_name(_SHARDS.sub("", path.name))] = None
-    return [p for p in found if not prefix or p.name == prefix]
+            prefixes[path.with_name(_SHARDS.sub("", path.name))] = None
+    return [p for p in prefixes if not prefix or p.name == prefix]
 
 
 def ranked_prefixes(folder: Path) -> list[Path]:

@@ -83,8 +83,8 @@ def fit(source: LoadedSource, options: FreezeOptions, inputs: Sequence[DeclaredI
     check_names(source.graph, source.where)
     check_inputs(source.graph, source.where)
     misfits = list(_missing_inputs(source, inputs))
-    known = {misfit.keys for misfit in misfits}
-    there = [declared for declared in inputs if ("inputs", declared.name) not in known]
+    missing = {misfit.keys for misfit in misfits}
+    there = [declared for declared in inputs if ("inputs", declared.name) not in missing]
     misfits += _contradicted(source.graph, there)
     outputs = list(_missing_outputs(source, options))
     if outputs:
@@ -137,11 +137,11 @@ def _contradicted(graph: Graph, inputs: Sequence[DeclaredInput]) -> Iterator[Mis
     shapes = known_shapes(graph, [parse_ref(declared.name) for declared in inputs])
     for declared, shape in zip(inputs, shapes, strict=True):
         what = f"the input {declared.name!r}"
-        found = tensor_dtype(graph, parse_ref(declared.name))
-        if declared.dtype and found is not None and dtype_from_text(declared.dtype) != found:
-            message = f"{what} is {found.short} in the model, not {declared.dtype}"
+        dtype = tensor_dtype(graph, parse_ref(declared.name))
+        if declared.dtype and dtype is not None and dtype_from_text(declared.dtype) != dtype:
+            message = f"{what} is {dtype.short} in the model, not {declared.dtype}"
             keys = ("inputs", declared.name, "dtype")
-            yield Misfit(keys, message, f"write dtype: {found.short}")
+            yield Misfit(keys, message, f"write dtype: {dtype.short}")
         try:
             merge(shape, declared.shape)
         except ShapeConflictError:
@@ -157,8 +157,8 @@ def _unneeded(
     """Yield inputs that no output needs."""
     for declared in inputs:
         if parse_ref(declared.name).node not in frozen:
-            found = (s for s in guess(source).inputs if parse_ref(s.name).node in frozen)
-            likely = described(tuple(found))
+            candidates = (s for s in guess(source).inputs if parse_ref(s.name).node in frozen)
+            likely = described(tuple(candidates))
             hint = f"likely inputs: {likely}" if likely else "leave it out"
             yield Misfit(
                 ("inputs", declared.name), f"no output needs the input {declared.name!r}", hint
@@ -362,8 +362,8 @@ def _load(
 
 def _needed_part(source: LoadedSource) -> Graph:
     """Return the part of a graph that its likely outputs need; all of it if there are none."""
-    found = find_interface(source, chosen_signature(source, ""))
-    roots = [parse_ref(t.name).node for t in found.outputs]
+    interface = find_interface(source, chosen_signature(source, ""))
+    roots = [parse_ref(t.name).node for t in interface.outputs]
     # In a training graph, only the most likely output is a result.
     roots = roots[:1] if is_of_training(source.graph) else roots
     return extract(source.graph, roots) if roots else source.graph

@@ -109,11 +109,11 @@ def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
 
 def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
     """Return a warning for each name in a list of variables that is not a variable."""
-    known = {n.name for n in variables_of(source.graph)}
+    variables = {n.name for n in variables_of(source.graph)}
     return [
-        f"{name!r} is not a variable of the graph; {nearest_hint(name, known)}".rstrip("; ")
+        f"{name!r} is not a variable of the graph; {nearest_hint(name, variables)}".rstrip("; ")
         for name in (*options.variable_names_whitelist, *options.variable_names_blacklist)
-        if name not in known
+        if name not in variables
     ]
 
 
@@ -152,10 +152,10 @@ def _for_inference(
                 f"{len(switched)} batch normalisations were left in training mode; they use their "
                 f"moving averages now: {', '.join(switched[:3])}"
             )
-        if fused.left:
+        if fused.skipped:
             warnings.append(
-                f"{len(fused.left)} batch normalisations stay in training mode, as no moving "
-                f"averages were found: {', '.join(fused.left[:3])}"
+                f"{len(fused.skipped)} batch normalisations stay in training mode, as no moving "
+                f"averages were found: {', '.join(fused.skipped[:3])}"
             )
     return extract(graph, roots), tuple(warnings)
 
@@ -223,18 +223,18 @@ def output_tensors(source: LoadedSource, options: FreezeOptions) -> tuple[str, .
             message = "no outputs are named"
             raise UsageError(message, f"{_likely(source, signature)}; {_FLAGS}", source.where)
         return _tensors(signature, source)
-    found: list[str] = []
+    tensors: list[str] = []
     for name in options.outputs:
         if _is_tensor(source, name):
-            found.append(name)
+            tensors.append(name)
         elif signature is not None and name in signature.outputs:
-            found.append(signature.outputs[name].name)
+            tensors.append(signature.outputs[name].name)
         elif name in source.signatures:
-            found += _tensors(source.signatures[name], source)
+            tensors += _tensors(source.signatures[name], source)
         else:
             raise _unknown(name, signature, source)
-    _check(found, source)
-    return tuple(dict.fromkeys(found))
+    _check(tensors, source)
+    return tuple(dict.fromkeys(tensors))
 
 
 def _is_tensor(source: LoadedSource, name: str) -> bool:
@@ -264,8 +264,8 @@ def _check(names: Iterable[str], source: LoadedSource) -> None:
 
 def _unknown(name: str, signature: Signature | None, source: LoadedSource) -> InvalidGraphError:
     message = f"the output {name!r} is not in the graph"
-    known = [*source.graph.by_name, *source.signatures, *(signature.outputs if signature else ())]
-    near = nearest_hint(parse_ref(name).node, known)
+    names = [*source.graph.by_name, *source.signatures, *(signature.outputs if signature else ())]
+    near = nearest_hint(parse_ref(name).node, names)
     likely = _likely(source, signature)
     return InvalidGraphError(message, f"{near} {likely}" if near else likely, source.where)
 
@@ -273,8 +273,8 @@ def _unknown(name: str, signature: Signature | None, source: LoadedSource) -> In
 def _likely(source: LoadedSource, signature: Signature | None) -> str:
     from mobileprep.freezing.guess import described, guess  # Only needed for errors.
 
-    found = guess(source, signature).outputs
-    hint = f"likely outputs: {described(found)}" if found else "name the outputs of the app"
+    outputs = guess(source, signature).outputs
+    hint = f"likely outputs: {described(outputs)}" if outputs else "name the outputs of the app"
     if source.signatures and signature is None:
         hint += f"; signatures: {_there_are(source.signatures)}"
     return hint
@@ -296,29 +296,29 @@ def switch_fused(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
     """
     nodes: list[Node] = []
     done: list[str] = []
-    left: list[str] = []
+    skipped: list[str] = []
     added: dict[str, Node] = {}
     for node in graph:
         if not _is_left_in_training(graph, node):
             nodes.append(node)
             continue
-        found = _averages(graph, node, surroundings)
-        if found is None:
-            left.append(node.name)
+        averages = _averages(graph, node, surroundings)
+        if averages is None:
+            skipped.append(node.name)
             nodes.append(node)
             continue
         done.append(node.name)
         reads = [
             read_of(graph, variable, f"{node.name}/{what}")
-            for variable, what in zip(found, MEAN_AND_VARIANCE, strict=True)
+            for variable, what in zip(averages, MEAN_AND_VARIANCE, strict=True)
         ]
-        added.update({v.name: v for v in found if v.name not in graph})
+        added.update({v.name: v for v in averages if v.name not in graph})
         inputs = (*node.inputs[:_MEAN], *(Ref(r.name) for r in reads), *node.control_inputs)
         switched = replace(node, inputs=inputs).with_attrs(is_training=attr.boolean(False))
         nodes += [*reads, switched]
     if not done:
-        return Switched(graph, left=tuple(left))
-    return Switched(graph.with_nodes([*added.values(), *nodes]), tuple(done), tuple(left))
+        return Switched(graph, skipped=tuple(skipped))
+    return Switched(graph.with_nodes([*added.values(), *nodes]), tuple(done), tuple(skipped))
 
 
 def _is_left_in_training(graph: Graph, node: Node) -> bool:
@@ -329,9 +329,9 @@ def _is_left_in_training(graph: Graph, node: Node) -> bool:
 
 
 def _averages(graph: Graph, node: Node, surroundings: Sequence[Graph]) -> tuple[Node, Node] | None:
-    given = [variable_behind(graph, r) for r in node.data_inputs[_MEAN : _VARIANCE + 1]]
-    if len(given) == 2 and given[0] is not None and given[1] is not None:
-        return given[0], given[1]
+    variables = [variable_behind(graph, r) for r in node.data_inputs[_MEAN : _VARIANCE + 1]]
+    if len(variables) == 2 and variables[0] is not None and variables[1] is not None:
+        return variables[0], variables[1]
     for around in surroundings:
         if node.name in around:
             moved = [moved_by(around, Ref(node.name, output)) for output in (1, 2)]
@@ -375,21 +375,21 @@ class Switched(Struct, frozen=True):
     Args:
         graph: the graph, with missing variables added.
         switched: the batch normalizations that are no longer in training mode.
-        left: the ops for which there are no averages.
+        skipped: the ops for which there are no averages.
     """
 
     graph: Graph
     switched: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 def moved_by(graph: Graph, statistic: Ref) -> Node | None:
     """Return the only variable that an op updates with a statistic of the batch, or None."""
-    found = {v.name: v for v in _updated(graph, statistic)}
-    named = [v for v in found.values() if is_average(v)]
-    if len(found) > 1 and len(named) == 1:
+    variables = {v.name: v for v in _updated(graph, statistic)}
+    named = [v for v in variables.values() if is_average(v)]
+    if len(variables) > 1 and len(named) == 1:
         return named[0]
-    return next(iter(found.values())) if len(found) == 1 else None
+    return next(iter(variables.values())) if len(variables) == 1 else None
 
 
 def is_average(variable: Node) -> bool:
@@ -432,7 +432,7 @@ _CHOICES: Final = frozenset({"Switch", "Select", "SelectV2", "If", "StatelessIf"
 
 def switch_moments(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
     """Replace batch statistics that update moving averages with those averages."""
-    found: dict[str, dict[str, tuple[Ref, Node]]] = {}
+    by_scope: dict[str, dict[str, tuple[Ref, Node]]] = {}
     for node in graph:
         if not _is_statistic(graph, node):
             continue
@@ -443,8 +443,8 @@ def switch_moments(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
         variable = next((v for g in around if (v := moved_by(g, statistic))), None)
         if variable is not None and is_average(variable):
             scope, _, what = variable.name.rpartition("/")
-            found.setdefault(scope, {})[what] = (statistic, variable)
-    pairs = {scope: two for scope, two in found.items() if len(two) == len(MEAN_AND_VARIANCE)}
+            by_scope.setdefault(scope, {})[what] = (statistic, variable)
+    pairs = {scope: two for scope, two in by_scope.items() if len(two) == len(MEAN_AND_VARIANCE)}
     if not pairs:
         return Switched(graph)
     reads: dict[Ref, Node] = {}

@@ -86,8 +86,10 @@ def find_interface(source: LoadedSource, signature: Signature | None = None) -> 
     """
     graph = source.graph
     if signature is not None:
-        given, wanted = (_distinct(s.values()) for s in (signature.inputs, signature.outputs))
-        return GuessedInterface(_completed(graph, given), _completed(graph, wanted))
+        return GuessedInterface(
+            _completed(graph, _distinct(signature.inputs.values())),
+            _completed(graph, _distinct(signature.outputs.values())),
+        )
     check_inputs(graph, source.where)
     flows = Flows(graph)
     fed, labels, images = _fed(graph, flows)
@@ -120,8 +122,8 @@ def _distinct(specs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
 def _completed(graph: Graph, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
     """Add missing types and shapes of a signature's tensors from the graph."""
     refs = [parse_ref(s.name) for s in specs if s.dtype is DType.INVALID]
-    known = {s.name: s for s in _specs(graph, [r for r in refs if r.node in graph])}
-    return tuple(replace(known.get(str(parse_ref(s.name)), s), name=s.name) for s in specs)
+    by_name = {s.name: s for s in _specs(graph, [r for r in refs if r.node in graph])}
+    return tuple(replace(by_name.get(str(parse_ref(s.name)), s), name=s.name) for s in specs)
 
 
 def _fed(graph: Graph, flows: Flows) -> tuple[list[Ref], list[Ref], list[DecodedImage]]:
@@ -132,8 +134,8 @@ def _fed(graph: Graph, flows: Flows) -> tuple[list[Ref], list[Ref], list[Decoded
     images = decoded_images(graph, flows, entries)
     entries += [i.ref for i in images if not i.is_fed and flows.is_used(i.ref.node)]
     # A default that another input determines is a step of the model: the app feeds that input.
-    given = [r for r in entries if not _QUEUES.match(graph[r.node].op)]
-    computed = flows.downstream(given)
+    feeds = [r for r in entries if not _QUEUES.match(graph[r.node].op)]
+    computed = flows.downstream(feeds)
     entries = [r for r in entries if graph[r.node].op != DEFAULTED or r.node not in computed]
     labels = labels_of(graph, flows, entries)
     fed = [r for r in entries if r not in labels]
@@ -145,8 +147,8 @@ def _entries(flows: Flows, node: Node) -> list[Ref]:
         return [Ref(node.name)] if flows.is_used(node.name) else []
     if not _QUEUES.match(node.op):
         return []
-    taken = {i for _, i in flows.takers(node.name)}
-    return [Ref(node.name, i) for i in sorted(taken)]
+    indices = {i for _, i in flows.takers(node.name)}
+    return [Ref(node.name, i) for i in sorted(indices)]
 
 
 def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Ref]:

@@ -57,18 +57,18 @@ class Model(Struct, frozen=True):
 
     def tensor(self, name: str) -> str:
         """Return the tensor of a name, which can be an argument of the signature."""
-        known = parse_ref(name).node in self.graph
-        return name if known else self.names.get(name, name)
+        is_node = parse_ref(name).node in self.graph
+        return name if is_node else self.names.get(name, name)
 
     def tensors(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the tensors of names; the name of a signature selects all of its outputs."""
-        found = tuple(self.tensor(name) for name in names)
-        if self.outputs and any(parse_ref(name).node not in self.graph for name in found):
+        tensors = tuple(self.tensor(name) for name in names)
+        if self.outputs and any(parse_ref(name).node not in self.graph for name in tensors):
             return self.outputs
-        return found
+        return tensors
 
 
-def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -> Model:
+def load_model(path: Path, options: ModelOptions, warn: Callable[[str], None]) -> Model:
     """Read a GraphDef or a .tflite file, or freeze a model with variables.
 
     Models with variables are SavedModels, MetaGraphs, and graphs with a checkpoint.
@@ -83,7 +83,7 @@ def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -
         return Model(read_graph(file), file)
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
     source = open_source(file, checkpoint=checkpoint, tags=options.tags)
-    return _frozen(source, file, options, tell)
+    return _frozen(source, file, options, warn)
 
 
 def computed_ends(graph: Graph) -> tuple[str, ...]:
@@ -113,12 +113,13 @@ def open_source(
 def _tflite_source(file: Path) -> LoadedSource:
     """Load a .tflite file, with its inputs and outputs as the only signature."""
     lite = read_tflite(file)
-    told = lite.interface
-    given, wanted = (
+    interface = lite.interface
+    inputs, outputs = (
         {name: TensorSpec(t.name, t.dtype, t.shape) for name, t in side.items()}
-        for side in (told.inputs, told.outputs)
+        for side in (interface.inputs, interface.outputs)
     )
-    return LoadedSource(lite.graph, str(file), signatures={told.key: Signature(given, wanted)})
+    signatures = {interface.key: Signature(inputs, outputs)}
+    return LoadedSource(lite.graph, str(file), signatures=signatures)
 
 
 class FoundSource(Struct, frozen=True):
@@ -144,10 +145,10 @@ def find_source(
     """
     if _is_model(path):
         return FoundSource(open_source(path, checkpoint=checkpoint, tags=tags))
-    found = find_model(path, checkpoint)
-    values = f" with {found.checkpoint}" if found.checkpoint is not None else ""
-    notes = (f"the following is of {found.path}{values}", *found.notes)
-    return FoundSource(load_found(found, tags), notes)
+    model = find_model(path, checkpoint)
+    values = f" with {model.checkpoint}" if model.checkpoint is not None else ""
+    notes = (f"the following is of {model.path}{values}", *model.notes)
+    return FoundSource(load_found(model, tags), notes)
 
 
 def _is_model(path: Path) -> bool:
@@ -173,12 +174,12 @@ def _check(options: ModelOptions, kind: Kind | None, path: Path) -> None:
 
 
 def _frozen(
-    source: LoadedSource, path: Path, options: ModelOptions, tell: Callable[[str], None]
+    source: LoadedSource, path: Path, options: ModelOptions, warn: Callable[[str], None]
 ) -> Model:
     signature = chosen_signature(source, options.signature)
     result = freeze(source, FreezeOptions(outputs=options.fetches, signature=options.signature))
     for warning in result.warnings:
-        tell(warning)
+        warn(warning)
     sides = () if signature is None else (signature.inputs, signature.outputs)
     names = {name: spec.name for side in sides for name, spec in side.items()}
     return Model(result.graph, path, result.outputs, names)

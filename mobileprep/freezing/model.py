@@ -55,15 +55,15 @@ def restored_from(graph: Graph, restore_op: str) -> dict[str, list[SavedValue]]:
         restore_op: op whose dependencies have precedence, if it exists. Default if empty:
             "save/restore_all".
     """
-    found: dict[str, list[SavedValue]] = {}
+    values: dict[str, list[SavedValue]] = {}
     for restoring in _restoring(graph, restore_op):
-        _collect(restoring, found)
-    return found
+        _collect(restoring, values)
+    return values
 
 
 def imported_from(graph: Graph, restore_op: str) -> dict[str, TableSource]:
     """Return the contents that the graph's restore ops import into each lookup table node."""
-    found: dict[str, TableSource] = {}
+    tables: dict[str, TableSource] = {}
     for restoring in _restoring(graph, restore_op):
         for node in restoring:
             if node.op not in _IMPORTS or len(node.data_inputs) != 3:
@@ -72,8 +72,8 @@ def imported_from(graph: Graph, restore_op: str) -> dict[str, TableSource]:
             sources = _source(restoring, keys), _source(restoring, values)
             if sources[0] and sources[1]:
                 contents = TableSource(sources[0], sources[1], node.op, node.attrs)
-                found.setdefault(table.node, contents)
-    return found
+                tables.setdefault(table.node, contents)
+    return tables
 
 
 def _restoring(graph: Graph, restore_op: str) -> Iterator[Graph]:
@@ -85,7 +85,7 @@ def _restoring(graph: Graph, restore_op: str) -> Iterator[Graph]:
     yield graph
 
 
-def _collect(graph: Graph, found: dict[str, list[SavedValue]]) -> None:
+def _collect(graph: Graph, values: dict[str, list[SavedValue]]) -> None:
     if not any(n.op in _RESTORES for n in graph):
         return
     for node in graph:
@@ -95,8 +95,8 @@ def _collect(graph: Graph, found: dict[str, list[SavedValue]]) -> None:
         variable = next(
             (n for n, _ in upstream(graph, node.inputs[0]) if n.op not in _PASS_ON), None
         )
-        if source and variable and source not in found.setdefault(variable.name, []):
-            found[variable.name].append(source)
+        if source and variable and source not in values.setdefault(variable.name, []):
+            values[variable.name].append(source)
 
 
 def _source(graph: Graph, value: Ref) -> SavedValue | None:
@@ -128,11 +128,11 @@ def candidates(
     variable: Node, restored: Mapping[str, list[SavedValue]], extra: Iterable[SavedValue] = ()
 ) -> list[SavedValue]:
     """Return the possible locations of a variable's value: as restored first, then by name."""
-    found = [*restored.get(variable.name, ()), *extra, SavedValue(variable.name)]
+    locations = [*restored.get(variable.name, ()), *extra, SavedValue(variable.name)]
     shared = variable.attr_str("shared_name", "")
     if shared and shared != variable.name:
-        found.append(SavedValue(shared))
-    return found
+        locations.append(SavedValue(shared))
+    return locations
 
 
 class TensorSpec(Struct, frozen=True):
@@ -205,8 +205,9 @@ class FreezeOptions(Freeze, frozen=True):
 
     def converts(self, variable: str) -> bool:
         """Return whether to convert a variable, given the name of its node, to a constant."""
-        wanted = self.variable_names_whitelist
-        return (not wanted or variable in wanted) and variable not in self.variable_names_blacklist
+        if variable in self.variable_names_blacklist:
+            return False
+        return not self.variable_names_whitelist or variable in self.variable_names_whitelist
 
 
 class FreezeResult(Struct, frozen=True):

@@ -88,34 +88,34 @@ def propose(
     if chosen is not None:
         inputs = _tensors(source, chosen.inputs, inputs)
         outputs = _tensors(source, chosen.outputs, outputs)
-    found = find_interface(source, chosen)
-    fetched, about_outputs = _outputs(source, found, outputs, is_told=chosen is not None)
-    given = specs_of(source.graph, inputs) if inputs else _needed(source, found.inputs, fetched)
+    interface = find_interface(source, chosen)
+    fetched, about_outputs = _outputs(source, interface, outputs, has_signature=chosen is not None)
+    specs = specs_of(source.graph, inputs) if inputs else _needed(source, interface.inputs, fetched)
     if not inputs and chosen is None:
         about_inputs = ["Inputs: the placeholders that these outputs need."]
     else:
         about_inputs = []
     if chosen is not None:
         about_inputs.append(_about_signature(source, name))
-    fed = [i for i in given if inputs or not _has_default(source, i)]
-    left = [i for i in given if i not in fed]
-    if left:
-        about_inputs.append(f"Not fed, as they have defaults: {described(left)}.")
+    fed = [i for i in specs if inputs or not _has_default(source, i)]
+    unfed = [i for i in specs if i not in fed]
+    if unfed:
+        about_inputs.append(f"Not fed, as they have defaults: {described(unfed)}.")
     names = {spec.name: spec for spec in fed}
     about_inputs += [
         _about_image(names[str(image.ref)], image)
-        for image in found.images
+        for image in interface.images
         if str(image.ref) in names and not image.is_fed
     ]
     is_guessed = chosen is None and not outputs
     is_default = name in ("", "serving_default") or len(source.signatures) == 1
     return Proposal(
         "" if is_default and not signature else name,
-        tuple(_remarked(source, spec, found.images) for spec in fed),
+        tuple(_remarked(source, spec, interface.images) for spec in fed),
         fetched,
         tuple(about_inputs),
         tuple(about_outputs),
-        tuple(t for t in found.outputs if t.name in fetched) if is_guessed else (),
+        tuple(t for t in interface.outputs if t.name in fetched) if is_guessed else (),
     )
 
 
@@ -137,34 +137,38 @@ def _signature(source: LoadedSource) -> str:
         return ""
 
     def doubt(name: str) -> tuple[bool, bool, str]:
-        taken = source.signatures[name].inputs.values()
-        return (not taken, any(s.dtype is DType.STRING for s in taken), name)
+        inputs = source.signatures[name].inputs.values()
+        return (not inputs, any(s.dtype is DType.STRING for s in inputs), name)
 
     return min(source.signatures, key=doubt)
 
 
 def _about_signature(source: LoadedSource, name: str) -> str:
     names = sorted(source.signatures)
-    taken = name or ("serving_default" if "serving_default" in names else names[0])
-    others = [n for n in names if n != taken]
+    chosen = name or ("serving_default" if "serving_default" in names else names[0])
+    others = [n for n in names if n != chosen]
     more = f" There are also {', '.join(others)}: 'signature:' in source chooses." if others else ""
-    signature = source.signatures[taken]
+    signature = source.signatures[chosen]
     arguments = {**signature.inputs, **signature.outputs}
-    told = ", ".join(f"{argument} is {spec.name}" for argument, spec in arguments.items())
-    return f"Inputs and outputs are those of the signature {taken}: {told}.{more}"
+    bindings = ", ".join(f"{argument} is {spec.name}" for argument, spec in arguments.items())
+    return f"Inputs and outputs are those of the signature {chosen}: {bindings}.{more}"
 
 
 def _outputs(
-    source: LoadedSource, found: GuessedInterface, given: Sequence[str], *, is_told: bool
+    source: LoadedSource,
+    interface: GuessedInterface,
+    requested: Sequence[str],
+    *,
+    has_signature: bool,
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return the outputs, and sentences about them."""
-    if given:
-        return tuple(given), []
-    named = [t for t in found.outputs if _NAME.match(t.name)]
+    if requested:
+        return tuple(requested), []
+    named = [t for t in interface.outputs if _NAME.match(t.name)]
     if not named:
         message = "shows no output that an app could fetch"
         raise InvalidGraphError(message, "name them: --outputs NAME,NAME", source.where)
-    if is_told:
+    if has_signature:
         return tuple(t.name for t in named), []
     if not is_of_training(source.graph) or len(named) == 1:
         return tuple(t.name for t in named), [_about_ends(source, named)]
@@ -186,9 +190,9 @@ def _needed(
     roots = [node for name in outputs if (node := parse_ref(name).node) in graph]
     fed = {parse_ref(t.name) for t in inputs if not _has_default(source, t)}
     needed = reachable(graph, roots, fed)
-    taken = {ref for name in needed for ref in graph[name].data_inputs}
-    taken |= {parse_ref(name) for name in outputs}
-    return tuple(t for t in inputs if parse_ref(t.name) in taken and _NAME.match(t.name))
+    refs = {ref for name in needed for ref in graph[name].data_inputs}
+    refs |= {parse_ref(name) for name in outputs}
+    return tuple(t for t in inputs if parse_ref(t.name) in refs and _NAME.match(t.name))
 
 
 def _has_default(source: LoadedSource, spec: TensorSpec) -> bool:

@@ -57,16 +57,16 @@ def load_source(
     Raises:
         UsageError: if not exactly one model is named.
     """
-    given = [p for p in (graph, meta_graph, saved_model) if p is not None]
-    if len(given) != 1:
-        message = f"{len(given)} of a graph, a meta graph and a saved model are named"
+    models = [p for p in (graph, meta_graph, saved_model) if p is not None]
+    if len(models) != 1:
+        message = f"{len(models)} of a graph, a meta graph and a saved model are named"
         raise UsageError(message, "name exactly one")
     if graph is not None:
         loaded = _from_graph(graph, checkpoint)
     elif meta_graph is not None:
         loaded = _from_meta_graph(meta_graph, checkpoint)
     else:
-        loaded = _from_saved_model(given[0], tags, checkpoint)
+        loaded = _from_saved_model(models[0], tags, checkpoint)
     if saver is None:
         return loaded
     return replace(loaded, restore_op=read_saver(saver).restore_op_name)
@@ -142,11 +142,11 @@ def bundle_signatures(messages: Iterable[bytes]) -> dict[str, Signature]:
     """
     for message in messages:
         try:
-            found = _read(message)
+            signature = _read(message)
         except (CorruptFileError, UnicodeDecodeError):
             continue  # Models can be used without the signature.
-        if found is not None:
-            return {_DEFAULT: found}
+        if signature is not None:
+            return {_DEFAULT: signature}
     return {}
 
 
@@ -175,9 +175,9 @@ def _default(content: Buffer) -> Signature | None:
             outputs = {"classes": tensors.get(2), "scores": tensors.get(3)}
         else:
             continue
-        given = {name: spec for name, spec in outputs.items() if spec is not None}
-        if 1 in tensors and given:
-            return Signature({"inputs": tensors[1]}, given)
+        specs = {name: spec for name, spec in outputs.items() if spec is not None}
+        if 1 in tensors and specs:
+            return Signature({"inputs": tensors[1]}, specs)
     return None
 
 
@@ -240,29 +240,29 @@ def signatures_of(proto: pb.MetaGraphDef) -> dict[str, Signature]:
 
 def init_ops_of(proto: pb.MetaGraphDef) -> tuple[str, ...]:
     """Return the ops that a loader runs after it has restored the variables."""
-    found: dict[str, None] = {}
+    ops: dict[str, None] = {}
     if INIT_SIGNATURE in proto.signature_def:
         for info in proto.signature_def[INIT_SIGNATURE].outputs.values():
-            found[parse_ref(info.name).node] = None
+            ops[parse_ref(info.name).node] = None
     for collection in _INIT_COLLECTIONS:
         if collection in proto.collection_def:
             for text in proto.collection_def[collection].node_list.value:
-                found[parse_ref(text).node] = None
-    return tuple(found)
+                ops[parse_ref(text).node] = None
+    return tuple(ops)
 
 
 def assets_of(proto: pb.MetaGraphDef, folder: Path, where: str) -> tuple[Asset, ...]:
-    found: dict[str, Asset] = {}
+    assets: dict[str, Asset] = {}
     for record in (*proto.asset_file_def, *_collected_assets(proto, where)):
         path = inside(folder, record.filename)
         tensor = record.tensor_info.name
-        found[tensor] = Asset(tensor, record.filename, path)
-    return tuple(found[t] for t in sorted(found))
+        assets[tensor] = Asset(tensor, record.filename, path)
+    return tuple(assets[t] for t in sorted(assets))
 
 
 def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, SavedValue]:
     """Return the slice of each variable node that is part of a partitioned variable."""
-    found: dict[str, SavedValue] = {}
+    slices: dict[str, SavedValue] = {}
     for name in _VARIABLE_COLLECTIONS:
         if name not in proto.collection_def:
             continue
@@ -274,8 +274,8 @@ def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, SavedValue]:
                 spec = " ".join(map(str, info.full_shape))
                 spec += " " + ":".join(f"{start},{length}" for start, length in extents)
                 node = parse_ref(variable.variable_name).node
-                found[node] = SavedValue(info.full_name, spec)
-    return found
+                slices[node] = SavedValue(info.full_name, spec)
+    return slices
 
 
 def _specs(infos: object) -> dict[str, TensorSpec]:
@@ -344,15 +344,15 @@ def keys_by_full_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, SavedVa
                 saved.setdefault(attribute.full_name, set()).add(attribute.checkpoint_key)
     variables = [(n, n.attr_str("shared_name", "") or n.name) for n in variables_of(graph)]
     shared = Counter(name for _, name in variables)
-    found: dict[str, SavedValue] = {}
+    values: dict[str, SavedValue] = {}
     for node, name in variables:
         keys = saved.get(name, ())
         if shared[name] == 1 and len(keys) == 1:
             (key,) = keys
             # Variables with paths of assets have no names and are not saved.
             if key in checkpoint and checkpoint.entry(key).dtype is node.attr_dtype("dtype").base:
-                found[node.name] = SavedValue(key)
-    return found
+                values[node.name] = SavedValue(key)
+    return values
 
 
 _PART: Final = re.compile(r"(.+)/part_(\d{1,6})\Z")
@@ -365,10 +365,10 @@ def slices_by_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, SavedValue
     """
     parts: dict[str, dict[int, tuple[str, TensorShape]]] = {}
     for node in variables_of(graph):
-        found = _PART.match(node.name)
-        if found is not None and found[1] in checkpoint and node.name not in checkpoint:
-            numbered = parts.setdefault(found[1], {})
-            numbered[int(found[2])] = node.name, node.attr_shape("shape")
+        match = _PART.match(node.name)
+        if match is not None and match[1] in checkpoint and node.name not in checkpoint:
+            numbered = parts.setdefault(match[1], {})
+            numbered[int(match[2])] = node.name, node.attr_shape("shape")
     sources: dict[str, SavedValue] = {}
     for name, numbered in parts.items():
         sources.update(_slices(name, numbered, checkpoint.entry(name).shape))
@@ -385,15 +385,15 @@ def _slices(
     axis = _axis(shapes, full) if len(shapes) == len(names) else None
     if axis is None:
         return {}
-    found: dict[str, SavedValue] = {}
+    slices: dict[str, SavedValue] = {}
     start = 0
     for node, shape in zip(names, shapes, strict=True):
         extents = [f"0,{size}" for size in full]
         extents[axis] = f"{start},{shape[axis]}"
         spec = " ".join(map(str, full))
-        found[node] = SavedValue(name, f"{spec} {':'.join(extents)}")
+        slices[node] = SavedValue(name, f"{spec} {':'.join(extents)}")
         start += shape[axis]
-    return found
+    return slices
 
 
 def _axis(shapes: Sequence[tuple[int, ...]], full: Sequence[int]) -> int | None:

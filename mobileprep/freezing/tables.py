@@ -47,12 +47,12 @@ def filling_ops(graph: Graph, roots: Iterable[str], init_ops: Iterable[str]) -> 
         if node.op in FILLERS and node.inputs and node.inputs[0].node in tables
     }
     filled = {table for name, table in fillers.items() if name in run}
-    found = []
+    ops = []
     for name, table in fillers.items():
         if name in run or (table not in filled and _fills_for_good(graph, graph[name])):
             filled.add(table)
-            found.append(name)
-    return tuple(found)
+            ops.append(name)
+    return tuple(ops)
 
 
 def initializers_of(graph: Graph) -> list[str]:
@@ -69,11 +69,11 @@ def _fills_for_good(graph: Graph, node: Node) -> bool:
 
 def paths_elsewhere(graph: Graph, assets: Sequence[Asset]) -> dict[str, str]:
     """Return paths that ops read and that are not assets, by the constant with the path."""
-    known = {parse_ref(a.tensor).node for a in assets}
+    asset_nodes = {parse_ref(a.tensor).node for a in assets}
     paths = {}
     for node in graph:
         source = _path_source(graph, node)
-        if source is not None and source.op == "Const" and source.name not in known:
+        if source is not None and source.op == "Const" and source.name not in asset_nodes:
             value = source.attr_tensor("value").array()
             if value.size == 1 and isinstance(value.item(), bytes):
                 paths[source.name] = value.item().decode("utf-8", "replace")
@@ -89,7 +89,7 @@ def matching_assets(graph: Graph, assets: Sequence[Asset], files: Sequence[Path]
     Raises:
         InvalidGraphError: if two files match equally well.
     """
-    found = []
+    matches = []
     for name, path in paths_elsewhere(graph, assets).items():
         parts = path.replace("\\", "/").split("/")
         ranked = sorted(((_common_parts(parts, file), file) for file in files), reverse=True)
@@ -99,8 +99,8 @@ def matching_assets(graph: Graph, assets: Sequence[Asset], files: Sequence[Path]
             message = f"both {ranked[1][1]} and {ranked[0][1]} match the path {path!r} of {name!r}"
             hint = "keep the files in directories of the same names as in the graph's paths"
             raise InvalidGraphError(message, hint)
-        found.append(Asset(f"{name}:0", ranked[0][1].name, ranked[0][1]))
-    return found
+        matches.append(Asset(f"{name}:0", ranked[0][1].name, ranked[0][1]))
+    return matches
 
 
 def _common_parts(parts: Sequence[str], file: Path) -> int:
@@ -115,12 +115,12 @@ def used_assets(graph: Graph, assets: Sequence[Asset]) -> tuple[Asset, ...]:
     Raises:
         CorruptFileError: if the file of an asset does not exist.
     """
-    found = tuple(a for a in assets if parse_ref(a.tensor).node in graph)
-    for asset in found:
+    graph_assets = tuple(a for a in assets if parse_ref(a.tensor).node in graph)
+    for asset in graph_assets:
         if not asset.path.is_file():
             message = f"the asset {asset.name!r} is missing"
             raise CorruptFileError(message, "copy the whole folder of the model", str(asset.path))
-    return found
+    return graph_assets
 
 
 def with_inlined_files(graph: Graph, assets: Sequence[Asset]) -> Graph:
@@ -234,9 +234,9 @@ def with_contents(
     ops: list[str] = []
     for table in tables:
         if table.name in saved:
-            made = _import(graph, table, saved[table.name], source)
-            added += made
-            ops.append(made[-1].name)
+            nodes = _import(graph, table, saved[table.name], source)
+            added += nodes
+            ops.append(nodes[-1].name)
     return Imported(graph.with_nodes([*graph, *added]), tuple(ops)) if added else Imported(graph)
 
 

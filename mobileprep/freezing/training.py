@@ -108,11 +108,11 @@ def losses_among(
     graph: Graph, flows: Flows, ends: Iterable[Node], fed: Iterable[Ref], scored: Set[str]
 ) -> set[str]:
     """Return the nodes that only compute losses without a label, as in an autoencoder."""
-    given = {ref.node for ref in fed}
+    fed_nodes = {ref.node for ref in fed}
 
     def is_step(node: Node, part: Set[str]) -> bool:
         """Return whether a node is only part of a loss."""
-        is_arithmetic = node.op in _LOSS_ARITHMETIC and node.name not in given
+        is_arithmetic = node.op in _LOSS_ARITHMETIC and node.name not in fed_nodes
         is_named = node.op == "Identity" and not has_default_name(node)
         has_weights = any(variable_behind(graph, ref) for ref in node.data_inputs)
         if not is_arithmetic or is_named or has_weights:
@@ -120,7 +120,7 @@ def losses_among(
         takers = (n for n, _ in flows.takers(node.name) if not ASIDE.match(n.op))
         return all(taker.name in part or taker.name in scored for taker in takers)
 
-    found: set[str] = set()
+    losses: set[str] = set()
     for end in ends:
         part = {end.name} if end.op in _LOSS_ARITHMETIC else set()
         waiting = [end] if part else []
@@ -130,23 +130,23 @@ def losses_among(
                     part.add(node.name)
                     waiting.append(node)
         if any(graph[name].op in _REDUCTIONS for name in part):
-            found |= part
-    return found
+            losses |= part
+    return losses
 
 
 def _with_preparation(graph: Graph, flows: Flows, scored: set[str]) -> set[str]:
     """Add the nodes that only prepare the model's results for the scores."""
     scored = set(scored)
     waiting = list(scored)
-    left: dict[str, int] = {}
+    remaining: dict[str, int] = {}
     while waiting:
         taker = graph[waiting.pop()]
         for name in dict.fromkeys(ref.node for ref in taker.data_inputs):
-            if name not in left:
+            if name not in remaining:
                 takers = {n.name for n, _ in flows.takers(name) if not ASIDE.match(n.op)}
-                left[name] = len(takers)
-            left[name] -= not ASIDE.match(taker.op)
-            if left[name] <= 0 and name not in scored and _prepares(graph, flows, graph[name]):
+                remaining[name] = len(takers)
+            remaining[name] -= not ASIDE.match(taker.op)
+            if remaining[name] <= 0 and name not in scored and _prepares(graph, flows, graph[name]):
                 scored.add(name)
                 waiting.append(name)
     return scored
@@ -178,8 +178,8 @@ def of_chance_or_batch(graph: Graph, flows: Flows) -> set[str]:
         if _RANDOM.match(n.op) or (n.op in FUSED_BATCH_NORMS and n.attr_bool("is_training", True))
     }
     merges = {n.name for n in graph if n.op == "Merge"}
-    taken = [Ref(name, index) for name in starts for _, index in flows.takers(name)]
-    return starts | flows.downstream(taken, past=merges)
+    refs = [Ref(name, index) for name in starts for _, index in flows.takers(name)]
+    return starts | flows.downstream(refs, past=merges)
 
 
 _LABEL_NAME: Final = re.compile(
@@ -204,7 +204,7 @@ _ONE_NUMBER: Final = ((),)
 
 def labels_of(graph: Graph, flows: Flows, entries: Sequence[Ref]) -> set[Ref]:
     """Return the entries that an app does not feed, such as labels."""
-    labels = _told(graph, entries)
+    labels = _explicit_labels(graph, entries)
     is_frozen = not any(n.op in VARIABLE_OPS for n in graph)
     weights = [n.name for n in graph if _is_weighted(graph, n, is_frozen=is_frozen)]
     of_weights = flows.leading_to(weights)
@@ -214,18 +214,18 @@ def labels_of(graph: Graph, flows: Flows, entries: Sequence[Ref]) -> set[Ref]:
         return labels
     if is_of_training(graph):
         return labels.union(others)
-    given = dependents(graph, weights, through_control=False)
-    return labels.union(r for r in others if _is_scored_with(graph, flows, r, given))
+    outputs = dependents(graph, weights, through_control=False)
+    return labels.union(r for r in others if _is_scored_with(graph, flows, r, outputs))
 
 
-def _told(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
+def _explicit_labels(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
     """Return the inputs that are named like labels, or that a loss compares with the outputs."""
     labels = {r for r in entries if _LABEL_NAME.match(r.node)}
-    known = set(entries)
+    candidates = set(entries)
     for node in graph:
         if node.op in LOSSES and len(node.data_inputs) > _LABEL_SLOT:
             last = [Ref(n.name, i) for n, i in upstream(graph, node.inputs[_LABEL_SLOT])]
-            labels.update(r for r in last if r in known)
+            labels.update(r for r in last if r in candidates)
     return labels
 
 
@@ -241,7 +241,7 @@ def _is_weighted(graph: Graph, node: Node, *, is_frozen: bool) -> bool:
     )
 
 
-def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, given: Container[str]) -> bool:
+def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, outputs: Container[str]) -> bool:
     """Return whether an entry only serves to score the model's output.
 
     Such an entry is compared with the output, or only produces single numbers. An entry that is a
@@ -252,16 +252,16 @@ def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, given: Container[str
     shapes = infer_shapes(extract(graph, [entry.node, *ends]), recorded=True)
     if shapes.get(entry.node, ())[entry.index :][:1] == _ONE_NUMBER:
         return False
-    if any(_compares(graph, flows, graph[n], after, given) for n in after):
+    if any(_compares(graph, flows, graph[n], after, outputs) for n in after):
         return True
     return all(shapes.get(n) == _ONE_NUMBER for n in ends)
 
 
 def _compares(
-    graph: Graph, flows: Flows, node: Node, after: Container[str], given: Container[str]
+    graph: Graph, flows: Flows, node: Node, after: Container[str], outputs: Container[str]
 ) -> bool:
     """Return whether a node compares a value computed from an input with the model's output."""
-    results = [r.node for r in node.data_inputs if r.node in given and r.node not in after]
+    results = [r.node for r in node.data_inputs if r.node in outputs and r.node not in after]
     if not results:
         return False
     if node.op == "Mul":  # The cross entropy as separate ops.
@@ -298,13 +298,13 @@ def remove_dropout(graph: Graph) -> Cut:
 
 def _dropped(graph: Graph, node: Node) -> Ref | None:
     """Return the input of a dropout, given its last node; None for other nodes."""
-    found = masked(graph, node) if "T" in node.attrs else None
-    if found is None:
+    match = masked(graph, node) if "T" in node.attrs else None
+    if match is None:
         return None
-    scaled, rate = found
-    kept = rate.constant
+    scaled, rate = match
+    keep_probability = rate.constant
     source = unscaled(graph, scaled, rate)
-    if source is None or kept is None or not 0 < kept <= 1:
+    if source is None or keep_probability is None or not 0 < keep_probability <= 1:
         return None
     # In a branch, the app selects training or inference at run time.
     return None if is_branch_input(graph, source) else source
@@ -344,16 +344,16 @@ def without_updates(
         _check_not_read_after(graph, variable, name, by_data & after, where)
     lost_updates = {name for _, name in uses.blocked if name not in plain}
     gone = dependents(graph, lost_updates, through_control=False)
-    stays = {name: left for name in gone if (left := _left(graph, graph[name], gone))}
+    stays = {n: node for n in gone if (node := _replacement(graph, graph[n], gone))}
     lost = [graph[name].op for _, name in late if name in gone]
     gone -= stays.keys()
     plain.update(stays)
-    kept = [_not_waiting_for(plain.get(n.name, n), gone) for n in graph if n.name not in gone]
+    nodes = [_not_waiting_for(plain.get(n.name, n), gone) for n in graph if n.name not in gone]
     message = (
         f"{len(lost)} ops that change variables were removed, as outputs only wait for them: "
         + ", ".join(sorted(set(lost)))
     )
-    return Settled(extract(graph.with_nodes(kept), roots), (message,) if lost else ())
+    return Settled(extract(graph.with_nodes(nodes), roots), (message,) if lost else ())
 
 
 def _result(graph: Graph, variable: str, node: Node, where: str) -> Node:
@@ -370,21 +370,21 @@ def _result(graph: Graph, variable: str, node: Node, where: str) -> Node:
     )
 
 
-def _left(graph: Graph, node: Node, gone: Container[str]) -> Node | None:
+def _replacement(graph: Graph, node: Node, gone: Container[str]) -> Node | None:
     """Return a replacement for a removed op in a loop or branch that other nodes may wait for.
 
     Without control inputs, constants that wait for it would be outside of the loop or branch.
     """
     if not is_inside(graph, node):
         return None
-    given = [r for r in node.data_inputs[1:] if r.node not in gone] or node.data_inputs[:1]
-    producer = graph[given[0].node]
+    inputs = [r for r in node.data_inputs[1:] if r.node not in gone] or node.data_inputs[:1]
+    producer = graph[inputs[0].node]
     definition = signature_of(producer, graph.library)
     types = output_types(producer, definition) if definition else []
-    if producer.name in gone or given[0].index >= len(types):
+    if producer.name in gone or inputs[0].index >= len(types):
         return None
-    kind = {"T": attr.dtype(types[given[0].index].base)}
-    return Node(node.name, "Identity", (given[0],), "", kind)
+    kind = {"T": attr.dtype(types[inputs[0].index].base)}
+    return Node(node.name, "Identity", (inputs[0],), "", kind)
 
 
 def _check_not_read_after(
@@ -401,5 +401,5 @@ def _check_not_read_after(
 
 
 def _not_waiting_for(node: Node, gone: set[str]) -> Node:
-    kept = tuple(r for r in node.inputs if r.node not in gone)
-    return node if len(kept) == len(node.inputs) else replace(node, inputs=kept)
+    inputs = tuple(r for r in node.inputs if r.node not in gone)
+    return node if len(inputs) == len(node.inputs) else replace(node, inputs=inputs)

@@ -65,21 +65,21 @@ def read_values(
     if not variables:
         return Values()
     saved = _Saved(source, options)
-    found = {v.name: place for v in variables if (place := saved.place(v)) is not None}
-    _check_all(variables, found, source)
-    _check_size(graph, found, source)
+    places = {v.name: place for v in variables if (place := saved.place(v)) is not None}
+    _check_all(variables, places, source)
+    _check_size(graph, places, source)
     names = [v.name for v in variables]
-    given = initial_values(source, names, options.initializer_nodes, saved.read)
-    lacking = [n for n in names if n not in found and n not in given.tensors]
+    overrides = initial_values(source, names, options.initializer_nodes, saved.read)
+    lacking = [n for n in names if n not in places and n not in overrides.tensors]
     own = initial_values(source, lacking, source.init_ops, saved.read)
     _check_complete([n for n in lacking if n not in own.tensors], saved, source)
-    computed = {**own.tensors, **given.tensors}
+    computed = {**own.tensors, **overrides.tensors}
     tensors = {
-        v.name: computed[v.name] if v.name in computed else saved.known(v, found[v.name])
+        v.name: computed[v.name] if v.name in computed else saved.read_at(v, places[v.name])
         for v in variables
     }
-    keys = {n: "" if n in computed else found[n].key for n in names}
-    assets = (*given.assets, *own.assets)
+    keys = {n: "" if n in computed else places[n].key for n in names}
+    assets = (*overrides.assets, *own.assets)
     return Values(tensors, keys, assets, _about_averages(keys, options))
 
 
@@ -87,9 +87,9 @@ def without_value(variables: Iterable[Node], source: LoadedSource) -> list[str]:
     """Return the names of variables that are not in the checkpoint of a model."""
     saved = _Saved(source, FreezeOptions())
     listed = list(variables)
-    found = {v.name: place for v in listed if (place := saved.place(v)) is not None}
-    _check_all(listed, found, source)
-    return [v.name for v in listed if v.name not in found]
+    places = {v.name: place for v in listed if (place := saved.place(v)) is not None}
+    _check_all(listed, places, source)
+    return [v.name for v in listed if v.name not in places]
 
 
 class _Saved:
@@ -113,9 +113,9 @@ class _Saved:
     def read(self, variable: Node) -> Tensor | None:
         """Return the value of a variable, or None if it is not in the checkpoint."""
         place = self.place(variable)
-        return None if place is None else self.known(variable, place)
+        return None if place is None else self.read_at(variable, place)
 
-    def known(self, variable: Node, place: SavedValue) -> Tensor:
+    def read_at(self, variable: Node, place: SavedValue) -> Tensor:
         """Return the value at a location as a view of the file."""
         if self._source.checkpoint is None:
             message = f"{variable.name!r} is read from no checkpoint"
@@ -130,8 +130,8 @@ def _places(
     source: LoadedSource,
     options: FreezeOptions,
 ) -> list[SavedValue]:
-    known = source.keys.get(variable.name)
-    places = candidates(variable, restored, [known] if known else [])
+    key = source.keys.get(variable.name)
+    places = candidates(variable, restored, [key] if key else [])
     if not options.moving_averages:
         return places
     # If the graph has the average as a separate variable, it also has its own key.
@@ -144,11 +144,11 @@ def _places(
 
 
 def _check_all(
-    variables: Sequence[Node], found: Mapping[str, SavedValue], source: LoadedSource
+    variables: Sequence[Node], places: Mapping[str, SavedValue], source: LoadedSource
 ) -> None:
     faults = []
     for variable in variables:
-        place = found.get(variable.name)
+        place = places.get(variable.name)
         if place is None or source.checkpoint is None:
             continue
         entry = source.checkpoint.entry(place.key)
@@ -177,11 +177,11 @@ def _shape_of(place: SavedValue, full: Sequence[int]) -> tuple[int, ...]:
     return shape_of_box(region_of(place.slice_spec, full))
 
 
-def _check_size(graph: Graph, found: Mapping[str, SavedValue], source: LoadedSource) -> None:
+def _check_size(graph: Graph, places: Mapping[str, SavedValue], source: LoadedSource) -> None:
     """Reject a graph that would be too large before reading the values."""
     size = 0
     if source.checkpoint is not None:
-        for place in found.values():
+        for place in places.values():
             entry = source.checkpoint.entry(place.key)
             size += math.prod(_shape_of(place, entry.shape)) * entry.dtype.itemsize
     for node in graph:
@@ -247,7 +247,7 @@ class Initialized(Struct, frozen=True):
 
 def initial_values(
     source: LoadedSource,
-    wanted: Sequence[str],
+    names: Sequence[str],
     ops: Sequence[str],
     saved: Callable[[Node], Tensor | None],
 ) -> Initialized:
@@ -262,7 +262,7 @@ def initial_values(
             message = f"the initializer node {name!r} is not in the graph"
             raise InvalidGraphError(message, "name an op that assigns variables", source.where)
     graph = inline_calls(extract(source.graph, ops), ops, source.where)
-    assigned = _assigned(graph, frozenset(wanted))
+    assigned = _assigned(graph, frozenset(names))
     graph = with_plain_paths(graph, source.assets)
     paths = {parse_ref(a.tensor).node: a for a in source.assets}
     values: dict[str, Tensor] = {}
@@ -286,15 +286,15 @@ def initial_values(
     return Initialized({v: values[v] for v in assigned if v in values}, tuple(assets))
 
 
-def _assigned(graph: Graph, wanted: frozenset[str]) -> dict[str, Ref]:
-    """Return the tensor that is assigned to each wanted variable."""
-    found: dict[str, Ref] = {}
+def _assigned(graph: Graph, names: frozenset[str]) -> dict[str, Ref]:
+    """Return the tensor that is assigned to each named variable."""
+    refs: dict[str, Ref] = {}
     for node in graph:
         if node.op in ASSIGNMENTS and len(node.data_inputs) > 1:
             variable = variable_behind(graph, node.inputs[0])
-            if variable is not None and variable.name in wanted:
-                found.setdefault(variable.name, node.inputs[1])
-    return found
+            if variable is not None and variable.name in names:
+                refs.setdefault(variable.name, node.inputs[1])
+    return refs
 
 
 def _computed(
@@ -311,11 +311,11 @@ def _computed(
 
     part = extract(graph, [ref.node])
     variables = variables_of(part)
-    given: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for variable in variables:
         value = values.get(variable.name) or saved(variable)
         if value is None:
             return None
-        given[variable.name] = value
-    constant = convert(part, given, trace(part, variables), where)
+        tensors[variable.name] = value
+    constant = convert(part, tensors, trace(part, variables), where)
     return Tensor.of(Interpreter(constant, where=where).run([str(ref)], {})[0])

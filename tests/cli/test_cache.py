@@ -14,8 +14,8 @@ import pytest
 
 from mobileprep.building.pipeline import eviction
 from mobileprep.building.pipeline.file_index import FileIndex
+from mobileprep.building.pipeline.locks import share
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.pipeline.store_lock import share
 from mobileprep.cli._shared.arguments import size_text
 from tests.cli.conftest import Run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.pipeline.store_lock import share
+from mobileprep.building.pipeline.locks import share
 from tests.cli.conftest import Run
 
 FOLDER = Path("out/digits/phone")

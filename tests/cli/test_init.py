@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.building.pipeline.store_lock import alone
+from mobileprep.building.pipeline.locks import alone
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.graph import attrs as attr

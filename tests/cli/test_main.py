@@ -43,7 +43,7 @@ def test_examples_in_the_help_are_valid(name: str) -> None:
     for example in verb.examples:
         program, own_name, *arguments = shlex.split(example.partition(" > ")[0])
         assert (program, own_name) == ("mobileprep", name)
-        assert parser_of(verb).known(arguments)[1] == []
+        assert parser_of(verb).parse_known(arguments)[1] == []
 
 
 @pytest.mark.parametrize("columns", ["80", "140"])

@@ -208,7 +208,7 @@ def test_warnings_stand_in_lines_of_their_own(terminal: Terminal) -> None:
         progress.warn("r/a", "short")
         progress.listen("r/a-stage-with-a-long-name", 0.1)
     screen = [written_over(line) for line in terminal.getvalue().split("\n")]
-    assert screen == ["warning: r/a: short", ""]
+    assert screen == ["warning: r/a: short [MP000]", ""]
 
 
 def test_lines_of_many_threads_are_neither_mixed_nor_lost(terminal: Terminal) -> None:
@@ -265,15 +265,15 @@ def test_of_a_name_that_is_too_long_the_end_is_shown(room: int, expected: str) -
 
 
 def test_samples_are_told_with_their_rate_and_the_time_left() -> None:
-    assert Count(10, 200, "samples", 5.0, 10).told(5.0) == "10/200 samples"
-    assert Count(110, 200, "samples", 5.0, 10).told(9.0) == "110/200 samples, 25/s, 4 s left"
-    assert Count(12, 20, "samples", 5.0, 10).told(9.0) == "12/20 samples, 0.5/s, 16 s left"
+    assert Count(10, 200, "samples", 5.0, 10).text(5.0) == "10/200 samples"
+    assert Count(110, 200, "samples", 5.0, 10).text(9.0) == "110/200 samples, 25/s, 4 s left"
+    assert Count(12, 20, "samples", 5.0, 10).text(9.0) == "12/20 samples, 0.5/s, 16 s left"
 
 
 def test_bytes_are_told_in_the_unit_that_fits() -> None:
-    assert Count(500, 900, "bytes", 0.0).told(1.0) == "500/900 bytes, 500 bytes/s, 1 s left"
-    assert Count(1.2e9, 3.6e9, "bytes", 0.0).told(3.0) == "1.2/3.6 GB, 400 MB/s, 6 s left"
-    assert Count(4e6, 0, "bytes", 0.0).told(2.0) == "4.0 MB, 2 MB/s"
+    assert Count(500, 900, "bytes", 0.0).text(1.0) == "500/900 bytes, 500 bytes/s, 1 s left"
+    assert Count(1.2e9, 3.6e9, "bytes", 0.0).text(3.0) == "1.2/3.6 GB, 400 MB/s, 6 s left"
+    assert Count(4e6, 0, "bytes", 0.0).text(2.0) == "4.0 MB, 2 MB/s"
 
 
 def test_a_stage_s_samples_stand_behind_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_what_stages_at_once_write_comes_stage_by_stage() -> None:
         line
         for name in ("r/a", "r/b")
         for line in (
-            f"warning: {name}: mind",
+            f"warning: {name}: mind [MP000]",
             f"printed by {name}",
             f"told by {name}",
             f"{name}  0.50 s",

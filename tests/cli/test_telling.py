@@ -174,8 +174,8 @@ def test_work_is_told_with_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     found = Activities()
     assert found.text() == ""
-    with parallel.listening(found.tell):
-        parallel.tell("1/2 fold", 0, 0, "nodes")
+    with parallel.listening(found.update):
+        parallel.report_progress("1/2 fold", 0, 0, "nodes")
         clock[0] = 103.0
         assert found.text() == "1/2 fold, 3 s"
         HASHING.expect(4_000_000)
@@ -194,9 +194,9 @@ import sys
 from mobileprep.core import parallel
 from mobileprep.cli._shared.terminal.waiting import Activities, waiting
 with waiting(Activities()):
-    parallel.tell("reading x.pb", 10, 40, "bytes")
+    parallel.report_progress("reading x.pb", 10, 40, "bytes")
     time.sleep(1.2)
-    parallel.tell("reading x.pb", 20, 40, "bytes")
+    parallel.report_progress("reading x.pb", 20, 40, "bytes")
     time.sleep(1.2)
     print("told", file=sys.stderr)
     time.sleep(float(sys.argv[1]))

@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from mobileprep.building.pipeline.folder_lock import folder_locks
+from mobileprep.building.pipeline.locks import folder_locks
 from mobileprep.building.report.page.render import PAGE
 from mobileprep.cli.main import main
 

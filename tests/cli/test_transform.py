@@ -170,7 +170,7 @@ def test_a_wrong_name_is_told_with_the_likely_ones(
 ) -> None:
     told = run("transform", *flags(transforms=transforms, **changes))
     assert "is not in the graph" in told.err
-    assert f"; {hint}\n" in told.err
+    assert f"; {hint} [MP023]\n" in told.err
     if told.code:
         assert (told.code, f"help: {hint}" in told.err) == (7, True)
 
@@ -219,7 +219,8 @@ def test_constants_that_a_step_copied_are_told_with_the_mend(run: Run) -> None:
     warned = (
         "warning: fold_constants: 1 constants are duplicated now, 10,000 bytes more, "
         "because it copies each that is read through an Identity; put "
-        "remove_nodes(op=Identity) before fold_constants, or merge_duplicate_nodes behind it\n"
+        "remove_nodes(op=Identity) before fold_constants, or merge_duplicate_nodes behind it "
+        "[MP000]\n"
     )
     assert warned in told.err
     assert Path("out.pb").stat().st_size > 20_000

@@ -171,7 +171,7 @@ def test_batch_norms_that_no_step_folds_are_told_at_the_chain_once(
     code, told = validate(run, change=("[remove_device]", chain))
     warning = (
         f"warning: recipe.yaml:7:1: no step of the chain folds 1 {op} of the model: "
-        "put fuse_batch_norms, or optimize, which contains it, into it\n"
+        "put fuse_batch_norms, or optimize, which contains it, into it [MP001]\n"
     )
     assert code == 0
     assert told == (warning if is_told else "recipe.yaml: ok, 2 targets: phone, pi\n")

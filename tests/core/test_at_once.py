@@ -1,4 +1,4 @@
-"""Work that threads share."""
+"""Work shared by threads."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from mobileprep.core.parallel import at_once
 
 
-def test_an_interrupt_does_not_wait_for_what_has_begun() -> None:
-    begun, released, ended = threading.Event(), threading.Event(), threading.Event()
+def test_interrupt_does_not_wait_for_running_work() -> None:
+    started, released, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work(is_interrupted: bool) -> None:
         if is_interrupted:
-            begun.wait(30)
+            started.wait(30)
             raise KeyboardInterrupt
-        begun.set()
+        started.set()
         released.wait(30)
         ended.set()
 
@@ -26,14 +26,14 @@ def test_an_interrupt_does_not_wait_for_what_has_begun() -> None:
     released.set()
 
 
-def test_an_error_waits_for_what_has_begun() -> None:
-    begun, ended = threading.Event(), threading.Event()
+def test_error_waits_for_running_work() -> None:
+    started, ended = threading.Event(), threading.Event()
 
-    def work(is_wrong: bool) -> None:
-        if is_wrong:
-            begun.wait(30)
+    def work(fails: bool) -> None:
+        if fails:
+            started.wait(30)
             raise LookupError
-        begun.set()
+        started.set()
         ended.set()
 
     with pytest.raises(LookupError):

@@ -1,4 +1,4 @@
-"""Keys from the environment."""
+"""Encryption keys from environment variables."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ SECRET = bytes(range(100, 132))
 
 
 @pytest.mark.parametrize(
-    "written",
+    "spelling",
     [SECRET.hex(), SECRET.hex().upper(), f" {SECRET.hex()}\n", base64.b64encode(SECRET).decode()],
 )
-def test_a_key_is_32_bytes_in_either_spelling(
-    written: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MODEL_KEY", written)
+def test_key_is_read_from_hex_or_base64(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_KEY", spelling)
     assert key_from_environment("MODEL_KEY") == Key(SECRET)
 
 
 @pytest.mark.parametrize(
-    ("written", "message"),
+    ("secret", "message"),
     [
         (None, "MODEL_KEY, which has the key, is not set"),
         ("  ", "MODEL_KEY, which has the key, is not set"),
@@ -34,19 +32,19 @@ def test_a_key_is_32_bytes_in_either_spelling(
         ("\u00e9" * 44, "MODEL_KEY is not a key of 32 bytes"),
     ],
 )
-def test_what_is_no_key_is_refused_and_not_repeated(
-    written: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+def test_invalid_key_is_refused_and_not_printed(
+    secret: str | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MODEL_KEY", raising=False)
-    if written is not None:
-        monkeypatch.setenv("MODEL_KEY", written)
-    with pytest.raises(RecipeError, match=message) as failure:
+    if secret is not None:
+        monkeypatch.setenv("MODEL_KEY", secret)
+    with pytest.raises(RecipeError, match=message) as error:
         key_from_environment("MODEL_KEY", "recipe.yaml:4:9")
-    assert failure.value.where == "recipe.yaml:4:9"
-    assert not (written or "").strip() or written not in f"{failure.value} {failure.value.hint}"
+    assert error.value.where == "recipe.yaml:4:9"
+    assert not (secret or "").strip() or secret not in f"{error.value} {error.value.hint}"
 
 
-def test_a_key_shows_nothing_of_itself() -> None:
+def test_repr_and_id_do_not_expose_the_key() -> None:
     key = Key(SECRET)
     assert SECRET.hex() not in repr(key) and repr(SECRET) not in repr(key)
     derived = {key.derived(p, c) for p in ("model", "nonce") for c in (b"", b"a")}
@@ -55,8 +53,8 @@ def test_a_key_shows_nothing_of_itself() -> None:
     assert key.id != Key(SECRET[::-1]).id
 
 
-def test_keys_are_derived_as_rfc_5869_has_it() -> None:
+def test_keys_are_derived_by_rfc_5869() -> None:
     hkdf = pytest.importorskip("cryptography.hazmat.primitives.kdf.hkdf")
     hashes = pytest.importorskip("cryptography.hazmat.primitives.hashes")
-    known = hkdf.HKDFExpand(hashes.SHA256(), 32, b"mobileprep 1 model\0context")
-    assert Key(SECRET).derived("model", b"context") == known.derive(SECRET)
+    reference = hkdf.HKDFExpand(hashes.SHA256(), 32, b"mobileprep 1 model\0context")
+    assert Key(SECRET).derived("model", b"context") == reference.derive(SECRET)

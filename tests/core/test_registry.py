@@ -1,4 +1,4 @@
-"""Registries and the discovery of modules."""
+"""Registries and module discovery."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mobileprep.core.loading import Registry, import_on_demand, module_names
 from mobileprep.errors import InternalError
 
 
-def test_an_entry_is_found_under_every_name_of_its() -> None:
+def test_entry_is_registered_under_all_its_names() -> None:
     registry: Registry[str] = Registry("thing")
     assert registry.register("b", "a")("entry") == "entry"
     assert (registry.get("a"), registry.get("b"), registry.get("c")) == ("entry", "entry", None)
     assert ("a" in registry, "c" in registry) == (True, False)
 
 
-def test_names_come_sorted() -> None:
+def test_names_are_sorted() -> None:
     registry: Registry[int] = Registry("thing")
     for name in ("c", "a", "b"):
         registry.register(name)(1)
@@ -27,7 +27,7 @@ def test_names_come_sorted() -> None:
     assert len(registry) == 3
 
 
-def test_a_name_is_given_once() -> None:
+def test_duplicate_name_is_refused() -> None:
     registry: Registry[int] = Registry("op kernel")
     registry.register("Add")(1)
     with pytest.raises(InternalError, match="op kernel 'Add' is registered twice"):
@@ -37,25 +37,25 @@ def test_a_name_is_given_once() -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A package of two public modules, a private one and one below."""
+    """A package with two public modules, a private one, and a subpackage."""
     folder = tmp_path / "registry_test_package"
     (folder / "below").mkdir(parents=True)
     for name in ("__init__", "second", "first", "_private", "below/__init__"):
         (folder / f"{name}.py").write_text("LOADED = True\n")
-    (folder / "notes.txt").write_text("no module")
+    (folder / "notes.txt").write_text("not a module")
     monkeypatch.syspath_prepend(tmp_path)
     return folder.name
 
 
-def test_public_modules_are_listed_unimported(package: str) -> None:
+def test_public_modules_are_listed_without_import(package: str) -> None:
     assert module_names(package) == ["below", "first", "second"]
     assert f"{package}.first" not in sys.modules
 
 
-def test_threads_get_no_module_that_is_half_imported(
+def test_concurrent_imports_return_complete_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both import a module that needs its package, which needs the module."""
+    """Both threads import a module that has a circular import with its package."""
     folder = tmp_path / "registry_test_threads"
     folder.mkdir()
     needs = f"from {folder.name}.inner import VALUE\n"

@@ -1,4 +1,4 @@
-"""Python files of the user's own, run and answered for."""
+"""User-supplied Python files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mobileprep.errors import AccuracyError, UsageError
 AUTHOR = Author("helper", AccuracyError, "so that nothing came of it")
 
 
-def test_a_file_is_run_anew_each_time(tmp_path: Path) -> None:
+def test_file_is_executed_on_every_load(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     for number in (1, 2):
         path.write_text(f"x = {number}  # {'.' * number}\n")
         assert load_file(path, "own", AUTHOR).x == number
 
 
-def test_what_runs_is_what_the_file_says_whatever_its_times_say(tmp_path: Path) -> None:
+def test_changed_file_is_reloaded_despite_equal_mtime(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     for number in (1, 2):
         path.write_text(f"x = {number}\n")
@@ -29,22 +29,22 @@ def test_what_runs_is_what_the_file_says_whatever_its_times_say(tmp_path: Path) 
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_what_it_raises_is_told_at_its_line(tmp_path: Path) -> None:
+def test_exception_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text("\n\n1 / 0\n")
-    with pytest.raises(AccuracyError, match="ZeroDivisionError: division by zero") as caught:
+    with pytest.raises(AccuracyError, match="ZeroDivisionError: division by zero") as error:
         load_file(path, "own", AUTHOR)
-    assert (caught.value.where, caught.value.hint) == (f"{path}:3", "fix the helper")
+    assert (error.value.where, error.value.hint) == (f"{path}:3", "fix the helper")
 
 
-def test_ending_the_program_is_no_success(tmp_path: Path) -> None:
+def test_os_exit_is_reported_as_an_error(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
-    told = "ended the program, so that nothing came of it"
-    with pytest.raises(AccuracyError, match=told), blaming(path, AUTHOR):
+    message = "ended the program, so that nothing came of it"
+    with pytest.raises(AccuracyError, match=message), blaming(path, AUTHOR):
         os._exit(0)
     assert os._exit.__module__ in ("nt", "posix")
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"the helper .* does not exist"):
         load_file(tmp_path / "none.py", "none", AUTHOR)

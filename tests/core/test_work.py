@@ -1,4 +1,4 @@
-"""Arithmetic is counted within a run, and refused beyond what it may do."""
+"""Arithmetic is counted and limited in a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from mobileprep.core.limits import OverWorkError, spend, spend_products, working
 
 
-def test_what_is_done_adds_up_to_the_bound() -> None:
+def test_work_adds_up_to_the_limit() -> None:
     with working(100):
         spend(60)
         spend(40)
@@ -16,34 +16,34 @@ def test_what_is_done_adds_up_to_the_bound() -> None:
             spend(1, "the window")
 
 
-def test_what_is_refused_is_not_counted() -> None:
+def test_refused_work_is_not_counted() -> None:
     with working(100):
         with pytest.raises(OverWorkError):
             spend(101)
         spend(100)
 
 
-def test_a_bound_inside_another_is_its_own() -> None:
+def test_nested_limit_is_independent() -> None:
     with working(100):
         with working(10), pytest.raises(OverWorkError):
             spend(11)
         spend(100)
 
 
-def test_outside_of_runs_nothing_is_counted() -> None:
+def test_work_outside_of_a_run_is_not_counted() -> None:
     spend(1e30)
 
 
 @pytest.mark.parametrize(
-    ("operations", "told"),
+    ("operations", "text"),
     [(2.5e12, "2.5 TFLOP"), (1e9, "1.0 GFLOP"), (3e6, "3.0 MFLOP"), (999, "999 FLOP")],
 )
-def test_numbers_are_told_in_units(operations: float, told: str) -> None:
-    with working(0), pytest.raises(OverWorkError, match=told):
+def test_error_shows_units(operations: float, text: str) -> None:
+    with working(0), pytest.raises(OverWorkError, match=text):
         spend(operations)
 
 
-def test_products_of_integers_take_longer() -> None:
+def test_integer_products_cost_more() -> None:
     with working(200):
         spend_products(100, np.dtype(np.float32))
     with working(200), pytest.raises(OverWorkError):

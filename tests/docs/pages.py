@@ -1,4 +1,4 @@
-"""The pages of the documentation, and how their examples run.
+"""Documentation pages, and their examples.
 
 A page is a sequence of blocks. ```` ```yaml title="name" ```` and ```` ```python title="name" ````
 write a file. ```` ```console ```` runs commands and compares what they print, with any text for
@@ -42,11 +42,11 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     """The code blocks and set-up commands of a page, in order."""
-    found = []
+    result = []
     for m in _BLOCK.finditer(page.read_text("utf-8")):
         body = re.sub(f"^{m['indent'] or ''}", "", m["body"] or "", flags=re.MULTILINE)
-        found.append(Block(m["language"] or "", m["file"] or "", body, m["setup"] or ""))
-    return found
+        result.append(Block(m["language"] or "", m["file"] or "", body, m["setup"] or ""))
+    return result
 
 
 def page_id(page: Path) -> str:
@@ -60,7 +60,7 @@ def console_examples(page: Path) -> list[tuple[str, str]]:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether a command printed what a page shows.
+    """Whether a command printed the output on the page.
 
     Columns may be wider or narrower: last digits differ between processors.
     """
@@ -116,8 +116,8 @@ def copy_recipes(page: Path) -> None:
 
 
 def _commands(body: str) -> list[tuple[str, str]]:
-    found = []
+    commands = []
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
         command, _, output = part.replace("\\\n", "").partition("\n")
-        found.append((command, output))
-    return found
+        commands.append((command, output))
+    return commands

@@ -1,4 +1,4 @@
-"""Models that the pages of the documentation name, written before their commands run."""
+"""Models that documentation pages use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of the pages that the code decides."""
+"""Statements on the pages that must match the code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mobileprep.litert.quantizing.kernels import KERNELS
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.metrics import METRIC_NAMES
 from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
-from mobileprep.transforms.downgrade.replacements import REPLACEMENTS
+from mobileprep.transforms.older_ops import REPLACEMENTS
 from tests.cli.conftest import Run, run
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, page_id
 from tests.fuzz.__main__ import import_formats
@@ -54,7 +54,7 @@ def code(page: str, language: str) -> list[str]:
     return [b.body for b in blocks(DOCS / page) if b.language == language]
 
 
-def test_the_readme_has_two_set_up_commands_and_all_original_tools() -> None:
+def test_readme_has_two_setup_commands_and_all_original_tools() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     (block,) = [b.body for b in blocks(ROOT / "README.md") if b.language == "sh"]
     assert len(block.splitlines()) == 2
@@ -70,7 +70,7 @@ def test_pages_name_every_metric_replacement_and_error() -> None:
         assert row in text("reference/errors.md")
 
 
-def test_frequent_errors_are_messages_of_the_code() -> None:
+def test_frequent_errors_are_in_the_code() -> None:
     source = "".join(p.read_text("utf-8") for p in (ROOT / "mobileprep").rglob("*.py"))
     section = text("reference/errors.md").partition("## Frequent errors")[2]
     messages = re.findall(r"^\| `(.*?)`", section, re.MULTILINE)
@@ -88,7 +88,7 @@ def test_pages_quote_the_constants_of_the_code() -> None:
     assert f"Tensors of {APART >> 10} KiB or more" in text("explanation/cache.md")
 
 
-def test_the_report_page_has_the_parts_of_the_table() -> None:
+def test_report_page_lists_the_parts_of_the_table() -> None:
     program = (ROOT / "web" / "report" / "src" / "main.js").read_text("utf-8")
     titles = re.search(r"const TITLES = {(.*?)}", program, re.DOTALL)
     assert titles is not None
@@ -114,7 +114,7 @@ def test_schemas_of_json_outputs_are_listed() -> None:
 
 
 @pytest.mark.parametrize("language", LISTINGS)
-def test_a_listing_is_the_file_of_the_examples(language: str) -> None:
+def test_listings_match_the_example_files(language: str) -> None:
     (listing,) = code("how-to/use-build-tools.md", language)
     assert listing == (ROOT / "examples" / LISTINGS[language]).read_text("utf-8")
 
@@ -137,7 +137,7 @@ def test_commands_in_shell_blocks_are_valid(page: Path) -> None:
             if program == "mobileprep" and "$" not in line:
                 arguments = words[: words.index(">")] if ">" in words else words
                 parser = parser_of(find_verb(arguments[0]))
-                assert parser.known(arguments[1:])[1] == [], line
+                assert parser.parse_known(arguments[1:])[1] == [], line
             elif words[:2] == ["-m", "tests.fuzz"]:
                 assert isinstance(fuzz_parser().parse_args(words[2:]), argparse.Namespace)
 
@@ -162,7 +162,7 @@ def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "digits" / "recipe.yaml"
 
 
-def test_generated_code_has_the_files_of_the_table(run: Run, digits: Path) -> None:
+def test_generated_code_has_the_listed_files(run: Run, digits: Path) -> None:
     section = code("how-to/integrate.md", "yaml")[0]
     digits.write_text(digits.read_text("utf-8") + section)
     assert run("build", digits).code == 0
@@ -172,7 +172,7 @@ def test_generated_code_has_the_files_of_the_table(run: Run, digits: Path) -> No
     assert {p.relative_to(directory).as_posix() for p in directory.rglob("*.*")} == names
 
 
-def test_generated_code_has_the_methods_for_integers(run: Run, digits: Path) -> None:
+def test_generated_code_has_the_listed_integer_methods(run: Run, digits: Path) -> None:
     section = code("how-to/integrate.md", "yaml")[1]
     digits.write_text(digits.read_text("utf-8").partition("\nvalidation:")[0] + f"\n{section}")
     built = run("build", digits)
@@ -188,7 +188,7 @@ def test_generated_code_has_the_methods_for_integers(run: Run, digits: Path) -> 
         assert (pascal_case if file.suffix == ".h" else names - pascal_case) <= methods
 
 
-def test_the_metric_function_of_the_page_works(run: Run, digits: Path) -> None:
+def test_metric_function_example_works(run: Run, digits: Path) -> None:
     Path("digits/tools").mkdir()
     (function,) = code("how-to/validate-accuracy.md", "python")
     Path("digits/tools/metric.py").write_text(function)
@@ -201,7 +201,7 @@ def test_the_metric_function_of_the_page_works(run: Run, digits: Path) -> None:
     assert len(load_recipe(digits).targets[0].validation.metrics) == 1  # type: ignore[union-attr]
 
 
-def test_the_pre_commit_hook_checks_recipes(run: Run, digits: Path) -> None:
+def test_pre_commit_hook_checks_recipes(run: Run, digits: Path) -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
     assert hook["id"] in text("how-to/use-build-tools.md")
     assert re.search(hook["files"], "recipes/digits/recipe.yaml")
@@ -231,7 +231,7 @@ def test_python_examples_run_in_order(digits: Path, capsys: pytest.CaptureFixtur
     assert mobileprep.build(digits, targets=["phone"]).ran == ()
 
 
-def test_the_python_page_lists_every_function_and_error() -> None:
+def test_python_page_lists_every_function_and_error() -> None:
     rows = re.findall(r"^\| (`.*?) \|", text("reference/python.md"), re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`(\w+)[(`]", row)}
     public = {name: getattr(mobileprep, name) for name in mobileprep.__all__}
@@ -240,7 +240,7 @@ def test_the_python_page_lists_every_function_and_error() -> None:
     assert listed == functions | errors
 
 
-def test_importing_the_package_imports_nothing_else() -> None:
+def test_package_import_does_not_import_dependencies() -> None:
     script = (
         "import sys, mobileprep; mobileprep.MobileprepError; "
         "print(*(n for n in ('numpy', 'google.protobuf', 'doit', 'yaml') if n in sys.modules))"
@@ -250,7 +250,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
     assert done.stdout.split() == []
 
 
-def test_the_ops_page_is_current() -> None:
+def test_ops_page_is_current() -> None:
     from tools import make_ops_page
 
     assert text("reference/ops.md") == make_ops_page.render(), (

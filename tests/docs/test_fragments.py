@@ -1,4 +1,4 @@
-"""Recipes and fragments of recipes on the pages are valid."""
+"""Validity of recipes on the pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_recipe(block: Block) -> bool:
 
 
 @pytest.mark.parametrize(("page", "text"), list(fragments()))
-def test_a_fragment_is_a_valid_recipe(page: Path, text: str, tmp_path: Path) -> None:
+def test_fragment_is_a_valid_recipe(page: Path, text: str, tmp_path: Path) -> None:
     for block in blocks(page):
         if block.file and not is_recipe(block):
             (tmp_path / block.file).parent.mkdir(exist_ok=True)

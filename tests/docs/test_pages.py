@@ -1,4 +1,4 @@
-"""All pages of the documentation: their examples run, and their links lead somewhere."""
+"""Examples, links, and navigation of the documentation pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PUNCTUATION = re.compile(r"[^\w\- ]")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if console_examples(p)], ids=page_id)
-def test_commands_print_what_the_page_shows(
+def test_commands_print_the_output_on_the_page(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
@@ -36,7 +36,7 @@ def test_commands_print_what_the_page_shows(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_links_lead_to_files_and_headings(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", text):
         if "://" in target:
@@ -59,12 +59,12 @@ def test_every_page_is_in_the_navigation() -> None:
     assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} <= listed
 
 
-def test_the_command_line_page_is_current() -> None:
+def test_command_line_page_is_current() -> None:
     text = make_command_line_page.PAGE.read_text("utf-8")
     assert text == make_command_line_page.render(text), "run tools/make_command_line_page.py"
 
 
-def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+def test_site_builds_without_warnings(tmp_path: Path) -> None:
     mkdocs = pytest.importorskip("mkdocs.commands.build", reason="mkdocs is not installed")
     pytest.importorskip("material", reason="mkdocs-material is not installed")
     from mkdocs.config import load_config

@@ -1,4 +1,4 @@
-"""Writes tables and checkpoints, well formed or with a chosen fault, without TensorFlow."""
+"""Write valid and invalid tables and checkpoints without TensorFlow."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Entries = Iterable[tuple[bytes, bytes]]
 
 
 def masked(data: bytes, seed: int = 0) -> bytes:
-    """The four bytes that TensorFlow stores for a checksum."""
+    """Return the 4 bytes that TensorFlow stores for a checksum."""
     crc = google_crc32c.extend(seed, data)
     return (((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32).to_bytes(4, "little")
 
 
 def block(entries: Entries, restart_every: int = 16) -> bytes:
-    """A block's bytes, keys sharing their beginnings between restart points."""
+    """Encode a block, whose keys share prefixes between restart points."""
     body, restarts, previous = bytearray(), [], b""
     for count, (key, value) in enumerate(entries):
         shared = 0
@@ -43,13 +43,13 @@ def block(entries: Entries, restart_every: int = 16) -> bytes:
 
 
 def sealed(body: bytes, method: int = 0) -> bytes:
-    """A block with its trailer; method 1 compresses it, others only claim to."""
+    """Add the trailer of a block. Method 1 compresses the block, others only set the number."""
     stored = bytes(cramjam.snappy.compress_raw(body)) if method == 1 else body
     return stored + bytes([method]) + masked(stored + bytes([method]))
 
 
 def handle(offset: int, size: int) -> bytes:
-    """The place of a block, as indexes and footers have it."""
+    """Encode the position of a block for indexes and footers."""
     return encode_varint(offset) + encode_varint(size)
 
 
@@ -59,7 +59,7 @@ def footer(meta: bytes, index: bytes) -> bytes:
 
 
 def assemble(blocks: list[tuple[bytes, bytes]]) -> bytes:
-    """A table of sealed blocks, each with the separator that the index gives it."""
+    """Return a table of sealed blocks, each with its separator in the index."""
     out, index = bytearray(), []
     for separator, stored in blocks:
         index.append((separator, handle(len(out), len(stored) - 5)))
@@ -67,14 +67,14 @@ def assemble(blocks: list[tuple[bytes, bytes]]) -> bytes:
     meta = handle(len(out), len(block([])))
     out += sealed(block([]))
     index_block = block(index, 1)
-    place = handle(len(out), len(index_block))
-    return bytes(out) + sealed(index_block) + footer(meta, place)
+    position = handle(len(out), len(index_block))
+    return bytes(out) + sealed(index_block) + footer(meta, position)
 
 
 def table(
     entries: Entries, *, per_block: int = 8, restart_every: int = 16, method: int = 0
 ) -> bytes:
-    """A table of entries, which come in the order of their keys."""
+    """Return a table of entries, which must be sorted by key."""
     listed = list(entries)
     runs = [listed[i : i + per_block] for i in range(0, len(listed), per_block)]
     return assemble([(run[-1][0], sealed(block(run, restart_every), method)) for run in runs])
@@ -88,7 +88,7 @@ def shape_into(proto: object, shape: Iterable[int]) -> None:
 
 
 def slice_into(proto: pb.TensorSliceProto, extents: Iterable[tuple[int, int]]) -> None:
-    """Fill a TensorSliceProto; a length of -1 is left out, which takes everything."""
+    """Fill a TensorSliceProto. A length of -1 selects everything and is not stored."""
     for start, length in extents:
         extent = proto.extent.add()
         if length >= 0:
@@ -96,7 +96,7 @@ def slice_into(proto: pb.TensorSliceProto, extents: Iterable[tuple[int, int]]) -
 
 
 def string_bytes(strings: list[bytes]) -> tuple[bytes, bytes]:
-    """Strings as a bundle stores them, and their stored checksum."""
+    """Encode strings for a bundle and return their stored checksum."""
     lengths = b"".join(encode_varint(len(s)) for s in strings)
     seed = google_crc32c.value(b"".join(len(s).to_bytes(4, "little") for s in strings))
     check = masked(b"".join(len(s).to_bytes(4, "little") for s in strings))
@@ -117,16 +117,16 @@ def write_bundle(
     extra: Entries = (),
     method: int = 0,
 ) -> None:
-    """A V2 checkpoint, its tensors dealt to the data files in turn.
+    """Write a V2 checkpoint, whose tensors are distributed to the data files in turn.
 
     Args:
-        prefix: the path.
-        tensors: what it holds; bytes objects in an object array are strings.
-        shards: the number of data files.
-        header: fields of the header that differ.
-        edit: called with each name and entry before it is written.
-        extra: further entries of the index.
-        method: how the index is compressed.
+        prefix: path of the checkpoint.
+        tensors: tensors by name. Bytes objects in an object array are strings.
+        shards: number of data files.
+        header: fields of the header to override.
+        edit: called with each name and entry before the entry is written.
+        extra: additional entries of the index.
+        method: compression method of the index.
     """
     data = [bytearray() for _ in range(shards)]
     entries = []
@@ -156,7 +156,7 @@ def write_bundle(
 def v1_value(
     name: str, array: np.ndarray, extents: Iterable[tuple[int, int]] | None = None
 ) -> bytes:
-    """What a V1 table holds for one slice."""
+    """Return the value of one slice in a V1 table."""
     saved = pb.SavedTensorSlices()
     saved.data.name = name
     slice_into(saved.data.slice, [(0, -1)] * array.ndim if extents is None else extents)
@@ -173,7 +173,7 @@ def v1_value(
 def v1_meta(
     tensors: dict[str, np.ndarray], slices: dict[str, list[list[tuple[int, int]]]] | None = None
 ) -> pb.SavedTensorSlices:
-    """What a V1 table says that it holds; each tensor whole unless ``slices`` tell otherwise."""
+    """Return the metadata of a V1 table. Tensors without ``slices`` are stored whole."""
     saved = pb.SavedTensorSlices()
     saved.meta.versions.producer = 1
     for name, array in tensors.items():

@@ -1,4 +1,4 @@
-"""Small ELF libraries, byte by byte."""
+"""Small ELF libraries for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 def elf_library(
     content: bytes = b"\0NoOp\0", *, machine: int = 183, alignment: int = 1 << 14, wide: bool = True
 ) -> bytes:
-    """A library with two segments that are loaded: its headers, and ``content``."""
+    """Return a library with two loaded segments: its headers and ``content``."""
     header, entry = (64, 56) if wide else (52, 32)
     start = header + 2 * entry
     ident = b"\x7fELF" + bytes([2 if wide else 1, 1, 1]) + bytes(9)

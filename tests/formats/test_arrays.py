@@ -1,4 +1,4 @@
-"""Arrays from .npz and .npy files."""
+"""Reading and writing .npz and .npy files."""
 
 from __future__ import annotations
 
@@ -31,24 +31,23 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_what_numpy_saves_is_read(tmp_path: Path, save: object) -> None:
+def test_archives_of_numpy_are_read(tmp_path: Path, save: object) -> None:
     path = tmp_path / "a.npz"
     save(path, **ARRAYS)  # type: ignore[operator]
-    found = read_arrays(path)
-    assert sorted(found) == sorted(ARRAYS)
+    result = read_arrays(path)
+    assert sorted(result) == sorted(ARRAYS)
     for name, array in ARRAYS.items():
-        assert found[name].dtype == array.dtype
-        assert found[name].shape == array.shape
-        assert found[name].tolist() == array.tolist()
+        assert result[name].dtype == array.dtype
+        assert result[name].shape == array.shape
+        assert result[name].tolist() == array.tolist()
 
 
-def test_what_is_written_numpy_reads(tmp_path: Path) -> None:
+def test_numpy_reads_written_archives(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     write_arrays(path, ARRAYS)
-    with np.load(path) as found:
-        assert {n: found[n].tolist() for n in found.files} == {
-            n: a.tolist() for n, a in ARRAYS.items()
-        }
+    with np.load(path) as archive:
+        values = {name: array.tolist() for name, array in archive.items()}
+    assert values == {name: array.tolist() for name, array in ARRAYS.items()}
 
 
 def test_equal_arrays_give_equal_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,22 +57,22 @@ def test_equal_arrays_give_equal_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
-def test_a_stream_takes_what_a_file_takes(tmp_path: Path) -> None:
+def test_stream_and_file_get_the_same_bytes(tmp_path: Path) -> None:
     stream = io.BytesIO()
     write_arrays(stream, ARRAYS)
     write_arrays(tmp_path / "a.npz", ARRAYS)
     assert stream.getvalue() == (tmp_path / "a.npz").read_bytes()
 
 
-def test_a_single_array_has_no_name(tmp_path: Path) -> None:
+def test_single_array_has_no_name(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", ARRAYS["image"])
-    (tmp_path / "a.npy").rename(tmp_path / "a.npz")  # told apart by content
-    found = read_arrays(tmp_path / "a.npz")
-    assert list(found) == [""]
-    assert found[""].tolist() == ARRAYS["image"].tolist()
+    (tmp_path / "a.npy").rename(tmp_path / "a.npz")  # The content decides.
+    result = read_arrays(tmp_path / "a.npz")
+    assert list(result) == [""]
+    assert result[""].tolist() == ARRAYS["image"].tolist()
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match="No such file"):
         read_arrays(tmp_path / "none.npz")
 
@@ -86,7 +85,7 @@ def test_objects_are_not_unpickled(tmp_path: Path) -> None:
 
 
 def npy(shape: str, *, descr: str = "'<f4'", data: bytes = b"", version: int = 1) -> bytes:
-    """An .npy file with a header of one's own."""
+    """Return an .npy file with a custom header."""
     header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode()
     length = struct.pack("<H" if version == 1 else "<I", len(header))
     return b"\x93NUMPY" + bytes([version, 0]) + length + header + data
@@ -130,7 +129,7 @@ def test_hostile_headers_are_refused(tmp_path: Path, content: bytes) -> None:
         assert caught.value.hint
 
 
-def test_a_bomb_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+def test_decompression_bomb_is_refused_without_allocation(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     content = npy("(4194304,)", data=bytes(1 << 24))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -146,7 +145,7 @@ def test_a_bomb_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
     assert peak < 4 << 20
 
 
-def test_the_limit_is_for_all_arrays_together(tmp_path: Path) -> None:
+def test_limit_applies_to_all_arrays_together(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, x=np.zeros(100, np.float32), y=np.zeros(100, np.float32))
     assert len(read_arrays(path, limit=800)) == 2
@@ -155,17 +154,17 @@ def test_the_limit_is_for_all_arrays_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_damage_gives_no_traceback(tmp_path: Path, save: object) -> None:
+def test_damaged_archives_raise_only_our_error(tmp_path: Path, save: object) -> None:
     path = tmp_path / "a.npz"
     save(path, **ARRAYS)  # type: ignore[operator]
     data = path.read_bytes()
     generator = random.Random(3)
-    spoilt = [data[: generator.randrange(len(data))] for _ in range(30)]
+    contents = [data[: generator.randrange(len(data))] for _ in range(30)]
     for _ in range(120):
         flipped = bytearray(data)
         flipped[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
-        spoilt.append(bytes(flipped))
-    for content in spoilt:
+        contents.append(bytes(flipped))
+    for content in contents:
         path.write_bytes(content)
         try:
             read_arrays(path)
@@ -173,12 +172,12 @@ def test_damage_gives_no_traceback(tmp_path: Path, save: object) -> None:
             assert str(path) in str(error)
 
 
-def test_a_spoilt_stream_is_told(tmp_path: Path) -> None:
+def test_damaged_compressed_stream_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez_compressed(path, x=np.arange(1000))
     data = bytearray(path.read_bytes())
     start = data.index(b"x.npy") + len("x.npy")
-    body = zlib.compress(b"other")  # of another framing than an archive's
+    body = zlib.compress(b"other")  # Archives use raw deflate without this header.
     data[start + 30 : start + 30 + len(body)] = body
     path.write_bytes(bytes(data))
     with pytest.raises(CorruptFileError, match="not a readable"):

@@ -1,4 +1,4 @@
-"""Checkpoints that TensorFlow wrote, read whole, truncated and with bits flipped."""
+"""Reading checkpoints of TensorFlow: intact, truncated, and with flipped bits."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ SETS = {
     "old_cut.ckpt": make.partitioned(),
 }
 SPECS = {"cut": make.CUT_SPECS, "cut/twice": make.CUT_TWICE_SPECS}
-FLIPS = 1_000  # for each of the two sets of a format
+FLIPS = 1_000  # For each set.
 SLACK = 256 << 10
 
 
-def same(found, expected):
-    if found.dtype != expected.dtype or found.shape != expected.shape:
+def same(actual, expected):
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return False
-    if found.dtype == object:
-        return found.tolist() == expected.tolist()
-    return found.tobytes() == expected.tobytes()
+    if actual.dtype == object:
+        return actual.tolist() == expected.tolist()
+    return actual.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("prefix", SETS)
-def test_every_tensor_is_as_it_was_saved(prefix):
+def test_every_tensor_is_read(prefix):
     with open_checkpoint(make.FOLDER / prefix) as checkpoint:
         assert checkpoint.names() == sorted(SETS[prefix])
         for name, expected in SETS[prefix].items():
@@ -46,15 +46,15 @@ def test_every_tensor_is_as_it_was_saved(prefix):
 
 @pytest.mark.parametrize("prefix", ["cut", "old_cut.ckpt"])
 @pytest.mark.parametrize("name", SPECS)
-def test_every_slice_is_a_view_on_its_file(prefix, name):
+def test_every_slice_is_read(prefix, name):
     with open_checkpoint(make.FOLDER / prefix) as checkpoint:
         for spec in SPECS[name]:
-            found = checkpoint.read(name, spec)
-            assert same(found, make.cut(SETS[prefix][name], spec))
+            result = checkpoint.read(name, spec)
+            assert same(result, make.cut(SETS[prefix][name], spec))
 
 
 @pytest.mark.parametrize("prefix", SETS)
-def test_types_are_told_without_reading(prefix):
+def test_types_and_shapes_are_known_without_reading(prefix):
     with open_checkpoint(make.FOLDER / prefix) as checkpoint:
         for name, expected in SETS[prefix].items():
             entry = checkpoint.entry(name)
@@ -65,14 +65,14 @@ def test_types_are_told_without_reading(prefix):
 
 
 @pytest.mark.parametrize("prefix", SETS)
-def test_all_files_of_the_set_are_named(prefix):
+def test_files_of_the_checkpoint_are_listed(prefix):
     with open_checkpoint(make.FOLDER / prefix) as checkpoint:
         assert [p.name for p in checkpoint.files] == sorted(
             p.name for p in make.FOLDER.iterdir() if p.name.startswith(prefix)
         )
 
 
-def test_a_closed_checkpoint_is_not_read(tmp_path):
+def test_closed_checkpoint_cannot_be_read(tmp_path):
     write_bundle(tmp_path / "m", {"w": np.zeros(1)})
     checkpoint = open_checkpoint(tmp_path / "m")
     checkpoint.close()
@@ -86,22 +86,18 @@ def copied(prefix, folder):
 
 
 def outcome(prefix, expected):
-    """Read everything: each tensor is either as saved, or refused with its file named.
-
-    Returns:
-        how many tensors were read.
-    """
+    """Count the tensors that are read correctly. All others must be refused with their file."""
     read = 0
     try:
         with open_checkpoint(prefix) as checkpoint:
             assert checkpoint.names() == sorted(expected)
             for name, value in expected.items():
                 try:
-                    found = checkpoint.read(name)
+                    tensor = checkpoint.read(name)
                 except CorruptFileError as error:
                     assert str(prefix) in error.where
                 else:
-                    assert same(found, value), name
+                    assert same(tensor, value), name
                     read += 1
     except MobileprepError as error:
         assert isinstance(error, CorruptFileError)
@@ -111,21 +107,21 @@ def outcome(prefix, expected):
 
 @contextlib.contextmanager
 def flipped_bit(files, rng):
-    """One bit of one of the files is another inside of the block."""
+    """Flip a random bit in one of the files for the duration of the block."""
     with files[rng.integers(len(files))].open("r+b") as stream:
-        place = int(rng.integers(stream.seek(0, 2)))
-        stream.seek(place)
+        position = int(rng.integers(stream.seek(0, 2)))
+        stream.seek(position)
         byte = stream.read(1)
-        stream.seek(place)
+        stream.seek(position)
         stream.write(bytes([byte[0] ^ 1 << int(rng.integers(8))]))
         stream.flush()
         yield
-        stream.seek(place)
+        stream.seek(position)
         stream.write(byte)
 
 
 @pytest.mark.parametrize("prefix", SETS)
-def test_flipped_bits_are_found_or_harmless(prefix, tmp_path):
+def test_flipped_bits_are_detected_or_harmless(prefix, tmp_path):
     files = copied(prefix, tmp_path)
     rng = np.random.default_rng(2024)
     start = time.perf_counter()
@@ -133,16 +129,16 @@ def test_flipped_bits_are_found_or_harmless(prefix, tmp_path):
     for _ in range(FLIPS):
         with flipped_bit(files, rng):
             complete += outcome(tmp_path / prefix, SETS[prefix]) == len(SETS[prefix])
-    # Only the padding of footers can change unseen.
+    # Only changes in the padding of footers are undetected.
     assert complete < FLIPS * 0.1
     assert time.perf_counter() - start < 120
 
 
 @pytest.mark.parametrize("prefix", SETS)
-def test_flipped_bits_take_no_more_memory_than_the_file_allows(prefix, tmp_path):
+def test_flipped_bits_do_not_increase_memory_use(prefix, tmp_path):
     files = copied(prefix, tmp_path)
     rng = np.random.default_rng(7)
-    outcome(tmp_path / prefix, SETS[prefix])  # imports and caches
+    outcome(tmp_path / prefix, SETS[prefix])  # Warm up imports and caches.
     size = sum(p.stat().st_size for p in files)
     for _ in range(50):
         with flipped_bit(files, rng):
@@ -154,7 +150,7 @@ def test_flipped_bits_take_no_more_memory_than_the_file_allows(prefix, tmp_path)
 
 
 def boundaries(data):
-    """Where the blocks of a table begin and end, and all of its footer."""
+    """Return the positions of the block boundaries of a table and of its whole footer."""
     parsed = SortedTable(memoryview(data), "")
     edges = {0, *range(len(data) - 48, len(data))}
     for block in parsed._handles:
@@ -177,7 +173,7 @@ def test_truncated_files_are_refused(prefix, tmp_path):
 
 
 def scrambled(entries, rng):
-    """Entries of which one has a few bytes changed, still in order and still sealed."""
+    """Change a few bytes in the value of one entry."""
     entries = [(key, bytearray(value)) for key, value in entries]
     value = entries[rng.integers(len(entries))][1]
     for _ in range(rng.integers(1, 4)):
@@ -190,7 +186,7 @@ def scrambled(entries, rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prefix", SETS)
-def test_faults_under_a_good_checksum_end_in_a_value_or_an_error(prefix, tmp_path):
+def test_damage_with_a_valid_checksum_gives_a_value_or_our_error(prefix, tmp_path):
     path = next(p for p in copied(prefix, tmp_path) if ".data-" not in p.name)
     original = list(SortedTable(memoryview(path.read_bytes()), ""))
     rng = np.random.default_rng(11)

@@ -22,7 +22,7 @@ def shape(*sizes: int) -> graph.TensorShapeProto:
     return proto
 
 
-def test_a_description_knows_its_bytes():
+def test_entry_size_in_bytes():
     entry = entry_of(DType.DOUBLE, shape(2, 3), "f")
     assert entry == TensorEntry(DType.DOUBLE, (2, 3))
     assert (entry.size, entry.nbytes) == (6, 48)
@@ -33,17 +33,17 @@ def test_a_description_knows_its_bytes():
 @pytest.mark.parametrize(
     "sizes", [(-1,), (1 << 40, 1 << 40), (0, 1 << 62), (1,) * 33, (2,) * 30_000]
 )
-def test_an_impossible_shape_is_refused(sizes):
+def test_impossible_shape_is_refused(sizes):
     with pytest.raises(CorruptFileError, match="shape"):
         entry_of(DType.FLOAT, shape(*sizes), "f")
 
 
-def test_an_unknown_rank_is_refused():
+def test_unknown_rank_is_refused():
     with pytest.raises(CorruptFileError, match="shape"):
         entry_of(DType.FLOAT, graph.TensorShapeProto(unknown_rank=True), "f")
 
 
-def test_strings_are_objects_and_resources_nothing():
+def test_element_types_of_dtypes():
     assert element_type(DType.STRING).hasobject
     assert element_type(DType.RESOURCE) is None
     assert element_type(DType(4711)) is None
@@ -51,13 +51,13 @@ def test_strings_are_objects_and_resources_nothing():
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\x0a\x7f", b"\x08"])
-def test_bytes_that_are_no_message_are_refused(data):
+def test_invalid_message_is_refused(data):
     with pytest.raises(CorruptFileError, match="BundleHeaderProto"):
         parse(pb.BundleHeaderProto, memoryview(data), "f")
 
 
-def test_a_checkpoint_for_newer_readers_is_refused():
+def test_checkpoint_for_newer_readers_is_refused():
     check_versions(graph.VersionDef(producer=9, min_consumer=1), "f")
-    for refused in (graph.VersionDef(min_consumer=2), graph.VersionDef(bad_consumers=[1])):
+    for versions in (graph.VersionDef(min_consumer=2), graph.VersionDef(bad_consumers=[1])):
         with pytest.raises(UnsupportedError, match="newer reader"):
-            check_versions(refused, "f")
+            check_versions(versions, "f")

@@ -19,7 +19,7 @@ def state(tmp_path, text, name="checkpoint"):
     return path
 
 
-def test_names_the_newest(tmp_path):
+def test_newest_checkpoint_is_read(tmp_path):
     assert newest_path(state(tmp_path, TEXT)) == "model.ckpt-20"
 
 
@@ -29,7 +29,7 @@ def test_escapes_and_unknown_fields_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "fault"),
+    ("text", "message"),
     [
         ("", "names no checkpoint"),
         ('all_model_checkpoint_paths: "a"', "names no checkpoint"),
@@ -40,18 +40,18 @@ def test_escapes_and_unknown_fields_are_read(tmp_path):
         ("# " + "x" * (1 << 20), "is 1048578 bytes long"),
     ],
 )
-def test_what_names_none_is_refused(tmp_path, text, fault):
-    with pytest.raises(CorruptFileError, match=fault):
+def test_state_file_without_a_checkpoint_is_refused(tmp_path, text, message):
+    with pytest.raises(CorruptFileError, match=message):
         newest_path(state(tmp_path, text))
 
 
-def test_is_told_by_its_usual_name_or_its_content(tmp_path):
+def test_state_file_is_detected_by_name_or_content(tmp_path):
     assert is_state_file(state(tmp_path, "# anything\n"))
     assert is_state_file(state(tmp_path, "\n" + TEXT, "latest"))
     assert not is_state_file(state(tmp_path, "text", "model.pbtxt"))
     assert not is_state_file(state(tmp_path, b"a table\0of a V1 checkpoint"))
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_is_reported(tmp_path):
     with pytest.raises(CorruptFileError, match="checkpoint: cannot be read"):
         newest_path(tmp_path / "checkpoint")

@@ -33,36 +33,41 @@ def values_of(tensors):
     return {whole_key(n, a): v1_value(n, a) for n, a in tensors.items()}
 
 
-def written(path, tensors=TENSORS, **options):
-    path.write_bytes(v1_table(v1_meta(tensors), values_of(tensors), **options))
+def opened(directory, data):
+    path = directory / "old"
+    path.write_bytes(data)
     return CheckpointV1(path, (path,))
+
+
+def opened_tensors(directory, **options):
+    return opened(directory, v1_table(v1_meta(TENSORS), values_of(TENSORS), **options))
 
 
 @pytest.mark.parametrize("method", [0, 1])
 @pytest.mark.parametrize("per_block", [1, 3, 100])
-def test_gives_back_every_tensor(tmp_path, method, per_block):
-    with written(tmp_path / "old", method=method, per_block=per_block) as checkpoint:
+def test_every_tensor_is_read(tmp_path, method, per_block):
+    with opened_tensors(tmp_path, method=method, per_block=per_block) as checkpoint:
         assert checkpoint.names() == sorted(TENSORS)
         assert checkpoint.files == (tmp_path / "old",)
         for name, expected in TENSORS.items():
-            found = checkpoint.read(name)
-            assert found.dtype == expected.dtype
-            assert checkpoint.entry(name).shape == found.shape == expected.shape
-            assert found.tolist() == expected.tolist()
-            assert not found.flags.writeable
+            tensor = checkpoint.read(name)
+            assert tensor.dtype == expected.dtype
+            assert checkpoint.entry(name).shape == tensor.shape == expected.shape
+            assert tensor.tolist() == expected.tolist()
+            assert not tensor.flags.writeable
 
 
 @pytest.mark.parametrize("name", ["kernel", "large"])
-def test_large_floats_are_views_on_the_file(tmp_path, name):
-    checkpoint = written(tmp_path / "old")
+def test_large_floats_are_views_of_the_file(tmp_path, name):
+    checkpoint = opened_tensors(tmp_path)
     tracemalloc.start()
-    found = checkpoint.read(name)
+    tensor = checkpoint.read(name)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     checkpoint.close()
-    assert not found.flags.owndata
+    assert not tensor.flags.owndata
     assert peak < 20_000
-    assert np.array_equal(found, TENSORS[name])
+    assert np.array_equal(tensor, TENSORS[name])
 
 
 MATRIX = np.arange(24, dtype="f4").reshape(6, 4)
@@ -85,28 +90,28 @@ def write_cut(path, numbers, tensors=None):
 
 def test_slices_of_one_file_are_joined(tmp_path):
     path = write_cut(tmp_path / "old", [0, 1, 2])
-    found = CheckpointV1(path, (path,))
-    assert found.names() == ["cut"]
-    assert np.array_equal(found.read("cut"), MATRIX)
-    assert np.array_equal(found.read("cut", "6 4 1,2:2,2"), MATRIX[1:3, 2:])
+    checkpoint = CheckpointV1(path, (path,))
+    assert checkpoint.names() == ["cut"]
+    assert np.array_equal(checkpoint.read("cut"), MATRIX)
+    assert np.array_equal(checkpoint.read("cut", "6 4 1,2:2,2"), MATRIX[1:3, 2:])
 
 
 def test_slices_of_several_files_are_joined(tmp_path):
     step = {"step": np.array(3)}
     files = (write_cut(tmp_path / "a", [2, 0]), write_cut(tmp_path / "b", [1], step))
-    found = CheckpointV1(tmp_path / "old", files)
-    assert found.names() == ["cut", "step"]
-    assert np.array_equal(found.read("cut"), MATRIX)
-    assert found.read("step") == 3
+    checkpoint = CheckpointV1(tmp_path / "old", files)
+    assert checkpoint.names() == ["cut", "step"]
+    assert np.array_equal(checkpoint.read("cut"), MATRIX)
+    assert checkpoint.read("step") == 3
 
 
-def test_a_slice_in_two_files_is_refused(tmp_path):
+def test_slice_in_two_files_is_refused(tmp_path):
     files = (write_cut(tmp_path / "a", [0, 1, 2]), write_cut(tmp_path / "b", [1]))
     with pytest.raises(CorruptFileError, match="overlap"):
         CheckpointV1(tmp_path / "old", files).read("cut")
 
 
-def test_files_that_disagree_are_refused(tmp_path):
+def test_files_with_different_shapes_are_refused(tmp_path):
     one = write_cut(tmp_path / "a", [0])
     other = tmp_path / "b"
     other.write_bytes(v1_table(v1_meta({"cut": MATRIX.T}), {}))
@@ -114,15 +119,14 @@ def test_files_that_disagree_are_refused(tmp_path):
         CheckpointV1(tmp_path / "old", (one, other))
 
 
-def test_a_listed_slice_that_is_not_there_is_refused(tmp_path):
-    path = tmp_path / "old"
-    path.write_bytes(v1_table(v1_meta({"cut": MATRIX}), {}))
+def test_missing_slice_is_refused(tmp_path):
+    data = v1_table(v1_meta({"cut": MATRIX}), {})
     with pytest.raises(CorruptFileError, match="'cut': a listed slice"):
-        CheckpointV1(path, (path,)).read("cut")
+        opened(tmp_path, data).read("cut")
 
 
 @pytest.mark.parametrize(
-    ("value", "fault"),
+    ("value", "message"),
     [
         (v1_value("other", MATRIX), "the slice belongs to 'other'"),
         (v1_value("cut", MATRIX[:5]), "20 elements instead of 24"),
@@ -134,33 +138,29 @@ def test_a_listed_slice_that_is_not_there_is_refused(tmp_path):
         (b"", "the slice belongs to ''"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused(tmp_path, value, fault):
-    path = tmp_path / "old"
-    path.write_bytes(v1_table(v1_meta({"cut": MATRIX}), {whole_key("cut", MATRIX): value}))
-    with pytest.raises(CorruptFileError, match=fault):
-        CheckpointV1(path, (path,)).read("cut")
+def test_mismatched_value_is_refused(tmp_path, value, message):
+    data = v1_table(v1_meta({"cut": MATRIX}), {whole_key("cut", MATRIX): value})
+    with pytest.raises(CorruptFileError, match=message):
+        opened(tmp_path, data).read("cut")
 
 
-def test_floats_that_are_not_packed_are_read(tmp_path):
-    loose = b"".join(b"\x2d" + x.tobytes() for x in MATRIX.ravel())
-    body = delimited(1, b"w") + delimited(3, loose)
-    path = tmp_path / "old"
+def test_unpacked_floats_are_read(tmp_path):
+    fields = b"".join(b"\x2d" + x.tobytes() for x in MATRIX.ravel())
+    body = delimited(1, b"w") + delimited(3, fields)
     values = {slice_key("w", [(0, -1)]): delimited(2, body)}
-    path.write_bytes(v1_table(v1_meta({"w": MATRIX.ravel()}), values))
-    assert np.array_equal(CheckpointV1(path, (path,)).read("w"), MATRIX.ravel())
+    data = v1_table(v1_meta({"w": MATRIX.ravel()}), values)
+    assert np.array_equal(opened(tmp_path, data).read("w"), MATRIX.ravel())
 
 
-def test_a_newer_format_is_refused(tmp_path):
+def test_newer_format_is_refused(tmp_path):
     meta = v1_meta(TENSORS)
     meta.meta.versions.min_consumer = 2
-    path = tmp_path / "old"
-    path.write_bytes(v1_table(meta, {}))
+    data = v1_table(meta, {})
     with pytest.raises(UnsupportedError, match="newer"):
-        CheckpointV1(path, (path,))
+        opened(tmp_path, data)
 
 
-def test_a_table_of_something_else_is_refused(tmp_path):
-    path = tmp_path / "old"
-    path.write_bytes(table([(b"key", b"value")]))
+def test_other_table_is_refused(tmp_path):
+    data = table([(b"key", b"value")])
     with pytest.raises(CorruptFileError, match="not a V1 checkpoint"):
-        CheckpointV1(path, (path,))
+        opened(tmp_path, data)

@@ -21,16 +21,16 @@ from mobileprep.formats.checksums import crc32c, mask, masked_crc32c, numpy_crc3
         (bytes(range(32)), 0x46DD794E),
     ],
 )
-def test_gives_the_published_checksums(data, expected):
+def test_published_checksums(data, expected):
     assert crc32c(data) == expected
 
 
-def test_goes_on_from_a_seed():
+def test_checksum_continues_from_a_seed():
     data = np.random.default_rng(1).bytes(10_000)
     assert crc32c(data[4_000:], crc32c(data[:4_000])) == crc32c(data)
 
 
-def test_takes_views_and_mapped_files(tmp_path):
+def test_views_and_mapped_files(tmp_path):
     data = np.random.default_rng(2).bytes(70_000)
     path = tmp_path / "data"
     path.write_bytes(data)
@@ -40,11 +40,11 @@ def test_takes_views_and_mapped_files(tmp_path):
     assert crc32c(mapped[1:]) == crc32c(data[1:])
 
 
-def test_an_empty_view_leaves_the_seed():
+def test_empty_view_returns_the_seed():
     assert crc32c(memoryview(b""), 42) == 42
 
 
-def test_masks_by_rotation_and_a_constant():
+def test_mask_rotates_and_adds_a_constant():
     assert mask(0) == 0xA282EAD8
     assert mask(0x00008000) == 0xA282EAD9  # bit 15 becomes bit 0
     assert mask(1) == (0xA282EAD8 + (1 << 17)) & 0xFFFFFFFF
@@ -52,18 +52,18 @@ def test_masks_by_rotation_and_a_constant():
     assert masked_crc32c(b"6789", crc32c(b"12345")) == mask(0xE3069283)
 
 
-# Whole windows of the folding are 138,336 bytes; 45,480 are left at the end.
+# A whole folding window is 138,336 bytes, and the last 45,480 bytes are processed separately.
 @pytest.mark.parametrize(
     "size",
     [*range(1, 70), 511, 512, 513, 4096, 65_537, 183_816, 183_817, 183_824, 322_157, 1_000_003],
 )
 @pytest.mark.parametrize("seed", [0, 0xFFFFFFFF, 0x12345678])
-def test_numpy_gives_the_checksums_of_the_library(size, seed):
+def test_numpy_implementation_matches_the_library(size, seed):
     data = np.random.default_rng(size).integers(0, 256, size + 1, np.uint8)[1:]
     assert numpy_crc32c(seed, data) == google_crc32c.extend(seed, data)
 
 
-def test_numpy_serves_where_the_library_is_missing_or_slow(monkeypatch):
+def test_numpy_is_used_if_the_library_is_missing_or_slow(monkeypatch):
     monkeypatch.setattr(google_crc32c, "implementation", "python")
     checksums.implementation.cache_clear()
     try:
@@ -76,7 +76,7 @@ def test_numpy_serves_where_the_library_is_missing_or_slow(monkeypatch):
         checksums.implementation.cache_clear()
 
 
-def test_a_view_of_read_only_bytes_is_not_changed():
+def test_read_only_input_is_not_changed():
     data = bytes(200_000)
     assert numpy_crc32c(1, np.frombuffer(data, np.uint8)) == google_crc32c.extend(1, data)
     assert data == bytes(200_000)

@@ -11,7 +11,7 @@ from mobileprep.formats.wire import Cursor, encode_varint
 
 
 @given(st.integers(0, 2**64 - 1))
-def test_a_varint_comes_back(value: int) -> None:
+def test_varints_survive_a_round_trip(value: int) -> None:
     cursor = Cursor(encode_varint(value) + b"rest")
     assert cursor.varint() == value
     assert bytes(cursor.take(4)) == b"rest"
@@ -24,18 +24,18 @@ def test_a_varint_comes_back(value: int) -> None:
         (b"\x80\x00", 0),
         (b"\x81\x80\x80\x00", 1),
         (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 2**64 - 1),
-        # Bits beyond the 64th are dropped, as protobuf drops them.
+        # Like protobuf, the reader drops bits beyond the 64th.
         (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 2**64 - 1),
     ],
 )
-def test_longer_spellings_of_a_number_are_read(data: bytes, value: int) -> None:
+def test_non_minimal_varints_are_read(data: bytes, value: int) -> None:
     cursor = Cursor(data)
     assert cursor.varint() == value
     assert cursor.position == len(data)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 9, b"\xff" * 11])
-def test_a_varint_that_does_not_end_is_refused_where_it_starts(data: bytes) -> None:
+def test_unterminated_varint_is_refused(data: bytes) -> None:
     cursor = Cursor(b"\x00" + data, 1, file="a.pb", base=100)
     with pytest.raises(CorruptFileError, match="does not end") as caught:
         cursor.varint()
@@ -43,34 +43,34 @@ def test_a_varint_that_does_not_end_is_refused_where_it_starts(data: bytes) -> N
     assert cursor.position == 1
 
 
-def test_a_varint_stops_at_the_end_it_was_given() -> None:
+def test_varint_stops_at_the_explicit_end() -> None:
     with pytest.raises(CorruptFileError, match="does not end"):
         Cursor(b"\x80\x01", end=1).varint()
 
 
 @pytest.mark.parametrize("count", [4, 1 << 62, -1])
-def test_more_than_is_left_is_refused(count: int) -> None:
+def test_take_beyond_the_end_is_refused(count: int) -> None:
     cursor = Cursor(b"abc")
     with pytest.raises(CorruptFileError, match="where 3 remain"):
         cursor.take(count)
     assert bytes(cursor.take(3)) == b"abc"
 
 
-def test_an_end_beyond_the_data_is_the_data_s_own() -> None:
+def test_end_is_limited_to_the_data() -> None:
     cursor = Cursor(b"abc", end=10)
     assert cursor.end == 3
     with pytest.raises(CorruptFileError):
         cursor.take(4)
 
 
-def test_views_are_handed_out_not_copies() -> None:
+def test_take_returns_a_view() -> None:
     data = bytearray(b"abcd")
     view = Cursor(memoryview(data)).take(2)
     data[0] = ord("X")
     assert bytes(view) == b"Xb"
 
 
-def test_fixed_widths_are_little_endian() -> None:
+def test_fixed_width_numbers_are_little_endian() -> None:
     cursor = Cursor(b"\x01\x02\x03\x04\xff")
     assert cursor.fixed(4) == 0x04030201
     assert cursor.fixed(1) == 255

@@ -1,4 +1,4 @@
-"""Files told by content: models, checkpoints, and what people take for them."""
+"""Detection of files by content: models, checkpoints, and other formats."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.formats.checkpoint_writer import write_bundle
 
 
 def zipped(*names):
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
         for name in names:
             archive.writestr(name, b"content")
-    return made.getvalue()
+    return stream.getvalue()
 
 
 def arrays():
-    made = io.BytesIO()
-    np.savez(made, x=np.zeros(3))
-    return made.getvalue()
+    stream = io.BytesIO()
+    np.savez(stream, x=np.zeros(3))
+    return stream.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def arrays():
         (b'{"format": "graph-model", "modelTopology": {}}', "a TensorFlow.js model"),
     ],
 )
-def test_what_is_no_model_is_told_with_what_to_do(tmp_path, data, what):
+def test_other_formats_are_named_with_a_hint(tmp_path, data, what):
     path = tmp_path / "model.pb"
     path.write_bytes(data)
-    found = file_kind(path)
-    assert isinstance(found, Foreign)
-    assert found.what.startswith(what)
-    assert found.hint
+    kind = file_kind(path)
+    assert isinstance(kind, Foreign)
+    assert kind.what.startswith(what)
+    assert kind.hint
 
 
 @pytest.mark.parametrize(
@@ -67,26 +67,26 @@ def test_what_is_no_model_is_told_with_what_to_do(tmp_path, data, what):
         ("noise", b"\xff" * 64, None),
     ],
 )
-def test_the_name_does_not_tell_what_the_content_does(tmp_path, name, data, kind):
+def test_content_decides_not_the_file_name(tmp_path, name, data, kind):
     path = tmp_path / name
     path.write_bytes(data)
     assert file_kind(path) == kind
 
 
-def test_the_tables_of_checkpoints(tmp_path):
+def test_checkpoint_tables(tmp_path):
     write_bundle(tmp_path / "m", {"w": np.zeros(2, np.float32)})
     assert file_kind(tmp_path / "m.index") == "checkpoint index"
     (tmp_path / "m.index").rename(tmp_path / "old")
     assert file_kind(tmp_path / "old") == "checkpoint table"
 
 
-def test_no_file_is_waited_for(tmp_path):
+def test_unreadable_files_are_reported(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "empty").touch()
-    for name, told in (
+    for name, message in (
         ("fifo", "not a regular file"),
         ("empty", "is empty"),
         ("none", "cannot be read"),
     ):
-        with pytest.raises(CorruptFileError, match=told):
+        with pytest.raises(CorruptFileError, match=message):
             file_kind(tmp_path / name)

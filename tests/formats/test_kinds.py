@@ -1,4 +1,4 @@
-"""GraphDefs, MetaGraphDefs and SavedModels told apart, binary and text."""
+"""Detection of GraphDefs, MetaGraphDefs, and SavedModels in binary and text form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("message", "kind"), KINDS)
-def test_messages_are_told_apart(message, kind):
+def test_kind_of_messages(message, kind):
     binary = message.SerializeToString()
     text = text_format.MessageToString(message).encode()
     assert (kind_of(binary), kind_of(b"# made by hand\n" + text)) == (kind, kind)
@@ -38,21 +38,20 @@ def test_messages_are_told_apart(message, kind):
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"\x0a", b"\x0a\xff", b"\x7f\x01", b"\xff" * 20])
-def test_what_cannot_be_told_is_left_to_the_parser(data):
+def test_unknown_kind_is_accepted(data):
     assert kind_of(data) is None
     expect_kind(data, "GraphDef", "f")
 
 
-def test_another_kind_is_named_with_what_to_do():
-    with pytest.raises(
-        CorruptFileError, match=r"m\.meta: is a MetaGraphDef, not a GraphDef"
-    ) as told:
+def test_unexpected_kind_is_reported_with_a_hint():
+    message = r"m\.meta: is a MetaGraphDef, not a GraphDef"
+    with pytest.raises(CorruptFileError, match=message) as error:
         expect_kind(META.SerializeToString(), "GraphDef", "m.meta")
-    assert told.value.hint.startswith("in a recipe, name it as `meta_graph:`")
+    assert error.value.hint.startswith("in a recipe, name it as `meta_graph:`")
 
 
 @pytest.mark.parametrize("head", [b"\n" * 60, b"#" * 60, b"# a\n" * 30, b" \t" * 40])
-def test_what_comes_before_a_field_takes_linear_time(head):
+def test_leading_whitespace_and_comments_take_linear_time(head):
     started = time.process_time()
     assert kind_of(head * 1000 + b"\x7f") is None
     assert kind_of(head + b"\nnode {}") == "GraphDef"

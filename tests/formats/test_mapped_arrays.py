@@ -1,4 +1,4 @@
-"""Arrays that stay on disk."""
+"""Memory-mapped arrays."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def _threshold(request, monkeypatch) -> None:
 
 @pytest.mark.usefixtures("_threshold")
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_arrays_of_an_archive_are_as_saved(tmp_path: Path, save) -> None:
+def test_arrays_of_an_archive_are_mapped(tmp_path: Path, save) -> None:
     save(tmp_path / "d.npz", **ARRAYS)
-    found = map_arrays(tmp_path / "d.npz")
-    assert found.keys() == ARRAYS.keys()
+    result = map_arrays(tmp_path / "d.npz")
+    assert result.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
-        np.testing.assert_array_equal(found[name], array)
-        assert not found[name].flags.writeable
+        np.testing.assert_array_equal(result[name], array)
+        assert not result[name].flags.writeable
     assert list(map_arrays(tmp_path / "d.npz", {"f"})) == ["f"]
 
 
 @pytest.mark.usefixtures("_threshold")
-def test_a_single_array(tmp_path: Path) -> None:
+def test_single_array_is_mapped(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", ARRAYS["f"])
-    (found,) = map_arrays(tmp_path / "a.npy").values()
-    np.testing.assert_array_equal(found, ARRAYS["f"])
+    (array,) = map_arrays(tmp_path / "a.npy").values()
+    np.testing.assert_array_equal(array, ARRAYS["f"])
 
 
 @pytest.mark.usefixtures("_threshold")
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_damage_is_seen(tmp_path: Path, save) -> None:
+def test_damage_is_detected(tmp_path: Path, save) -> None:
     save(tmp_path / "d.npz", a=ARRAYS["a"])
     data = bytearray((tmp_path / "d.npz").read_bytes())
     data[len(data) // 2] ^= 0x55
@@ -56,7 +56,7 @@ def test_damage_is_seen(tmp_path: Path, save) -> None:
 
 
 @pytest.mark.usefixtures("_threshold")
-def test_objects_and_cut_files_are_refused(tmp_path: Path) -> None:
+def test_objects_and_truncated_files_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(CorruptFileError, match="holds Python objects"):
         map_arrays(tmp_path / "o.npy")
@@ -68,7 +68,7 @@ def test_objects_and_cut_files_are_refused(tmp_path: Path) -> None:
             map_arrays(tmp_path / "a.npy")
 
 
-def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch) -> None:
+def test_oversized_unpacked_content_is_refused(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(arrays, "_SMALL", 1)
     monkeypatch.setattr(arrays, "_MOST_UNPACKED", 1000)
     np.savez_compressed(tmp_path / "d.npz", a=np.zeros(1000))
@@ -76,7 +76,7 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch) -> Non
         map_arrays(tmp_path / "d.npz")
 
 
-def test_an_entry_that_lies_about_its_place_is_refused(tmp_path: Path, monkeypatch) -> None:
+def test_entry_with_a_wrong_offset_is_refused(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(arrays, "_SMALL", 1)
     np.savez(tmp_path / "d.npz", a=np.zeros(100))
     with zipfile.ZipFile(tmp_path / "d.npz") as archive:

@@ -13,7 +13,7 @@ both = pytest.mark.parametrize("view", [map_file, view_file])
 
 
 @both
-def test_gives_a_read_only_view(tmp_path, view):
+def test_view_is_read_only(tmp_path, view):
     path = tmp_path / "data"
     path.write_bytes(b"bytes")
     assert view(path) == b"bytes"
@@ -21,19 +21,19 @@ def test_gives_a_read_only_view(tmp_path, view):
 
 
 @both
-def test_an_empty_file_gives_an_empty_view(tmp_path, view):
+def test_empty_file_gives_an_empty_view(tmp_path, view):
     path = tmp_path / "data"
     path.touch()
     assert len(view(path)) == 0
 
 
 @both
-def test_a_missing_file_is_named(tmp_path, view):
+def test_missing_file_is_reported(tmp_path, view):
     with pytest.raises(CorruptFileError, match="missing: cannot be read"):
         view(tmp_path / "missing")
 
 
-def test_of_a_small_file_there_is_a_copy_and_a_large_one_is_mapped(tmp_path):
+def test_small_file_is_copied_and_large_file_is_mapped(tmp_path):
     path = tmp_path / "data"
     path.write_bytes(b"bytes")
     view = view_file(path)
@@ -44,5 +44,5 @@ def test_of_a_small_file_there_is_a_copy_and_a_large_one_is_mapped(tmp_path):
 
 
 @both
-def test_a_device_is_not_waited_for(view):
+def test_device_is_not_read(view):
     assert len(view(Path("/dev/zero"))) == 0

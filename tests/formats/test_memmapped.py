@@ -1,4 +1,4 @@
-"""Packages of regions: written, read, and refused where their directory lies."""
+"""Reading and writing memory-mapped packages."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ def package() -> bytes:
 
 
 def with_directory(*elements: tuple[int, str, int]) -> bytes:
-    """Two hundred bytes of regions, a directory of them, and its offset."""
+    """Return 200 bytes of regions, a directory, and its offset."""
     listed = pb.MemmappedFileSystemDirectory()
     for offset, name, length in elements:
         listed.element.add(offset=offset, name=name, length=length)
     return bytes(200) + listed.SerializeToString() + struct.pack("<Q", 200)
 
 
-def test_what_is_written_is_read() -> None:
+def test_package_survives_a_round_trip() -> None:
     data = package()
     assert ends_as_package(data)
-    found = read_package(data, "m.pb")
-    assert [(n.removeprefix(PREFIX), bytes(r.view)) for n, r in found.items()] == REGIONS
-    assert [r.offset for r in found.values()] == [0, 128, 256]
-    assert all(r.offset % ALIGNMENT == 0 for n, r in found.items() if n != GRAPH_REGION)
+    regions = read_package(data, "m.pb")
+    assert [(n.removeprefix(PREFIX), bytes(r.view)) for n, r in regions.items()] == REGIONS
+    assert [r.offset for r in regions.values()] == [0, 128, 256]
+    assert all(r.offset % ALIGNMENT == 0 for n, r in regions.items() if n != GRAPH_REGION)
     assert struct.unpack("<Q", data[-8:]) == (261,)
 
 
-def test_files_without_lengths_end_where_the_next_region_begins() -> None:
-    found = read_package(with_directory((0, PREFIX + "a", 0), (64, GRAPH_REGION, 0)), "m.pb")
-    assert [len(r.view) for r in found.values()] == [64, 136]
+def test_region_without_a_length_ends_at_the_next_region() -> None:
+    regions = read_package(with_directory((0, PREFIX + "a", 0), (64, GRAPH_REGION, 0)), "m.pb")
+    assert [len(r.view) for r in regions.values()] == [64, 136]
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_files_without_lengths_end_where_the_next_region_begins() -> None:
         (b"\x0a\x05" + struct.pack("<Q", 0), "m.pb, byte"),
     ],
 )
-def test_what_lies_is_refused_by_name(data: bytes, message: str) -> None:
+def test_invalid_directory_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(CorruptFileError) as caught:
         read_package(data, "m.pb")
     assert message in str(caught.value)
     assert "m.pb" in str(caught.value)
 
 
-def test_any_cut_is_refused() -> None:
+def test_truncated_package_is_refused() -> None:
     data = package()
     for length in range(len(data)):
         with pytest.raises(CorruptFileError):

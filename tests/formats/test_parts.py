@@ -1,4 +1,4 @@
-"""Indexes of files in parts."""
+"""Indexes of files that are stored in parts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mobileprep.formats.parts import (
 PARTS = (Part("ab" * 32, 70_000), Part("01" * 32, 1 << 40))
 
 
-def test_an_index_tells_its_parts_and_its_body() -> None:
+def test_index_has_parts_and_a_body() -> None:
     parts, body = read_index(index_bytes(GRAPH, PARTS, [b"bo", b"dy"]), "f")
     assert parts == PARTS
     assert bytes(body) == b"body"
 
 
-def test_the_kind_is_told_from_the_beginning() -> None:
+def test_index_kind_is_detected_from_the_header() -> None:
     assert index_kind(index_bytes(GRAPH, (), [])) == GRAPH
     assert index_kind(index_bytes(FILE, (), [])) == FILE
     assert index_kind(b"") is None
@@ -47,20 +47,18 @@ def test_the_kind_is_told_from_the_beginning() -> None:
         [PARTS[1], b"x" * 200, PARTS[0]],
     ],
 )
-def test_pieces_come_back_in_order(pieces: list[bytes | Part]) -> None:
+def test_pieces_are_read_in_order(pieces: list[bytes | Part]) -> None:
     joined: list[bytes | Part] = []
     for piece in pieces:
         if joined and isinstance(piece, bytes) and isinstance(joined[-1], bytes):
             joined[-1] += piece
         else:
             joined.append(piece)
-    found = [
-        p if isinstance(p, Part) else bytes(p) for p in read_between(between_bytes(pieces), "f")
-    ]
-    assert found == joined
+    result = read_between(between_bytes(pieces), "f")
+    assert [p if isinstance(p, Part) else bytes(p) for p in result] == joined
 
 
-def test_a_damaged_index_is_refused_or_read_within_its_bounds() -> None:
+def test_damaged_index_is_refused_or_read_within_bounds() -> None:
     rng = random.Random(3)
     whole = between_bytes([b"a" * 40, PARTS[0], b"b" * 300, PARTS[1], b"c"])
     for _ in range(500):

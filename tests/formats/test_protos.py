@@ -1,4 +1,4 @@
-"""The messages: generated from their .proto files, and under names of our own."""
+"""Generated protobuf modules."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TOOL = FOLDER.parents[2] / "tools" / "generate_protos.py"
 MODULES = [checkpoint_pb2, graph_pb2, graph_text_pb2, memmapped_pb2, saved_model_pb2]
 
 
-def test_every_proto_file_has_its_module() -> None:
+def test_every_proto_file_has_a_module() -> None:
     protos = {p.stem for p in FOLDER.glob("*.proto")}
     assert {m.__name__.rpartition(".")[2] for m in MODULES} == {f"{name}_pb2" for name in protos}
     for name in protos:
-        # The types that a checker sees are those of the messages.
+        # The type stubs declare the same messages.
         declared = re.findall(r"^message (\w+)", (FOLDER / f"{name}.proto").read_text(), re.M)
         typed = re.findall(
             r"^class (\w+)\(_message", (FOLDER / f"{name}_pb2.pyi").read_text(), re.M
@@ -38,21 +38,21 @@ def test_every_proto_file_has_its_module() -> None:
         assert sorted(typed) == sorted(declared), name
 
 
-def test_the_modules_are_what_the_compiler_makes_of_the_files(tmp_path: Path) -> None:
+def test_modules_match_the_compiler_output(tmp_path: Path) -> None:
     pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed")
     if not TOOL.exists():
         pytest.skip("the generator is not part of an installed package")
     code = "import runpy, sys; sys.exit(runpy.run_path(sys.argv[1])['generate'](sys.argv[2]))"
-    # The compiler crashes in a process that has loaded numpy's libraries before it.
+    # The compiler crashes in a process that has already loaded NumPy.
     subprocess.run([sys.executable, "-c", code, str(TOOL), str(tmp_path)], check=True)
-    made = sorted(p for p in tmp_path.rglob("*_pb2.py*"))
-    assert len(made) == 2 * len(MODULES)
-    for path in made:
+    paths = sorted(p for p in tmp_path.rglob("*_pb2.py*"))
+    assert len(paths) == 2 * len(MODULES)
+    for path in paths:
         assert filecmp.cmp(path, FOLDER / path.name, shallow=False), path.name
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__.rpartition(".")[2])
-def test_names_are_our_own(module: object) -> None:
+def test_messages_do_not_clash_with_tensorflow(module: object) -> None:
     """TensorFlow registers ``tensorflow.*`` in files ``tensorflow/*`` in the same pool."""
     descriptor: FileDescriptor = module.DESCRIPTOR  # type: ignore[attr-defined]
     assert descriptor.package.startswith("mobileprep")
@@ -60,8 +60,8 @@ def test_names_are_our_own(module: object) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__.rpartition(".")[2])
-def test_the_descriptors_say_what_the_proto_files_say(module: object) -> None:
-    """A look-out for forgotten regeneration where the compiler is not installed."""
+def test_descriptors_match_the_proto_files(module: object) -> None:
+    """Detect missing regeneration even if the compiler is not installed."""
     descriptor: FileDescriptor = module.DESCRIPTOR  # type: ignore[attr-defined]
     file = descriptor_pb2.FileDescriptorProto()
     descriptor.CopyToProto(file)
@@ -76,15 +76,14 @@ def test_the_descriptors_say_what_the_proto_files_say(module: object) -> None:
 def messages(
     listed: object,
 ) -> list[descriptor_pb2.DescriptorProto]:
-    """Messages and those inside them, without the entries that map fields stand for."""
-    found = []
+    """Return messages and their nested messages, without the entries of map fields."""
+    result = []
     for message in listed:  # type: ignore[attr-defined]
         if not message.options.map_entry:
-            found += [message, *messages(message.nested_type)]
-    return found
+            result += [message, *messages(message.nested_type)]
+    return result
 
 
-def test_our_own_field_is_in_no_tensorflow() -> None:
-    """The number marks a constant's place while a graph is read; TensorFlow has it nowhere."""
+def test_internal_field_number_is_unused_in_tensorflow() -> None:
     fields = graph_pb2.TensorProto.DESCRIPTOR.fields
     assert [f.name for f in fields if f.number > 1000] == ["payload"]

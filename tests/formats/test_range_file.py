@@ -1,4 +1,4 @@
-"""Range files: what is written comes back, and nothing else is read."""
+"""Reading and writing range files."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def read(text: str) -> RangeFile:
 
 @given(st.dictionaries(st.text(max_size=20), _RANGES, max_size=5), st.text(max_size=10))
 @settings(deadline=None)
-def test_what_is_written_comes_back(tensors, text) -> None:
+def test_range_files_survive_a_round_trip(tensors, text) -> None:
     file = RangeFile(tensors, text, 12, "ab12", tuple(sorted(tensors)))
     assert read(range_file_text(file)) == file
 
 
-def test_a_file_has_a_tensor_a_line_in_order() -> None:
+def test_each_tensor_has_a_line_in_order() -> None:
     ranges = {
         "b:1": TensorRange(-0.1, 6.0, "12e4"),
         "MobilenetV1/Conv/Relu6": TensorRange(0, 5.9999995),
@@ -55,11 +55,11 @@ def test_a_file_has_a_tensor_a_line_in_order() -> None:
         "unseen:",
         "  - dead",
     ]
-    # Other readers take it for the same.
+    # Other YAML readers parse the same values.
     assert yaml.safe_load(text)["tensors"]["no"] == {"min": -1e-5, "max": 3e38}
 
 
-def test_a_name_may_be_longer_than_a_key_of_one_line() -> None:
+def test_long_tensor_name() -> None:
     file = RangeFile({"a" * 5000: TensorRange(0, 1)})
     text = range_file_text(file)
     assert read(text) == file
@@ -67,14 +67,14 @@ def test_a_name_may_be_longer_than_a_key_of_one_line() -> None:
 
 
 @given(_FLOATS)
-def test_a_number_has_as_many_digits_as_float32_needs(value) -> None:
+def test_numbers_have_enough_digits_for_float32(value) -> None:
     text = number(value)
     assert np.float32(float(text)) == np.float32(value)
     assert isinstance(yaml.safe_load(text), float)
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "message"),
+    ("text", "location", "message"),
     [
         ("", "ranges.yaml:1", "the file is empty"),
         ("- a\n", "ranges.yaml:1", "a mapping is expected here"),
@@ -100,15 +100,15 @@ def test_a_number_has_as_many_digits_as_float32_needs(value) -> None:
         ("version: 1\n---\nversion: 1\n", "ranges.yaml:2", "a second YAML document"),
     ],
 )
-def test_what_is_no_range_file_is_told_by_its_line(text, place, message) -> None:
-    with pytest.raises(CorruptFileError) as told:
+def test_invalid_range_file_is_refused_with_its_line(text, location, message) -> None:
+    with pytest.raises(CorruptFileError) as error:
         read(text)
-    assert message in told.value.message
-    assert told.value.where == place
-    assert "mobileprep calibrate" in told.value.hint
+    assert message in error.value.message
+    assert error.value.where == location
+    assert "mobileprep calibrate" in error.value.hint
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+def test_invalid_utf8_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "ranges.yaml"
     path.write_bytes(b"version: 1\n\xff")
     with pytest.raises(CorruptFileError, match="byte 11 is not valid UTF-8"):

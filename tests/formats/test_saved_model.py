@@ -1,4 +1,4 @@
-"""SavedModels, MetaGraphs and savers read from files, binary and text."""
+"""Reading SavedModels, MetaGraphs, and savers in binary and text form."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mobileprep.formats.saved_model import (
 
 
 def meta(*tags: str, content: bytes = b"") -> pb.MetaGraphDef:
-    made = pb.MetaGraphDef()
-    made.meta_info_def.tags.extend(tags)
-    node = made.graph_def.node.add(name="-".join(tags) or "none", op="Const")
+    meta_graph = pb.MetaGraphDef()
+    meta_graph.meta_info_def.tags.extend(tags)
+    node = meta_graph.graph_def.node.add(name="-".join(tags) or "none", op="Const")
     node.attr["value"].tensor.tensor_content = content
-    made.saver_def.restore_op_name = "save/restore_all"
-    return made
+    meta_graph.saver_def.restore_op_name = "save/restore_all"
+    return meta_graph
 
 
 def saved(folder, *graphs, text=False):
@@ -33,12 +33,12 @@ def saved(folder, *graphs, text=False):
     return folder
 
 
-def name_of(found):
-    return found.proto.graph_def.node[0].name
+def name_of(meta_graph):
+    return meta_graph.proto.graph_def.node[0].name
 
 
 @pytest.mark.parametrize("text", [False, True])
-def test_the_meta_graph_of_the_tags_is_taken(tmp_path, text):
+def test_meta_graph_is_selected_by_tags(tmp_path, text):
     folder = saved(tmp_path, meta("train"), meta("serve"), meta("serve", "gpu"), text=text)
     assert name_of(read_saved_model(folder)) == "serve"
     assert name_of(read_saved_model(folder, ["gpu", "serve"])) == "serve-gpu"
@@ -48,27 +48,27 @@ def test_the_meta_graph_of_the_tags_is_taken(tmp_path, text):
     assert caught.value.hint == "there is 'gpu,serve' or 'serve' or 'train'"
 
 
-def test_the_only_meta_graph_is_taken_whatever_its_tags(tmp_path):
+def test_only_meta_graph_is_used_without_tags(tmp_path):
     assert name_of(read_saved_model(saved(tmp_path, meta("mine")))) == "mine"
     with pytest.raises(UsageError, match="no MetaGraph has the tags 'serve'"):
         read_saved_model(saved(tmp_path, meta("mine"), meta("yours")))
 
 
-def test_large_constants_stay_where_they_lie(tmp_path):
+def test_large_constants_are_views_of_the_file(tmp_path):
     folder = saved(tmp_path, meta("serve", content=b"x" * 5000))
-    found = read_saved_model(folder)
-    assert [len(p.view) for p in found.payloads] == [5000]
-    assert not found.proto.graph_def.node[0].attr["value"].tensor.tensor_content
+    meta_graph = read_saved_model(folder)
+    assert [len(p.view) for p in meta_graph.payloads] == [5000]
+    assert not meta_graph.proto.graph_def.node[0].attr["value"].tensor.tensor_content
 
 
-def test_a_meta_graph_is_read_in_both_forms(tmp_path):
+def test_meta_graph_is_read_in_both_forms(tmp_path):
     binary, text = tmp_path / "a.meta", tmp_path / "b.meta"
     binary.write_bytes(meta("a").SerializeToString())
     text.write_text(text_format.MessageToString(meta("b")))
     assert [name_of(read_meta_graph(p)) for p in (binary, text)] == ["a", "b"]
 
 
-def test_a_saver_is_read_in_both_forms(tmp_path):
+def test_saver_is_read_in_both_forms(tmp_path):
     saver = pb.SaverDef(restore_op_name="save/restore_all", filename_tensor_name="save/Const:0")
     binary, text = tmp_path / "saver.pb", tmp_path / "saver.pbtxt"
     binary.write_bytes(saver.SerializeToString())
@@ -76,7 +76,7 @@ def test_a_saver_is_read_in_both_forms(tmp_path):
     assert read_saver(binary) == read_saver(text) == saver
 
 
-def test_assets_in_the_text_form_of_any_are_kept(tmp_path):
+def test_assets_in_the_text_form_of_any_are_read(tmp_path):
     (tmp_path / "m.meta").write_text(
         """meta_info_def { tags: "serve" }
         collection_def { key: "saved_model_assets" value { any_list {
@@ -87,16 +87,16 @@ def test_assets_in_the_text_form_of_any_are_kept(tmp_path):
           value { type_url: "plain" value: "bytes" } } } }"""
     )
     proto = read_meta_graph(tmp_path / "m.meta").proto
-    held = proto.collection_def["saved_model_assets"].any_list.value
-    assert held[0].type_url == "type.googleapis.com/tensorflow.AssetFileDef"
-    asset = pb.AssetFileDef.FromString(held[0].value)
+    values = proto.collection_def["saved_model_assets"].any_list.value
+    assert values[0].type_url == "type.googleapis.com/tensorflow.AssetFileDef"
+    asset = pb.AssetFileDef.FromString(values[0].value)
     assert (asset.filename, asset.tensor_info.name) == ("words.txt", "Const:0")
-    assert held[1] == pb.AnyProto()
-    assert pb.AssetFileDef.FromString(held[2].value).filename == "b"
-    assert (held[3].type_url, held[3].value) == ("plain", b"bytes")
+    assert values[1] == pb.AnyProto()
+    assert pb.AssetFileDef.FromString(values[2].value).filename == "b"
+    assert (values[3].type_url, values[3].value) == ("plain", b"bytes")
 
 
-def test_what_is_no_saved_model_is_refused(tmp_path):
+def test_invalid_saved_model_is_refused(tmp_path):
     with pytest.raises(CorruptFileError, match=r"has no saved_model\.pb or saved_model\.pbtxt"):
         read_saved_model(tmp_path)
     with pytest.raises(CorruptFileError, match="holds no MetaGraph"):
@@ -121,5 +121,5 @@ def test_truncated_files_are_refused(tmp_path):
             read_meta_graph(path)
         except CorruptFileError:
             refused += 1
-    # Where a file ends between two fields it is a smaller message.
+    # A file that is truncated between two fields is a valid message.
     assert refused > 0.95 * len(range(1, len(whole), 7))

@@ -29,22 +29,22 @@ pytest.importorskip("elftools")
         (243, True, "EM_RISCV", ""),
     ],
 )
-def test_headers_tell_the_machine_and_the_alignment(
+def test_machine_and_alignment_are_read_from_headers(
     tmp_path: Path, machine: int, wide: bool, name: str, abi: str
 ) -> None:
     path = tmp_path / "lib.so"
     path.write_bytes(elf_library(machine=machine, wide=wide, alignment=4096))
-    found = read_library(path)
-    assert (found.machine, found.abi, found.bits) == (name, abi, 64 if wide else 32)
-    assert found.alignments == (1 << 16, 4096)
+    library = read_library(path)
+    assert (library.machine, library.abi, library.bits) == (name, abi, 64 if wide else 32)
+    assert library.alignments == (1 << 16, 4096)
 
 
-def test_texts_are_looked_for_with_their_ends(tmp_path: Path) -> None:
+def test_only_terminated_strings_are_found(tmp_path: Path) -> None:
     path = tmp_path / "lib.so"
     path.write_bytes(elf_library(b"\0DepthwiseConv2d\0Relu6\0"))
-    found = texts_in(path, read_library(path), ["Relu", "Relu6", "Conv2d", "Conv2D"])
-    # A linker puts the text of Conv2d into that of DepthwiseConv2d.
-    assert found == {"Relu6", "Conv2d"}
+    names = texts_in(path, read_library(path), ["Relu", "Relu6", "Conv2d", "Conv2D"])
+    # A linker merges the string Conv2d into DepthwiseConv2d.
+    assert names == {"Relu6", "Conv2d"}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_texts_are_looked_for_with_their_ends(tmp_path: Path) -> None:
         (elf_library()[:56] + struct.pack("<H", 0) + elf_library()[58:], "loads no segment"),
     ],
 )
-def test_what_is_no_whole_library_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+def test_incomplete_library_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "lib.so"
     path.write_bytes(data)
     with pytest.raises(CorruptFileError, match=message) as failure:
@@ -67,7 +67,9 @@ def test_what_is_no_whole_library_is_refused(tmp_path: Path, data: bytes, messag
 
 @settings(max_examples=500, deadline=None)
 @given(at=st.integers(4, 175), value=st.integers(0, 255))
-def test_damage_is_no_crash(tmp_path_factory: pytest.TempPathFactory, at: int, value: int) -> None:
+def test_damaged_header_raises_only_our_error(
+    tmp_path_factory: pytest.TempPathFactory, at: int, value: int
+) -> None:
     data = bytearray(elf_library())
     data[at] = value
     path = tmp_path_factory.getbasetemp() / "damaged.so"
@@ -78,7 +80,7 @@ def test_damage_is_no_crash(tmp_path_factory: pytest.TempPathFactory, at: int, v
         assert error.hint
 
 
-def test_without_the_package_the_extra_is_named(
+def test_missing_package_is_reported_with_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "elftools.elf.elffile", None)
@@ -88,9 +90,7 @@ def test_without_the_package_the_extra_is_named(
 
 
 @pytest.mark.parametrize("alignment", [4096, 16384])
-def test_a_real_library_has_the_alignment_that_it_was_linked_with(
-    tmp_path: Path, alignment: int
-) -> None:
+def test_alignment_of_a_compiled_library(tmp_path: Path, alignment: int) -> None:
     compiler = shutil.which("gcc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("no compiler for ELF")
@@ -98,12 +98,12 @@ def test_a_real_library_has_the_alignment_that_it_was_linked_with(
     path = tmp_path / "lib.so"
     flags = ["-shared", "-fPIC", f"-Wl,-z,max-page-size={alignment}"]
     subprocess.run([compiler, *flags, tmp_path / "a.c", "-o", path], check=True)
-    found = read_library(path)
-    assert min(found.alignments) == alignment
-    assert texts_in(path, found, ["Conv2D", "Conv3D"]) == {"Conv2D"}
+    library = read_library(path)
+    assert min(library.alignments) == alignment
+    assert texts_in(path, library, ["Conv2D", "Conv3D"]) == {"Conv2D"}
 
 
-def test_bytes_that_many_segments_load_are_copied_once(tmp_path: Path) -> None:
+def test_overlapping_segments_are_copied_once(tmp_path: Path) -> None:
     path = tmp_path / "lib.so"
     path.write_bytes(b"\0NoOp\0Neg\0" + bytes(1 << 20))
     runs = ((0, 6), *[(2, 1 << 20)] * 20_000, (4, 7))

@@ -34,32 +34,32 @@ def opened(data: bytes) -> SortedTable:
     method=st.sampled_from([0, 1]),
 )
 @settings(derandomize=True, deadline=None, max_examples=60)
-def test_gives_back_every_entry_in_order(entries, per_block, restart_every, method):
+def test_every_entry_is_read_in_order(entries, per_block, restart_every, method):
     listed = sorted(entries.items())
-    found = opened(table(listed, per_block=per_block, restart_every=restart_every, method=method))
-    assert list(found) == listed
-    assert all(found.get(key) == value for key, value in listed)
+    result = opened(table(listed, per_block=per_block, restart_every=restart_every, method=method))
+    assert list(result) == listed
+    assert all(result.get(key) == value for key, value in listed)
 
 
-def test_a_key_that_is_not_there_gives_none():
-    found = opened(table(ENTRIES))
+def test_missing_key_gives_none():
+    result = opened(table(ENTRIES))
     for key in (b"", b"layer00/weights_0000", b"zzz", b"layer14/weights_059x"):
-        assert found.get(key) is None
+        assert result.get(key) is None
 
 
-def test_values_of_plain_blocks_are_views_on_the_file():
+def test_values_of_uncompressed_blocks_are_views_of_the_file():
     data = memoryview(table(ENTRIES))
     assert SortedTable(data, "t").get(ENTRIES[7][0]).obj is data.obj
 
 
-def test_separators_may_lie_between_blocks():
+def test_separators_between_blocks():
     data = assemble([(b"b", sealed(block([(b"a1", b"x")]))), (b"d", sealed(block([(b"c", b"y")])))])
     assert list(opened(data)) == [(b"a1", b"x"), (b"c", b"y")]
     assert opened(data).get(b"b") is None
 
 
 @pytest.mark.parametrize("method", [2, 7, 255])
-def test_an_unknown_compression_is_refused_by_name(method):
+def test_unknown_compression_is_refused(method):
     data = assemble([(b"k", sealed(block([(b"k", b"v")]), method))])
     with pytest.raises(UnsupportedError, match=f"method {method}"):
         list(opened(data))
@@ -72,19 +72,19 @@ def test_every_truncation_is_refused():
             opened(data[:length])
 
 
-def test_every_flipped_bit_is_found_or_harmless():
+def test_every_flipped_bit_is_detected_or_harmless():
     data = table(ENTRIES[:20])
     padding = range(len(data) - 48, len(data) - len(MAGIC))
-    for place in range(len(data)):
+    for position in range(len(data)):
         for bit in range(8):
             damaged = bytearray(data)
-            damaged[place] ^= 1 << bit
+            damaged[position] ^= 1 << bit
             try:
-                found = list(opened(bytes(damaged)))
+                entries = list(opened(bytes(damaged)))
             except CorruptFileError:
                 continue
-            assert place in padding, f"byte {place}"
-            assert found == ENTRIES[:20]
+            assert position in padding, f"byte {position}"
+            assert entries == ENTRIES[:20]
 
 
 def one_block(body: bytes, separator: bytes = b"z") -> bytes:
@@ -100,7 +100,7 @@ RESTARTS = bytes(4) + (1).to_bytes(4, "little")
 
 
 @pytest.mark.parametrize(
-    ("body", "fault"),
+    ("body", "message"),
     [
         (b"abc", "4 bytes are declared"),
         (entry(0, b"a", b"") + (9).to_bytes(4, "little"), "restart points"),
@@ -111,8 +111,8 @@ RESTARTS = bytes(4) + (1).to_bytes(4, "little")
         (b"\xff" * 12 + RESTARTS, "does not end"),
     ],
 )
-def test_a_block_that_breaks_the_format_is_refused(body, fault):
-    with pytest.raises(CorruptFileError, match=fault):
+def test_invalid_block_is_refused(body, message):
+    with pytest.raises(CorruptFileError, match=message):
         list(opened(one_block(body)))
 
 
@@ -124,7 +124,7 @@ def test_keys_outside_of_their_block_are_refused():
             list(opened(data))
 
 
-def test_an_index_that_names_one_block_twice_is_refused():
+def test_index_with_a_duplicate_block_is_refused():
     body = sealed(block([(b"a", b"")]))
     meta = sealed(block([]))
     place = handle(0, len(body) - 5)
@@ -136,13 +136,13 @@ def test_an_index_that_names_one_block_twice_is_refused():
 
 
 @pytest.mark.parametrize("place", [handle(1 << 63, 8), handle(0, 1 << 62), handle(5, 400)])
-def test_a_block_outside_of_the_file_is_refused(place):
+def test_block_outside_of_the_file_is_refused(place):
     meta = sealed(block([]))
     with pytest.raises(CorruptFileError, match="does not fit"):
         opened(meta + footer(handle(0, len(meta) - 5), place))
 
 
-def test_the_meta_index_is_verified():
+def test_meta_index_is_verified():
     meta = bytearray(sealed(block([])))
     index = sealed(block([], 1))
     tail = footer(handle(0, len(meta) - 5), handle(len(meta), len(index) - 5))
@@ -152,7 +152,7 @@ def test_the_meta_index_is_verified():
         opened(bytes(meta) + index + tail)
 
 
-def test_keys_cannot_grow_without_bound():
+def test_key_length_is_limited():
     body = b"".join(entry(i, b"a", b"") for i in range(100_000)) + RESTARTS
     data = one_block(body)
     tracemalloc.start()
@@ -163,8 +163,8 @@ def test_keys_cannot_grow_without_bound():
     assert peak < 20 * len(data)
 
 
-def test_a_checksum_of_the_bytes_alone_is_not_enough():
+def test_checksum_must_include_the_compression_type():
     body = block([(b"a", b"")])
-    wrong = body + b"\0" + masked(body)  # the compression type left out
+    wrong = body + b"\0" + masked(body)  # Without the compression type.
     with pytest.raises(CorruptFileError, match="checksum"):
         list(opened(assemble([(b"a", wrong)])))

@@ -25,36 +25,40 @@ TENSORS = {
 }
 
 
+def bundle_of(directory, tensors, **options):
+    write_bundle(directory / "m", tensors, **options)
+    return TensorBundle(directory / "m")
+
+
 @pytest.mark.parametrize("shards", [1, 2, 4])
 @pytest.mark.parametrize("method", [0, 1])
-def test_gives_back_every_tensor(tmp_path, shards, method):
+def test_every_tensor_is_read(tmp_path, shards, method):
     prefix = tmp_path / "m.ckpt-1"
     write_bundle(prefix, TENSORS, shards=shards, method=method)
     with TensorBundle(prefix) as bundle:
         assert bundle.names() == sorted(TENSORS)
         for name, expected in TENSORS.items():
-            found = bundle.read(name)
-            assert found.dtype == expected.dtype
-            assert bundle.entry(name).shape == found.shape == expected.shape
-            assert found.tolist() == expected.tolist()
-            assert not found.flags.writeable
+            tensor = bundle.read(name)
+            assert tensor.dtype == expected.dtype
+            assert bundle.entry(name).shape == tensor.shape == expected.shape
+            assert tensor.tolist() == expected.tolist()
+            assert not tensor.flags.writeable
         assert [p.name for p in bundle.files] == [
             *(f"m.ckpt-1.data-{n:05d}-of-{shards:05d}" for n in range(shards)),
             "m.ckpt-1.index",
         ]
 
 
-def test_numbers_are_views_on_the_file_that_outlive_it(tmp_path):
-    write_bundle(tmp_path / "m", TENSORS)
-    bundle = TensorBundle(tmp_path / "m")
-    found = bundle.read("dense/kernel")
+def test_views_outlive_the_closed_bundle(tmp_path):
+    bundle = bundle_of(tmp_path, TENSORS)
+    tensor = bundle.read("dense/kernel")
     bundle.close()
-    assert not found.flags.owndata
-    assert np.array_equal(found, TENSORS["dense/kernel"])
+    assert not tensor.flags.owndata
+    assert np.array_equal(tensor, TENSORS["dense/kernel"])
 
 
 def partitioned(prefix, pieces, *, shape=(5, 4), edit=None):
-    """A bundle of one matrix in pieces: (extents, array) each."""
+    """Write a bundle of one matrix in pieces of (extents, array)."""
     whole = pb.BundleEntryProto(dtype=DType.FLOAT)
     shape_into(whole.shape, shape)
     extra = []
@@ -63,14 +67,14 @@ def partitioned(prefix, pieces, *, shape=(5, 4), edit=None):
         slice_into(whole.slices.add(), extents)
         arrays[f"piece{number}"] = array.astype("f4")
 
-    def keep(name, entry):
+    def record(name, entry):
         if edit:
             edit(name, entry)
         if name.startswith("piece"):
             extents = pieces[int(name.removeprefix("piece"))][0]
             extra.append((slice_key("cut", extents), entry.SerializeToString()))
 
-    write_bundle(prefix, arrays, edit=keep)  # tells where the pieces lie
+    write_bundle(prefix, arrays, edit=record)  # Records the offsets of the pieces.
     extra.append((b"cut", whole.SerializeToString()))
     write_bundle(prefix, arrays, extra=extra)
 
@@ -94,16 +98,15 @@ def test_slices_are_joined(tmp_path):
     assert not stored.flags.owndata
 
 
-def test_a_part_of_an_uncut_tensor_can_be_read(tmp_path):
-    write_bundle(tmp_path / "m", {"w": MATRIX})
-    bundle = TensorBundle(tmp_path / "m")
+def test_part_of_a_whole_tensor_is_read(tmp_path):
+    bundle = bundle_of(tmp_path, {"w": MATRIX})
     assert np.array_equal(bundle.read("w", "5 4 1,2:-"), MATRIX[1:3])
     with pytest.raises(InvalidGraphError, match=r"6 4 .*does not fit .*\[5, 4\]"):
         bundle.read("w", "6 4 1,2:-")
 
 
 @pytest.mark.parametrize(
-    ("pieces", "fault"),
+    ("pieces", "message"),
     [
         ([([(0, 3), (0, -1)], MATRIX[:3])], "leave a part out"),
         ([([(0, 3), (0, -1)], MATRIX[:3]), ([(2, 3), (0, -1)], MATRIX[2:])], "overlap"),
@@ -112,29 +115,28 @@ def test_a_part_of_an_uncut_tensor_can_be_read(tmp_path):
         ([([(0, 2), (0, 4)], MATRIX[:2]), ([(2, 3), (0, 4)], MATRIX[1:])], "not as the whole"),
     ],
 )
-def test_slices_that_do_not_make_up_the_tensor_are_refused(tmp_path, pieces, fault):
+def test_slices_that_do_not_tile_the_tensor_are_refused(tmp_path, pieces, message):
     partitioned(tmp_path / "m", pieces)
-    with pytest.raises(CorruptFileError, match=fault):
+    with pytest.raises(CorruptFileError, match=message):
         TensorBundle(tmp_path / "m").read("cut")
 
 
-def test_a_slice_without_a_record_is_refused(tmp_path):
+def test_slice_without_an_entry_is_refused(tmp_path):
     whole = pb.BundleEntryProto(dtype=DType.FLOAT)
     shape_into(whole.shape, (4,))
     slice_into(whole.slices.add(), [(0, 4)])
-    write_bundle(tmp_path / "m", {}, extra=[(b"cut", whole.SerializeToString())])
     with pytest.raises(CorruptFileError, match="'cut' is missing"):
-        TensorBundle(tmp_path / "m").read("cut")
+        bundle_of(tmp_path, {}, extra=[(b"cut", whole.SerializeToString())]).read("cut")
 
 
-def test_a_missing_data_file_is_named(tmp_path):
+def test_missing_data_file_is_reported(tmp_path):
     write_bundle(tmp_path / "m", TENSORS, shards=3)
     (tmp_path / "m.data-00001-of-00003").unlink()
     with pytest.raises(CorruptFileError, match=r"m\.data-00001-of-00003: part 2 of 3"):
         TensorBundle(tmp_path / "m")
 
 
-def test_a_truncated_data_file_is_refused_at_the_tensor_it_lacks(tmp_path):
+def test_tensor_in_a_truncated_data_file_is_refused(tmp_path):
     write_bundle(tmp_path / "m", TENSORS)
     data = tmp_path / "m.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-1])
@@ -144,19 +146,18 @@ def test_a_truncated_data_file_is_refused_at_the_tensor_it_lacks(tmp_path):
         bundle.read("step")
 
 
-def test_a_missing_tensor_is_told_with_the_nearest(tmp_path):
-    write_bundle(tmp_path / "m", TENSORS)
-    bundle = TensorBundle(tmp_path / "m")
+def test_missing_tensor_is_reported_with_the_closest_name(tmp_path):
+    bundle = bundle_of(tmp_path, TENSORS)
     assert "dense/kernel" in bundle
     assert "dense/kernels" not in bundle
-    for ask in (bundle.entry, bundle.read):
+    for method in (bundle.entry, bundle.read):
         with pytest.raises(CorruptFileError, match="no tensor named 'dense/kernels'") as caught:
-            ask("dense/kernels")
+            method("dense/kernels")
         assert "dense/kernel" in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("header", "error", "fault"),
+    ("header", "error", "message"),
     [
         ({"endianness": pb.BundleHeaderProto.BIG}, UnsupportedError, "big-endian"),
         ({"version": {"min_consumer": 2}}, UnsupportedError, "newer"),
@@ -165,14 +166,13 @@ def test_a_missing_tensor_is_told_with_the_nearest(tmp_path):
         ({"num_shards": 2**31 - 1}, CorruptFileError, "part 1 of 2147483647"),
     ],
 )
-def test_a_header_that_cannot_be_followed_is_refused(tmp_path, header, error, fault):
-    write_bundle(tmp_path / "m", TENSORS, header=header)
-    with pytest.raises(error, match=fault):
-        TensorBundle(tmp_path / "m")
+def test_unsupported_header_is_refused(tmp_path, header, error, message):
+    with pytest.raises(error, match=message):
+        bundle_of(tmp_path, TENSORS, header=header)
 
 
 @pytest.mark.parametrize(
-    ("fields", "fault"),
+    ("fields", "message"),
     [
         ({"size": 139}, "139 bytes where type float32 and shape .* take 140"),
         ({"size": -1}, "-1 bytes"),
@@ -185,31 +185,29 @@ def test_a_header_that_cannot_be_followed_is_refused(tmp_path, header, error, fa
         ({"dtype": DType.DOUBLE}, "take 280"),
     ],
 )
-def test_an_entry_that_is_wrong_is_refused(tmp_path, fields, fault):
+def test_invalid_entry_is_refused(tmp_path, fields, message):
     def edit(name, entry):
         if name == "dense/kernel":
             entry.MergeFrom(pb.BundleEntryProto(**fields))
 
-    write_bundle(tmp_path / "m", TENSORS, edit=edit)
-    bundle = TensorBundle(tmp_path / "m")
+    bundle = bundle_of(tmp_path, TENSORS, edit=edit)
     assert bundle.read("dense/bias") is not None
-    with pytest.raises(CorruptFileError, match=fault):
+    with pytest.raises(CorruptFileError, match=message):
         bundle.read("dense/kernel")
 
 
 @pytest.mark.parametrize("dtype", [DType.RESOURCE, DType.VARIANT, DType.INT2, 4711, 0])
-def test_a_type_without_elements_is_refused_by_name(tmp_path, dtype):
+def test_type_without_elements_is_refused(tmp_path, dtype):
     def edit(name, entry):
         entry.dtype = dtype
 
-    write_bundle(tmp_path / "m", {"handle": np.zeros(2, "i1")}, edit=edit)
-    bundle = TensorBundle(tmp_path / "m")
+    bundle = bundle_of(tmp_path, {"handle": np.zeros(2, "i1")}, edit=edit)
     assert bundle.names() == ["handle"]
     with pytest.raises(UnsupportedError, match=f"'handle' is of type {DType(dtype).short},"):
         bundle.read("handle")
 
 
-def test_huge_declarations_allocate_nothing(tmp_path):
+def test_huge_shapes_do_not_allocate_memory(tmp_path):
     def edit(name, entry):
         entry.shape.Clear()
         shape_into(entry.shape, [1 << 20, 1 << 30])
@@ -227,28 +225,27 @@ def test_huge_declarations_allocate_nothing(tmp_path):
     assert peak < 1 << 20
 
 
-@pytest.mark.parametrize("place", range(2, 10))
-def test_damaged_strings_are_refused(tmp_path, place):
-    """Lengths, the checksum of the lengths, and characters, each with a bit of it flipped."""
+@pytest.mark.parametrize("position", range(8))
+def test_damaged_strings_are_refused(tmp_path, position):
+    """Flip a bit in the lengths, in the checksum of the lengths, and in the characters."""
     write_bundle(tmp_path / "m", {"s": np.array([b"ab", b"cd"], dtype=object)})
     data = tmp_path / "m.data-00000-of-00001"
     damaged = bytearray(data.read_bytes())
-    assert len(damaged) == 2 + 4 + 4
-    damaged[place - 2] ^= 1
+    assert len(damaged) == 2 + 4 + 4  # Lengths, checksum, and characters.
+    damaged[position] ^= 1
     data.write_bytes(damaged)
     with pytest.raises(CorruptFileError, match=r"'s'|declared"):
         TensorBundle(tmp_path / "m").read("s")
 
 
-def test_a_name_that_is_no_text_is_refused(tmp_path):
+def test_invalid_utf8_in_a_name_is_refused(tmp_path):
     entry = pb.BundleEntryProto(dtype=DType.FLOAT)
     entry.shape.SetInParent()
-    write_bundle(tmp_path / "m", {}, extra=[(b"\xc3\x28", entry.SerializeToString())])
     with pytest.raises(CorruptFileError, match="not a string"):
-        TensorBundle(tmp_path / "m")
+        bundle_of(tmp_path, {}, extra=[(b"\xc3\x28", entry.SerializeToString())])
 
 
-def test_an_index_without_a_header_is_refused(tmp_path):
+def test_index_without_a_header_is_refused(tmp_path):
     (tmp_path / "m.index").write_bytes(table([(b"w", b"")]))
     with pytest.raises(CorruptFileError, match="no header"):
         TensorBundle(tmp_path / "m")

@@ -25,24 +25,24 @@ from mobileprep.formats.wire import DOUBLE_FIELD, FLOAT_FIELD, Payload
         (DType.STRING, "string_val", [b"a", b""], np.array([b"a", b""], dtype=object)),
     ],
 )
-def test_elements_come_from_the_field_of_their_type(dtype, field, listed, expected):
-    found = listed_values(pb.TensorProto(**{field: listed}), dtype)
-    assert found.dtype == expected.dtype
-    assert found.tolist() == expected.tolist()
+def test_elements_are_read_from_the_field_of_their_type(dtype, field, listed, expected):
+    values = listed_values(pb.TensorProto(**{field: listed}), dtype)
+    assert values.dtype == expected.dtype
+    assert values.tolist() == expected.tolist()
 
 
-def test_nothing_listed_is_told():
+def test_tensor_without_listed_values():
     assert listed_values(pb.TensorProto(int_val=[1]), DType.FLOAT) is None
     assert listed_values(pb.TensorProto(), DType.RESOURCE) is None
 
 
 def test_packed_values_are_a_view():
     data = np.array([1.5, 2.5], dtype="<f8").tobytes()
-    found = packed_values(Payload(DOUBLE_FIELD, memoryview(data)), "file")
-    assert found.tolist() == [1.5, 2.5]
-    assert not found.flags.owndata
+    values = packed_values(Payload(DOUBLE_FIELD, memoryview(data)), "file")
+    assert values.tolist() == [1.5, 2.5]
+    assert not values.flags.owndata
 
 
-def test_half_an_element_is_refused():
+def test_partial_element_is_refused():
     with pytest.raises(CorruptFileError, match="whole number"):
         packed_values(Payload(FLOAT_FIELD, memoryview(b"12345")), "file")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.formats import text_fields
 from mobileprep.formats.text_fields import literal_end, unescape
 
 
@@ -18,24 +17,24 @@ def bytes_of(text: bytes) -> bytes:
         (rb"plain", b"plain"),
         (rb"\n\t\\\"\'\?", b"\n\t\\\"'?"),
         (rb"\0", b"\0"),
-        # At most three octal digits belong to an escape.
+        # An octal escape has at most three digits.
         (rb"\1018", b"A8"),
         (rb"\7", b"\7"),
         (rb"\377", b"\xff"),
         (rb"\xff\xFg", b"\xff\x0fg"),
         (rb"\u00e9", b"\xc3\xa9"),
         (rb"\U0010ffff", b"\xf4\x8f\xbf\xbf"),
-        # A backslash that is escaped starts nothing.
+        # An escaped backslash does not start an escape.
         (rb"\\101", b"\\101"),
         (rb"\\\101", b"\\A"),
     ],
 )
-def test_escapes_stand_for_bytes(text: bytes, expected: bytes) -> None:
+def test_escapes_are_decoded(text: bytes, expected: bytes) -> None:
     assert bytes_of(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (rb"\400", r"the escape \400 is beyond one byte"),
         (rb"\777", r"the escape \777 is beyond one byte"),
@@ -46,21 +45,21 @@ def test_escapes_stand_for_bytes(text: bytes, expected: bytes) -> None:
         (b"a\\", "the escape \\ is unknown"),
     ],
 )
-def test_escapes_that_protobuf_does_not_know_are_refused(text: bytes, told: str) -> None:
+def test_invalid_escapes_are_refused(text: bytes, message: str) -> None:
     with pytest.raises(ValueError, match="escape") as error:
         bytes_of(text)
-    assert str(error.value) == told
+    assert str(error.value) == message
 
 
 @pytest.mark.parametrize("code", [0xD7FF, 0xE000])
-def test_characters_beside_the_surrogates_are_some(code: int) -> None:
+def test_characters_next_to_the_surrogates_are_valid(code: int) -> None:
     assert bytes_of(rb"\u%04x" % code) == chr(code).encode()
 
 
-@pytest.mark.parametrize("piece", range(1, 12))
-def test_pieces_are_cut_between_escapes(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_fields, "_PIECE", piece)
-    assert bytes_of(rb"ab\\\101\377c\\\\d\u00e9e") == b"ab\\A\xffc\\\\d\xc3\xa9e"
+def test_long_strings_are_split_between_escapes() -> None:
+    count = 1 << 19
+    text = rb"ab\\\101\377c\\\\d\u00e9e"
+    assert bytes_of(text * count) == b"ab\\A\xffc\\\\d\xc3\xa9e" * count
 
 
 @pytest.mark.parametrize(
@@ -75,5 +74,5 @@ def test_pieces_are_cut_between_escapes(piece: int, monkeypatch: pytest.MonkeyPa
         (b'"a\n"', None),
     ],
 )
-def test_a_literal_ends_at_its_own_quote_on_the_same_line(data: bytes, end: int | None) -> None:
+def test_literal_ends_at_its_quote_on_the_same_line(data: bytes, end: int | None) -> None:
     assert literal_end(data, 0) == end

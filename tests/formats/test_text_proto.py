@@ -1,4 +1,4 @@
-"""Protobuf text against protobuf's own parser, and the grammar's corners and faults by hand."""
+"""Parsing protobuf text: comparison with protobuf, corner cases, and errors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def parse(text: str | bytes, message=pb.GraphDef):
     return message.FromString(bytes(text_to_wire(data, message, "g.pbtxt")))
 
 
-def fault(text: str | bytes, message=pb.GraphDef) -> str:
+def error_of(text: str | bytes, message=pb.GraphDef) -> str:
     with pytest.raises(CorruptFileError) as caught:
         parse(text, message)
     return str(caught.value)
 
 
-def test_reads_the_form_that_tensorflow_writes():
+def test_text_of_tensorflow_is_read():
     text = """
 node {
   name: "a"
@@ -75,7 +75,7 @@ ATTRIBUTE = """  attr {
     "attribute",
     [
         ATTRIBUTE,
-        # The text in place of the expected closer closes another message, or is another token.
+        # The text at the expected closing brace closes another message or is another token.
         ATTRIBUTE.replace("\n        }\n        dim", "\n  }\n        dim"),
         ATTRIBUTE.replace("    key", '    # a comment with\n  #}\n  key: "x" }\n  attr { key'),
         ATTRIBUTE.replace("value {", "value <").replace("\n    }", "\n    >"),
@@ -83,20 +83,20 @@ ATTRIBUTE = """  attr {
         " ".join(ATTRIBUTE.split()),
     ],
 )
-def test_messages_that_come_again_are_read_alike(attribute):
+def test_repeated_messages_are_read(attribute):
     nodes = "".join(f'node {{\n  name: "{n}"\n{attribute}}}\n' for n in "abc")
     body = f'node_def {{\n  name: "d"\n{attribute}}}\n'
     text = f"{nodes}library {{ function {{\n{body}{body}}} }}"
     assert parse(text) == text_format.Parse(text, pb.GraphDef())
 
 
-def test_a_fault_behind_what_came_before_has_its_place():
+def test_error_after_repeated_messages_has_its_location():
     text = f"node {{\n{ATTRIBUTE}}}\nnode {{\n{ATTRIBUTE}{ATTRIBUTE}  attr {{ key: 3 }}\n}}\n"
     line = text[: text.index("key: 3")].count("\n") + 1
-    assert f"g.pbtxt:{line}:15" in fault(text)
+    assert f"g.pbtxt:{line}:15" in error_of(text)
 
 
-def test_an_empty_text_is_an_empty_message():
+def test_empty_text_is_an_empty_message():
     assert parse("") == pb.GraphDef()
     assert parse("  # nothing here\n") == pb.GraphDef()
 
@@ -120,18 +120,18 @@ def test_an_empty_text_is_an_empty_message():
         'node { name: "\\u0061" op: "b" }',
     ],
 )
-def test_every_way_to_spell_a_node(text):
+def test_syntax_variants_of_a_node(text):
     assert parse(text) == pb.GraphDef(node=[pb.NodeDef(name="a", op="b")])
 
 
-def test_lists_of_scalars_are_read_in_short_and_in_long_form():
+def test_short_and_long_lists_of_scalars():
     tensor = parse("float_val: [1.0, 2, -3e0] float_val: 4 int_val: []", pb.TensorProto)
     assert list(tensor.float_val) == [1.0, 2.0, -3.0, 4.0]
     assert list(parse('string_val: ["a" "b", "c"]', pb.TensorProto).string_val) == [b"ab", b"c"]
 
 
 @pytest.mark.parametrize(
-    ("spelt", "value"),
+    ("literal", "value"),
     [
         ("1", 1.0),
         ("-1.5", -1.5),
@@ -148,18 +148,18 @@ def test_lists_of_scalars_are_read_in_short_and_in_long_form():
         ("-1e999", -math.inf),
     ],
 )
-def test_forms_of_floats(spelt, value):
+def test_floats(literal, value):
     expected = pb.AttrValue(f=value) if abs(value) < 1e38 else None
-    found = parse(f"f: {spelt}", pb.AttrValue)
-    assert found == expected if expected else found.f == value
+    attribute = parse(f"f: {literal}", pb.AttrValue)
+    assert attribute == expected if expected else attribute.f == value
 
 
-def test_nan_is_read():
+def test_nan():
     assert math.isnan(parse("f: nan", pb.AttrValue).f)
 
 
 @pytest.mark.parametrize(
-    ("spelt", "value"),
+    ("literal", "value"),
     [
         ("0", 0),
         ("-1", -1),
@@ -170,19 +170,19 @@ def test_nan_is_read():
         ("-9223372036854775808", -(1 << 63)),
     ],
 )
-def test_forms_of_integers(spelt, value):
-    assert parse(f"i: {spelt}", pb.AttrValue).i == value
+def test_integers(literal, value):
+    assert parse(f"i: {literal}", pb.AttrValue).i == value
 
 
-def test_enums_come_by_name_and_by_number():
+def test_enums_by_name_and_by_number():
     assert parse("type: DT_HALF", pb.AttrValue).type == 19
     assert parse("type: 19", pb.AttrValue).type == 19
     assert parse("type: 4711", pb.AttrValue).type == 4711
 
 
-@pytest.mark.parametrize(("spelt", "value"), [("true", True), ("False", False), ("1", True)])
-def test_forms_of_booleans(spelt, value):
-    assert parse(f"b: {spelt}", pb.AttrValue) == pb.AttrValue(b=value)
+@pytest.mark.parametrize(("literal", "value"), [("true", True), ("False", False), ("1", True)])
+def test_booleans(literal, value):
+    assert parse(f"b: {literal}", pb.AttrValue) == pb.AttrValue(b=value)
 
 
 @pytest.mark.parametrize(
@@ -213,31 +213,31 @@ def test_forms_of_booleans(spelt, value):
         ("node " * 3, "stands where ':' or '{' is expected"),
     ],
 )
-def test_faults_name_line_and_column(text, message):
-    assert message in fault(text)
+def test_errors_have_line_and_column(text, message):
+    assert message in error_of(text)
 
 
-def test_a_misspelt_type_names_the_nearest():
-    assert "did you mean 'DT_FLOAT'" in fault("type: DT_FLAOT", pb.AttrValue)
-    assert "1_0 is not a number" in fault("f: 1_0", pb.AttrValue)
-    assert "maybe stands where true or false is expected" in fault("b: maybe", pb.AttrValue)
+def test_invalid_values_are_reported():
+    assert "did you mean 'DT_FLOAT'" in error_of("type: DT_FLAOT", pb.AttrValue)
+    assert "1_0 is not a number" in error_of("f: 1_0", pb.AttrValue)
+    assert "maybe stands where true or false is expected" in error_of("b: maybe", pb.AttrValue)
 
 
-def test_two_fields_of_a_oneof_are_one_too_many():
-    assert "given twice" in fault("i: 1 f: 2", pb.AttrValue)
+def test_two_fields_of_a_oneof_are_refused():
+    assert "given twice" in error_of("i: 1 f: 2", pb.AttrValue)
 
 
-def test_nesting_is_bounded():
+def test_nesting_depth_is_limited():
     deep = "attr { value { list { func { " * 50_000
-    assert "more than 100 deep" in fault(f"node {{ {deep}")
-    assert "more than 100 deep" in fault("x " + "{ y " * 100_000)
+    assert "more than 100 deep" in error_of(f"node {{ {deep}")
+    assert "more than 100 deep" in error_of("x " + "{ y " * 100_000)
 
 
-def test_the_field_of_our_own_bookkeeping_cannot_be_given():
+def test_internal_payload_field_is_ignored():
     assert parse("payload: 1 dtype: DT_FLOAT", pb.TensorProto) == pb.TensorProto(dtype=1)
 
 
-def test_long_contents_decode_in_pieces_as_in_one():
+def test_long_contents_are_decoded():
     raw = bytes(range(256)) * 20_000
     escaped = "".join(f"\\{b:03o}" for b in range(256)) * 20_000
     tensor = parse(f'tensor_content: "{escaped}"', pb.TensorProto)
@@ -246,12 +246,12 @@ def test_long_contents_decode_in_pieces_as_in_one():
     assert backslashes.tensor_content == b"\\" * 2_000_000
 
 
-def test_hostile_lengths_take_linear_time():
-    # Each would take minutes if any part of the grammar were matched by backtracking.
-    fault("a" * 1_000_000)
-    fault(" " * 1_000_000 + "?")
-    fault('name: "' + '\\"' * 500_000)
-    fault("versions { producer: " + "9" * 1_000_000 + " }")
+def test_long_inputs_take_linear_time():
+    # With backtracking, each of these would take minutes.
+    error_of("a" * 1_000_000)
+    error_of(" " * 1_000_000 + "?")
+    error_of('name: "' + '\\"' * 500_000)
+    error_of("versions { producer: " + "9" * 1_000_000 + " }")
     parse("# comment\n" * 100_000)
 
 
@@ -271,7 +271,7 @@ _VALUES = st.one_of(
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(_NAMES, st.dictionaries(_NAMES, _VALUES, max_size=4)), max_size=4))
-def test_what_protobuf_prints_reads_back_equal(nodes):
+def test_text_printed_by_protobuf_survives_a_round_trip(nodes):
     graph = pb.GraphDef()
     for name, values in nodes:
         node = graph.node.add(name=name)

@@ -1,4 +1,4 @@
-"""Taking large payloads out of serialized graphs."""
+"""Splitting large payloads from serialized graphs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ TENSOR = Layout(is_tensor=True)
 MANY = 1 << 14
 
 
-def put_back(skeleton: pb.TensorProto, payloads: list[Payload]) -> pb.TensorProto:
-    """A tensor with its payload where it was."""
+def joined(skeleton: pb.TensorProto, payloads: list[Payload]) -> pb.TensorProto:
+    """Put the payload of a tensor back."""
     if skeleton.payload:
         payload = payload_at(payloads, skeleton.payload, "t")
         skeleton.ClearField("payload")
@@ -51,16 +51,14 @@ def put_back(skeleton: pb.TensorProto, payloads: list[Payload]) -> pb.TensorProt
     dims=st.lists(st.integers(0, 9), max_size=4),
 )
 @settings(derandomize=True, deadline=None, max_examples=60)
-def test_a_tensor_is_whole_again_with_its_payload(
-    content: int, floats: int, doubles: int, dims: list[int]
-) -> None:
+def test_split_tensor_is_restored(content: int, floats: int, doubles: int, dims: list[int]) -> None:
     tensor = pb.TensorProto(dtype=1, float_val=range(floats), double_val=range(doubles))
     tensor.tensor_content = b"x" * content
     for size in dims:
         tensor.tensor_shape.dim.add(size=size)
     data = tensor.SerializeToString()
     skeleton, payloads = split_payloads(data, TENSOR, "t")
-    assert put_back(pb.TensorProto.FromString(skeleton), payloads) == tensor
+    assert joined(pb.TensorProto.FromString(skeleton), payloads) == tensor
     if payloads:
         assert len(skeleton) < len(data)
 
@@ -73,7 +71,7 @@ def test_a_tensor_is_whole_again_with_its_payload(
         (pb.TensorProto(double_val=[0.5] * LARGE), DOUBLE_FIELD),
     ],
 )
-def test_a_large_field_becomes_a_view(tensor: pb.TensorProto, field: int) -> None:
+def test_large_field_becomes_a_view(tensor: pb.TensorProto, field: int) -> None:
     data = tensor.SerializeToString()
     skeleton, payloads = split_payloads(data, TENSOR, "t")
     assert [p.field for p in payloads] == [field]
@@ -81,30 +79,30 @@ def test_a_large_field_becomes_a_view(tensor: pb.TensorProto, field: int) -> Non
     assert len(skeleton) < 16
 
 
-def test_a_field_just_below_large_stays() -> None:
+def test_field_just_below_the_limit_is_not_split() -> None:
     data = pb.TensorProto(tensor_content=bytes(LARGE - 1)).SerializeToString()
     assert split_payloads(data, TENSOR, "t") == (data, [])
 
 
 @pytest.mark.parametrize("minimal", [True, False])
-def test_lengths_may_be_spelt_longer_than_need_be(minimal: bool) -> None:
+def test_non_minimal_lengths_are_read(minimal: bool) -> None:
     length = encode_varint(LARGE)
     if not minimal:
         length = length[:-1] + bytes([length[-1] | 0x80, 0x80, 0])
     data = encode_varint(CONTENT_FIELD << 3 | 2) + length + b"y" * LARGE
     skeleton, payloads = split_payloads(data, TENSOR, "t")
     assert bytes(payloads[0].view) == b"y" * LARGE
-    assert put_back(pb.TensorProto.FromString(skeleton), payloads).tensor_content == b"y" * LARGE
+    assert joined(pb.TensorProto.FromString(skeleton), payloads).tensor_content == b"y" * LARGE
 
 
 def node(tensor: bytes) -> bytes:
-    """A serialized graph of one node with a tensor attribute."""
+    """Serialize a graph with one node that has a tensor attribute."""
     value = delimited(8, tensor)
     return delimited(1, delimited(1, b"c") + delimited(5, delimited(1, b"k") + delimited(2, value)))
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (node(encode_varint(1 << 3 | 3) + b"z" * LARGE), "wire type 3"),
         (node(encode_varint(1 << 3 | 4) + b"z" * LARGE), "wire type 4"),
@@ -119,13 +117,13 @@ def node(tensor: bytes) -> bytes:
         (node(b"\x08\x01" * LARGE + b"\xff"), "does not end"),
     ],
 )
-def test_what_no_graph_holds_is_refused_with_its_place(data: bytes, told: str) -> None:
-    with pytest.raises(CorruptFileError, match=told) as caught:
+def test_invalid_graph_is_refused_with_its_position(data: bytes, message: str) -> None:
+    with pytest.raises(CorruptFileError, match=message) as caught:
         split_payloads(data, GRAPH_LAYOUT, "g.pb")
     assert caught.value.where.startswith("g.pb, byte ")
 
 
-def test_a_payload_is_handed_out_once() -> None:
+def test_payload_is_returned_once() -> None:
     payloads: list[Payload] = [Payload(CONTENT_FIELD, memoryview(b"abc"))]
     assert bytes(payload_at(payloads, 1, "g.pb").view) == b"abc"
     for number in (0, 1, 2, -1):
@@ -136,14 +134,15 @@ def test_a_payload_is_handed_out_once() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        node(b"\x2d\x00\x00\x00\x00" * MANY),  # elements, each a field of its own
-        node(b"\x22\x00" * MANY),  # contents, all of them empty
-        delimited(1, b"\x2a\x00" * MANY),  # attributes
-        b"\x0a\x00" * MANY,  # nodes
-        delimited(2, b"\x0a\x00" * MANY),  # functions
+        node(b"\x2d\x00\x00\x00\x00" * MANY),
+        node(b"\x22\x00" * MANY),
+        delimited(1, b"\x2a\x00" * MANY),
+        b"\x0a\x00" * MANY,
+        delimited(2, b"\x0a\x00" * MANY),
     ],
+    ids=["unpacked-elements", "empty-contents", "attributes", "nodes", "functions"],
 )
-def test_memory_stays_within_a_few_times_the_file(data: bytes) -> None:
+def test_memory_use_is_proportional_to_the_file(data: bytes) -> None:
     tracemalloc.start()
     try:
         split_payloads(data, GRAPH_LAYOUT, "g.pb")
@@ -153,7 +152,7 @@ def test_memory_stays_within_a_few_times_the_file(data: bytes) -> None:
     assert peak < 4 * len(data) + (1 << 20)
 
 
-def test_work_grows_with_the_file_and_no_faster() -> None:
+def test_splitting_takes_linear_time() -> None:
     def work(count: int) -> int:
         data = node(b"\x2d\x00\x00\x00\x00" * count)
         return lines_run(lambda: split_payloads(data, GRAPH_LAYOUT, "g.pb"))
@@ -162,14 +161,14 @@ def test_work_grows_with_the_file_and_no_faster() -> None:
 
 
 @given(st.integers(0, 2**70))
-def test_varints_are_spelt_as_protobuf_spells_them(value: int) -> None:
-    spelt = encode_varint(value)
-    assert len(spelt) == max(1, -(-value.bit_length() // 7))
-    assert all(byte & 0x80 for byte in spelt[:-1])
-    assert not spelt[-1] & 0x80
+def test_varints_are_minimal(value: int) -> None:
+    encoded = encode_varint(value)
+    assert len(encoded) == max(1, -(-value.bit_length() // 7))
+    assert all(byte & 0x80 for byte in encoded[:-1])
+    assert not encoded[-1] & 0x80
 
 
-def test_a_message_in_runs_of_records_and_the_rest() -> None:
+def test_message_is_split_into_runs_of_records() -> None:
     records = [delimited(1, bytes([65 + i]) * 5) for i in range(5)]
     version = encode_varint(4 << 3 | VARINT) + encode_varint(300)
     library = delimited(2, b"rest")
@@ -187,17 +186,17 @@ def test_a_message_in_runs_of_records_and_the_rest() -> None:
     assert exactly == [14, 14, 7]
 
 
-def test_short_records_are_told_from_others() -> None:
+def test_short_records_are_separated_from_others() -> None:
     short = [b"", b"a", b"b" * 127, b"c" * 128, b"d" * (LARGE - 1)]
     other = delimited(1, b"e" * LARGE)
-    long_way = b"\x0a\x83\x80\x00abc"
-    data = b"".join(delimited(1, body) for body in short) + other + long_way
+    padded = b"\x0a\x83\x80\x00abc"
+    data = b"".join(delimited(1, body) for body in short) + other + padded
     runs = list(split_runs(data, 1, 1 << 20, "f"))
-    assert [data[r.start : r.stop] for r in runs if not r.short] == [other, long_way]
-    found = [bytes(x) for r in runs if r.short for x in short_records(data[r.start : r.stop])]
-    assert found == short
+    assert [data[r.start : r.stop] for r in runs if not r.short] == [other, padded]
+    records = [bytes(x) for r in runs if r.short for x in short_records(data[r.start : r.stop])]
+    assert records == short
 
 
-def test_a_record_that_runs_past_the_message_is_refused() -> None:
+def test_record_beyond_the_message_is_refused() -> None:
     with pytest.raises(CorruptFileError):
         list(split_runs(delimited(1, b"abc")[:-1], 1, 12, "f"))

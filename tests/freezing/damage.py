@@ -1,4 +1,4 @@
-"""Model files with bits flipped and ends cut off: each loads, or ends in an error of ours."""
+"""Damaged model files, which must load or raise one of our errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.formats.checkpoint_writer import write_bundle
 
 KINDS = ("graph", "text graph", "meta_graph", "text meta_graph", "saved_model", "text saved_model")
 SEED = 5
-# Damaged file, invalid graph, unknown op or type, a size or a path that is not allowed.
+# Damaged file, invalid graph, unknown op or type, and invalid size or path.
 CODES = (4, 5, 6, 9)
 
 
@@ -32,7 +32,7 @@ def check_damaged(
     *,
     turns: int,
 ) -> None:
-    """Damage a model in another way at each turn, and freeze whatever still loads."""
+    """Damage a model in a different way in each turn and freeze it if it still loads."""
     write_bundle(folder / "ckpt", tensors)
     form = kind.split()[-1]
     is_text = kind.startswith("text")
@@ -42,11 +42,11 @@ def check_damaged(
         write_graph(path, graph, as_text=is_text)
     else:
         model = pb.SavedModel(saved_model_schema_version=1, meta_graphs=[meta])
-        written = model if form == "saved_model" else meta
-        text = text_format.MessageToString(written).encode()
-        path.write_bytes(text if is_text else written.SerializeToString())
+        message = model if form == "saved_model" else meta
+        text = text_format.MessageToString(message).encode()
+        path.write_bytes(text if is_text else message.SerializeToString())
     whole = path.read_bytes()
-    named = {form: folder if form == "saved_model" else path}
+    arguments = {form: folder if form == "saved_model" else path}
     random = np.random.default_rng(SEED)
     read = 0
     for turn in range(turns):
@@ -57,7 +57,7 @@ def check_damaged(
             del damaged[random.integers(len(damaged)) :]
         path.write_bytes(damaged)
         try:
-            freeze(load_source(**named, checkpoint=folder / "ckpt"), FreezeOptions((output,)))
+            freeze(load_source(**arguments, checkpoint=folder / "ckpt"), FreezeOptions((output,)))
             read += 1
         except MobileprepError as error:
             assert error.exit_code in CODES

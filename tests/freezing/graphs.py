@@ -1,4 +1,4 @@
-"""Graphs and models for the tests of freezing, written in few words."""
+"""Short constructors of graphs and models for the tests of freezing."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from tests.formats.checkpoint_writer import write_bundle
 FLOAT = DType.FLOAT
 
 
-def value(given: Any) -> AttrValue:
-    """An attribute of the kind that a Python value suggests."""
+def attr_value(value: Any) -> AttrValue:
+    """Return an attribute whose kind follows from the type of the value."""
     simple = {bool: attr.boolean, int: attr.integer, float: attr.floating, str: attr.string}
-    if type(given) in simple:
-        return simple[type(given)](given)
-    if isinstance(given, DType):
-        return attr.dtype(given)
-    if isinstance(given, FuncRef):
-        return AttrValue("func", given)
-    if isinstance(given, np.ndarray):
-        return attr.tensor(Tensor.of(given))
+    if type(value) in simple:
+        return simple[type(value)](value)
+    if isinstance(value, DType):
+        return attr.dtype(value)
+    if isinstance(value, FuncRef):
+        return AttrValue("func", value)
+    if isinstance(value, np.ndarray):
+        return attr.tensor(Tensor.of(value))
     kinds = {DType: "type", str: "string", FuncRef: "func", int: "int"}
-    kind = kinds[type(given[0])]
-    items = [x.encode() if isinstance(x, str) else x for x in given]
+    kind = kinds[type(value[0])]
+    items = [x.encode() if isinstance(x, str) else x for x in value]
     return AttrValue(f"list({kind})", tuple(items))
 
 
 def node(name: str, op: str, *inputs: str, device: str = "", **attrs: Any) -> Node:
     refs = tuple(map(parse_ref, inputs))
-    return Node(name, op, refs, device, {k: value(v) for k, v in attrs.items()})
+    return Node(name, op, refs, device, {k: attr_value(v) for k, v in attrs.items()})
 
 
 def const(name: str, array: Any, *inputs: str) -> Node:
@@ -58,16 +58,16 @@ def placeholder(name: str, *shape: int, dtype: DType = FLOAT) -> Node:
 
 
 def ref_variable(name: str, *shape: int, dtype: DType = FLOAT, **more: Any) -> list[Node]:
-    """A variable of TensorFlow 1 and its read."""
+    """Return a variable of TensorFlow 1 and its read."""
     variable = node(name, "VariableV2", dtype=dtype, container="", shared_name="", **more)
     read = node(f"{name}/read", "Identity", name, T=dtype, _class=[f"loc:@{name}"])
     return [variable.with_attrs(shape=attr.shape(shape)), read]
 
 
 def handle(name: str, *shape: int, dtype: DType = FLOAT, shared_name: str = "") -> Node:
-    """A resource variable."""
-    made = node(name, "VarHandleOp", dtype=dtype, shared_name=shared_name or name)
-    return made.with_attrs(shape=attr.shape(shape))
+    """Return a resource variable."""
+    variable = node(name, "VarHandleOp", dtype=dtype, shared_name=shared_name or name)
+    return variable.with_attrs(shape=attr.shape(shape))
 
 
 def reading(name: str, of: str, *inputs: str, dtype: DType = FLOAT) -> Node:
@@ -75,7 +75,7 @@ def reading(name: str, of: str, *inputs: str, dtype: DType = FLOAT) -> Node:
 
 
 def parsed(text: str) -> Graph:
-    """A graph from protobuf text."""
+    """Parse a graph from protobuf text."""
     return graph_from_bytes(text_to_wire(text.encode(), pb.GraphDef, "test"), "test")
 
 
@@ -87,7 +87,7 @@ def source(
     library: Library | None = None,
     **more: Any,
 ) -> LoadedSource:
-    """A model of nodes, or of lists of nodes, and the tensors of its checkpoint."""
+    """Return a model of nodes or lists of nodes, with the tensors of its checkpoint."""
     flat = [n for item in nodes for n in (item if isinstance(item, list) else [item])]
     checkpoint = None
     if tensors is not None and folder is not None:
@@ -101,5 +101,5 @@ def frozen(model: LoadedSource, *outputs: str, **options: Any) -> FreezeResult:
 
 
 def listing(graph: Graph) -> list[str]:
-    """A line for each node: ``name = Op(inputs)``."""
+    """Return a line ``name = Op(inputs)`` for each node."""
     return [f"{n.name} = {n.op}({', '.join(map(str, n.inputs))})" for n in graph]

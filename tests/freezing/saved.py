@@ -1,4 +1,4 @@
-"""A small model as a MetaGraph and as a SavedModel: a sum with one variable."""
+"""A sum with one variable as a MetaGraph and as a SavedModel."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ MODEL = source(
 
 
 def meta() -> pb.MetaGraphDef:
-    made = pb.MetaGraphDef()
-    made.meta_info_def.tags.append("serve")
-    made.graph_def.ParseFromString(graph_to_bytes(MODEL.graph))
-    made.saver_def.restore_op_name = "save/restore_all"
-    signature = made.signature_def["serving_default"]
+    meta_graph = pb.MetaGraphDef()
+    meta_graph.meta_info_def.tags.append("serve")
+    meta_graph.graph_def.ParseFromString(graph_to_bytes(MODEL.graph))
+    meta_graph.saver_def.restore_op_name = "save/restore_all"
+    signature = meta_graph.signature_def["serving_default"]
     for entries, key, name in ((signature.inputs, "in", "x:0"), (signature.outputs, "out", "y:0")):
         entries[key].name = name
         entries[key].dtype = 1
         entries[key].tensor_shape.dim.add().size = 3
     signature.outputs["nothing"].composite_tensor.type_spec = b"of no tensors"
-    return made
+    return meta_graph
 
 
-def write_meta(folder, made=None):
+def write_meta(folder, meta_graph=None):
     path = folder / "model.meta"
-    path.write_bytes((made or meta()).SerializeToString())
+    path.write_bytes((meta_graph or meta()).SerializeToString())
     return path
 
 
-def write_saved_model(folder, made=None):
-    model = pb.SavedModel(saved_model_schema_version=1, meta_graphs=[made or meta()])
+def write_saved_model(folder, meta_graph=None):
+    model = pb.SavedModel(saved_model_schema_version=1, meta_graphs=[meta_graph or meta()])
     (folder / "variables").mkdir()
     (folder / "saved_model.pb").write_bytes(model.SerializeToString())
     write_bundle(folder / "variables" / "variables", {"w": W})

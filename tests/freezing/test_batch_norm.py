@@ -1,9 +1,10 @@
-"""Batch normalisation left in training mode: found, switched to its averages, or left alone."""
+"""Switching batch normalization from training mode to its moving averages."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.runtime.interpreter import Interpreter
@@ -49,7 +50,7 @@ def fused(*inputs, training=True, op="FusedBatchNorm"):
 
 
 def updates(prefix="bn", op="AssignSub", mean="bn/norm:1", variance="bn/norm:2"):
-    """Moves both averages a tenth towards the batch's statistics."""
+    """Move both averages by a tenth toward the statistics of the batch."""
     nodes = [const("tenth", np.float32(0.1))]
     for name, statistic in (("moving_mean", mean), ("moving_variance", variance)):
         scope = f"{prefix}/move_{name}"
@@ -65,18 +66,18 @@ def variables(prefix="bn", names=("gamma", "beta", "moving_mean", "moving_varian
     return [ref_variable(f"{prefix}/{n}", C) for n in names]
 
 
-def training(norm=None, moved=None):
+def training(norm=None, update_nodes=None):
     return [
         placeholder("x", -1, 2, 2, C),
         *variables(),
         NONE,
         norm or fused("x", "bn/gamma/read", "bn/beta/read", "none", "none"),
-        *(updates() if moved is None else moved),
+        *(updates() if update_nodes is None else update_nodes),
         node("y", "Relu", "bn/norm", T=FLOAT),
     ]
 
 
-def test_a_training_norm_uses_the_averages_that_it_moves(tmp_path):
+def test_training_norm_uses_the_averages_that_it_updates(tmp_path):
     result = frozen(source(training(), VALUES, tmp_path), "y")
     assert listing(result.graph)[-4:] == [
         "bn/norm/moving_mean = Identity(bn/moving_mean)",
@@ -85,54 +86,54 @@ def test_a_training_norm_uses_the_averages_that_it_moves(tmp_path):
         "y = Relu(bn/norm)",
     ]
     assert not result.graph["bn/norm"].attr_bool("is_training")
-    (told,) = result.warnings
-    assert told.startswith("1 batch normalisations were left in training mode; they use")
-    assert told.endswith(": bn/norm")
+    (warning,) = result.warnings
+    assert warning.startswith("1 batch normalisations were left in training mode; they use")
+    assert warning.endswith(": bn/norm")
     got = Interpreter(result.graph).run(["y"], {"x": X})[0]
     np.testing.assert_allclose(got, np.maximum(expected(), 0), rtol=1e-5, atol=1e-5)
 
 
-def test_keep_leaves_it_in_training_mode(tmp_path):
+def test_keep_does_not_change_training_mode(tmp_path):
     result = frozen(source(training(), VALUES, tmp_path), "y", batch_norm="keep")
     assert result.graph["bn/norm"].attr_bool("is_training")
     assert not result.warnings
 
 
-def test_a_norm_for_inference_is_left_alone(tmp_path):
+def test_norm_for_inference_is_not_changed(tmp_path):
     reads = [f"bn/{n}/read" for n in ("gamma", "beta", "moving_mean", "moving_variance")]
     result = frozen(source(training(fused("x", *reads, training=False)), VALUES, tmp_path), "y")
     assert result.graph["bn/norm"].inputs[3].node == "bn/moving_mean/read"
     assert not result.warnings
 
 
-def test_averages_that_are_fed_already_are_used_as_they_are(tmp_path):
+def test_averages_that_are_inputs_are_used(tmp_path):
     reads = [f"bn/{n}/read" for n in ("gamma", "beta", "moving_mean", "moving_variance")]
-    result = frozen(source(training(fused("x", *reads), moved=[]), VALUES, tmp_path), "y")
+    result = frozen(source(training(fused("x", *reads), update_nodes=[]), VALUES, tmp_path), "y")
     assert not result.graph["bn/norm"].attr_bool("is_training")
     got = Interpreter(result.graph).run(["bn/norm"], {"x": X})[0]
     np.testing.assert_allclose(got, expected(), rtol=1e-5, atol=1e-5)
 
 
-def test_without_updates_the_averages_beside_the_scale_are_used(tmp_path):
-    result = frozen(source(training(moved=[]), VALUES, tmp_path), "y")
+def test_averages_next_to_the_scale_are_used_without_updates(tmp_path):
+    result = frozen(source(training(update_nodes=[]), VALUES, tmp_path), "y")
     assert result.graph["bn/norm/moving_mean"].inputs[0].node == "bn/moving_mean"
 
 
 @pytest.mark.parametrize(
     ("scale", "offset"),
     [("bn/gamma/read", "zeros"), ("ones", "bn/beta/read")],
-    ids=["no offset is learned", "no scale is learned"],
+    ids=["no-offset", "no-scale"],
 )
-def test_either_of_scale_and_offset_leads_to_the_averages(tmp_path, scale, offset):
+def test_averages_are_found_from_either_scale_or_offset(tmp_path, scale, offset):
     constants = [const("zeros", np.zeros(C, np.float32)), const("ones", np.ones(C, np.float32))]
     norm = fused("x", scale, offset, "none", "none")
-    result = frozen(source([*constants, *training(norm, moved=[])], VALUES, tmp_path), "y")
+    result = frozen(source([*constants, *training(norm, update_nodes=[])], VALUES, tmp_path), "y")
     assert result.graph["bn/norm/moving_mean"].inputs[0].node == "bn/moving_mean"
     assert result.graph["bn/norm/moving_variance"].inputs[0].node == "bn/moving_variance"
 
 
-def test_a_norm_without_averages_stays_and_is_told(tmp_path):
-    nodes = training(moved=[])
+def test_norm_without_averages_is_reported(tmp_path):
+    nodes = training(update_nodes=[])
     nodes = [n for n in nodes if not (isinstance(n, list) and "moving" in n[0].name)]
     result = frozen(source(nodes, VALUES, tmp_path), "y")
     assert result.graph["bn/norm"].attr_bool("is_training")
@@ -141,7 +142,7 @@ def test_a_norm_without_averages_stays_and_is_told(tmp_path):
     )
 
 
-def test_a_norm_in_a_branch_is_left_to_whoever_feeds_the_condition(tmp_path):
+def test_norm_in_a_branch_is_not_changed(tmp_path):
     nodes = [placeholder("p"), node("s", "Switch", "x", "p", T=FLOAT)]
     inputs = ("s:1", "bn/gamma/read", "bn/beta/read", "none", "none")
     result = frozen(source([*nodes, *training(fused(*inputs))], VALUES, tmp_path), "y")
@@ -149,7 +150,7 @@ def test_a_norm_in_a_branch_is_left_to_whoever_feeds_the_condition(tmp_path):
     assert not result.warnings
 
 
-def test_resource_variables_are_read_as_such(tmp_path):
+def test_averages_in_resource_variables(tmp_path):
     names = ("gamma", "beta", "moving_mean", "moving_variance")
     nodes = [placeholder("x", -1, 2, 2, C), NONE]
     for n in names:
@@ -161,8 +162,8 @@ def test_resource_variables_are_read_as_such(tmp_path):
     np.testing.assert_allclose(got, expected(), rtol=1e-5, atol=1e-5)
 
 
-def written_out(*, keep_dims=True):
-    """Batch normalisation in small ops, as layers of Keras write it."""
+def small_ops(*, keep_dims=True):
+    """Return a batch normalization in small ops, as in Keras layers."""
     flat = node("bn/axes", "Const").with_attrs(
         **const("bn/axes", np.array([0, 1, 2], np.int32)).attrs
     )
@@ -192,43 +193,35 @@ def written_out(*, keep_dims=True):
 
 
 @pytest.mark.parametrize("keep_dims", [True, False])
-def test_statistics_of_the_batch_give_way_to_the_averages_they_move(tmp_path, keep_dims):
-    result = frozen(source(written_out(keep_dims=keep_dims), VALUES, tmp_path), "y")
+def test_batch_statistics_are_replaced_by_the_averages(tmp_path, keep_dims):
+    result = frozen(source(small_ops(keep_dims=keep_dims), VALUES, tmp_path), "y")
     assert not {n.op for n in result.graph} & {"Mean", "SquaredDifference", "AssignSub"}
     assert "1 batch normalisations were left in training mode" in result.warnings[0]
     got = Interpreter(result.graph).run(["y"], {"x": X})[0]
     np.testing.assert_allclose(got, expected(), rtol=1e-5, atol=1e-5)
-    kept = frozen(
-        source(written_out(keep_dims=keep_dims), VALUES, tmp_path), "y", batch_norm="keep"
+    unchanged = frozen(
+        source(small_ops(keep_dims=keep_dims), VALUES, tmp_path), "y", batch_norm="keep"
     )
-    assert "Mean" in {n.op for n in kept.graph}
+    assert "Mean" in {n.op for n in unchanged.graph}
 
 
-def test_statistics_that_the_app_may_choose_stay(tmp_path):
+def test_statistics_behind_a_training_flag_are_not_replaced(tmp_path):
     flag = placeholder("training", dtype=DType.BOOL)
     choice = node("chosen", "Switch", "bn/mean/flat", "training", T=FLOAT)
-    result = frozen(source([*written_out(), flag, choice], VALUES, tmp_path), "y", "chosen")
+    result = frozen(source([*small_ops(), flag, choice], VALUES, tmp_path), "y", "chosen")
     assert "Mean" in {n.op for n in result.graph}
     assert not any("training mode" in w for w in result.warnings)
 
 
-def test_means_that_move_something_else_stay(tmp_path):
-    named = [n for n in written_out() if not isinstance(n, list)]
-    other = [*named, *variables(names=("gamma", "beta"))]
-    for name in ("moving_mean", "moving_variance"):
-        other += ref_variable(f"bn/{name}", C)
-    renamed = [
-        n if "moving" not in str(n) else _renamed(n)
-        for n in (m for item in other for m in (item if isinstance(item, list) else [item]))
-    ]
+def test_means_that_update_other_variables_are_not_replaced(tmp_path):
+    nodes = [n for item in small_ops() for n in (item if isinstance(item, list) else [item])]
+    renamed = [_renamed(n) if "moving" in str(n) else n for n in nodes]
     values = {k.replace("moving_", "range_"): v for k, v in VALUES.items()}
     result = frozen(source(renamed, values, tmp_path), "y")
     assert "Mean" in {n.op for n in result.graph}
 
 
 def _renamed(old):
-    from msgspec.structs import replace
-
     inputs = tuple(r.renamed(r.node.replace("moving_", "range_")) for r in old.inputs)
     return replace(old, name=old.name.replace("moving_", "range_"), inputs=inputs).without_attrs(
         "_class"

@@ -1,4 +1,4 @@
-"""Ops that use variables, in the graph and in the functions that variables are handed to."""
+"""Conversion of ops that use variables, in the graph and in functions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.graph import Function, Library
+from mobileprep.graph.node import Node
 from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.refs import Ref
 from mobileprep.runtime.interpreter import Interpreter
@@ -48,7 +49,7 @@ def gather(batch_dims=0):
 
 
 @pytest.mark.parametrize("batch_dims", [0, 1])
-def test_a_gather_from_a_variable_gathers_from_the_constant(tmp_path, batch_dims):
+def test_gather_from_a_variable_reads_the_constant(tmp_path, batch_dims):
     ids = np.array([[0, 1], [1, 0]], np.int32)
     nodes = [handle("table", 2, 4, 3), const("ids", ids), placeholder("x"), gather(batch_dims)]
     graph = frozen(source(nodes, {"table": TABLE}, tmp_path), "y").graph
@@ -58,7 +59,7 @@ def test_a_gather_from_a_variable_gathers_from_the_constant(tmp_path, batch_dims
     np.testing.assert_array_equal(Interpreter(graph).run(["y"], {"x": np.float32(0)})[0], expected)
 
 
-def test_other_reads_of_resources(tmp_path):
+def test_other_reads_of_resource_variables(tmp_path):
     nodes = [
         handle("table", 2, 4, 3),
         const("at", np.array([[0, 1]], np.int32)),
@@ -78,7 +79,7 @@ def test_other_reads_of_resources(tmp_path):
     assert graph["known"].attr_tensor("value").array() == np.True_
 
 
-def test_in_a_loop_the_axis_of_a_gather_stands_inside(tmp_path):
+def test_gather_axis_is_inside_of_the_loop(tmp_path):
     ids = np.array([[0, 1], [1, 0]], np.int32)
     enter = node("in", "Enter", "table", T=RESOURCE, frame_name="loop", is_constant=True)
     nodes = [handle("table", 2, 4, 3), const("ids", ids), placeholder("x"), enter]
@@ -87,7 +88,7 @@ def test_in_a_loop_the_axis_of_a_gather_stands_inside(tmp_path):
     assert listing(graph)[-2:] == ["y/axis = Const(^in)", "y = GatherV2(in, ids, y/axis)"]
 
 
-def test_in_a_branch_a_variable_is_known_only_where_the_branch_is_taken(tmp_path):
+def test_is_initialized_in_a_branch_depends_on_the_branch(tmp_path):
     nodes = [
         placeholder("p", dtype=DType.BOOL),
         handle("h", 3),
@@ -100,20 +101,20 @@ def test_in_a_branch_a_variable_is_known_only_where_the_branch_is_taken(tmp_path
     graph = frozen(source(nodes, {"h": np.ones(3, np.float32)}, tmp_path), "y").graph
     assert graph["known/here"].op == "Identity"
     assert listing(graph)[4] == "known = Const(^known/here)"
-    for given in (True, False):
-        assert Interpreter(graph).run(["y"], {"p": np.array(given)})[0] == given
+    for predicate in (True, False):
+        assert Interpreter(graph).run(["y"], {"p": np.array(predicate)})[0] == predicate
 
 
-def test_reads_of_a_variable_forget_the_shape_they_noted(tmp_path):
+def test_output_shapes_of_reads_are_removed(tmp_path):
     variable, read = ref_variable("w", 3)
-    noted = read.with_attrs(_output_shapes=AttrValue("list(shape)", ((3,),)))
-    again = replace(noted, name="y", inputs=(Ref("w/read"),))
+    with_shape = read.with_attrs(_output_shapes=AttrValue("list(shape)", ((3,),)))
+    second = replace(with_shape, name="y", inputs=(Ref("w/read"),))
     values = {"w": np.ones(3, np.float32)}
-    graph = frozen(source([variable, noted, again], values, tmp_path), "y").graph
+    graph = frozen(source([variable, with_shape, second], values, tmp_path), "y").graph
     assert not any("_output_shapes" in n.attrs for n in graph)
 
 
-def test_branches_that_hand_a_variable_on_hand_on_its_value(tmp_path):
+def test_branches_pass_on_the_value_of_a_variable(tmp_path):
     nodes = [
         placeholder("p", dtype=DType.BOOL),
         ref_variable("w", 3),
@@ -127,8 +128,8 @@ def test_branches_that_hand_a_variable_on_hand_on_its_value(tmp_path):
     ]
     values = {"w": np.ones(3, np.float32), "h": np.zeros(3, np.float32)}
     graph = frozen(source(nodes, values, tmp_path), "y", "known").graph
-    kept = {n.name: (n.op, n.attrs["T"].value) for n in graph if n.name in ("sw", "merge", "hs")}
-    assert kept == {"sw": ("Switch", FLOAT), "merge": ("Merge", FLOAT), "hs": ("Switch", FLOAT)}
+    ops = {n.name: (n.op, n.attrs["T"].value) for n in graph if n.name in ("sw", "merge", "hs")}
+    assert ops == {"sw": ("Switch", FLOAT), "merge": ("Merge", FLOAT), "hs": ("Switch", FLOAT)}
     assert listing(graph)[-2:] == ["r = Identity(hs:1)", "y = Add(merge, r)"]
 
 
@@ -137,28 +138,18 @@ def arg(name, dtype):
 
 
 def reader(name: str, op: str = "ReadVariableOp") -> Function:
-    """A function of a resource and a number that reads the resource."""
-    body = (
-        node("read", op, "v", dtype=FLOAT),
-        node("sum", "AddV2", "x", T=FLOAT),
-    )
-    added = Function(
+    """Return a function that adds a number to the value of a resource variable."""
+    inputs = (Ref("x"), Ref("read", 0, "value"))
+    return Function(
         OpDef(name, (arg("v", RESOURCE), arg("x", FLOAT)), (arg("out", FLOAT),)),
-        (body[0], node("sum", "AddV2", "x", T=FLOAT)),
+        (
+            node("read", op, "v", dtype=FLOAT),
+            replace(node("sum", "AddV2", T=FLOAT), inputs=inputs),
+        ),
         {"out": Ref("sum", 0, "z")},
         attrs={"_input_shapes": attr.integers(1)},
         arg_attrs={0: {"_handle_shapes": attr.integer(1)}},
         resource_ids={0: 0},
-    )
-    both = (Ref("x"), Ref("read", 0, "value"))
-    nodes = (added.nodes[0], type(body[1])("sum", "AddV2", both, "", body[1].attrs))
-    return Function(
-        added.signature,
-        nodes,
-        added.ret,
-        attrs=added.attrs,
-        arg_attrs=added.arg_attrs,
-        resource_ids=added.resource_ids,
     )
 
 
@@ -184,7 +175,7 @@ def with_branch(tmp_path, *functions, other="f"):
     return source(nodes, {"h": np.ones(3, np.float32)}, tmp_path, library=library)
 
 
-def test_functions_that_take_a_variable_take_its_value(tmp_path):
+def test_functions_receive_the_value_of_a_variable(tmp_path):
     graph = frozen(with_branch(tmp_path, reader("f")), "y").graph
     assert graph["y"].attr_dtypes("Tin") == (FLOAT, FLOAT)
     assert graph["y"].attr_func("then_branch").name == "f_frozen"
@@ -200,37 +191,35 @@ def test_functions_that_take_a_variable_take_its_value(tmp_path):
     assert not copy.resource_ids
 
 
-def test_the_copys_name_avoids_names_that_are_taken(tmp_path):
+def test_name_of_the_converted_function_is_unique(tmp_path):
     graph = frozen(with_branch(tmp_path, reader("f"), reader("f_frozen")), "y").graph
     assert list(graph.library.functions) == ["f_frozen_"]
 
 
-def test_functions_that_change_a_variable_are_refused(tmp_path):
-    told = "the function 'f' changes a variable \\(DestroyResourceOp\\)"
-    with pytest.raises(UnsupportedError, match=told):
-        frozen(with_branch(tmp_path, changing("f")), "y")
-
-
-def changing(name: str) -> Function:
-    made = reader(name)
-    destroyed = node("gone", "DestroyResourceOp", "v")
-    return Function(made.signature, (*made.nodes, destroyed), made.ret)
-
-
-def test_what_changes_in_a_branch_is_left_out_where_control_flow_is_lowered(tmp_path):
-    model = with_branch(tmp_path, updating("f"), reader("g"), other="g")
-    with pytest.raises(UnsupportedError, match="AssignSubVariableOp") as told:
-        frozen(model, "y")
-    assert "--control_flow=lower" in told.value.hint
-    result = frozen(model, "y", control_flow="lower")
-    assert {"AssignSubVariableOp", "VarHandleOp"}.isdisjoint(n.op for n in result.graph)
-    x = np.arange(3, dtype=np.float32)
-    for taken in (False, True):
-        (y,) = Interpreter(result.graph).run(["y"], {"p": np.asarray(taken), "x": x})
-        np.testing.assert_array_equal(y, x + 1)
+def with_node(name: str, added: Node) -> Function:
+    function = reader(name)
+    return Function(function.signature, (*function.nodes, added), function.ret)
 
 
 def updating(name: str) -> Function:
-    made = reader(name)
-    update = node("update", "AssignSubVariableOp", "v", "x", dtype=FLOAT)
-    return Function(made.signature, (*made.nodes, update), made.ret)
+    return with_node(name, node("update", "AssignSubVariableOp", "v", "x", dtype=FLOAT))
+
+
+def test_functions_that_change_a_variable_are_refused(tmp_path):
+    function = with_node("f", node("gone", "DestroyResourceOp", "v"))
+    message = "the function 'f' changes a variable \\(DestroyResourceOp\\)"
+    with pytest.raises(UnsupportedError, match=message):
+        frozen(with_branch(tmp_path, function), "y")
+
+
+def test_update_in_a_branch_is_removed_if_control_flow_is_lowered(tmp_path):
+    model = with_branch(tmp_path, updating("f"), reader("g"), other="g")
+    with pytest.raises(UnsupportedError, match="AssignSubVariableOp") as error:
+        frozen(model, "y")
+    assert "--control_flow=lower" in error.value.hint
+    result = frozen(model, "y", control_flow="lower")
+    assert {"AssignSubVariableOp", "VarHandleOp"}.isdisjoint(n.op for n in result.graph)
+    x = np.arange(3, dtype=np.float32)
+    for predicate in (False, True):
+        (y,) = Interpreter(result.graph).run(["y"], {"p": np.asarray(predicate), "x": x})
+        np.testing.assert_array_equal(y, x + 1)

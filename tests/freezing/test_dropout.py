@@ -1,4 +1,4 @@
-"""Dropout in each form that TensorFlow wrote it, and what only looks like it."""
+"""Removing dropout in each form that TensorFlow writes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def scalar(name, number):
     return const(name, np.float32(number))
 
 
-def draw(*, spelt_out=False):
+def draw(*, with_range=False):
     nodes = [
         node("shape", "Shape", "x", T=FLOAT, out_type=INT),
         node("u", "RandomUniform", "shape", T=INT, dtype=FLOAT),
     ]
-    if not spelt_out:
+    if not with_range:
         return nodes
     return [
         *nodes,
@@ -35,9 +35,9 @@ def draw(*, spelt_out=False):
 
 
 def by_floor(keep=0.8, divisor=0.8):
-    """TensorFlow 1.0 to 1.12."""
+    """Return dropout as in TensorFlow 1.0 to 1.12."""
     return [
-        *draw(spelt_out=True),
+        *draw(with_range=True),
         scalar("keep", keep),
         scalar("divisor", divisor),
         node("sum", "Add", "keep", "even", T=FLOAT),
@@ -48,9 +48,9 @@ def by_floor(keep=0.8, divisor=0.8):
 
 
 def by_cast(rate=0.2, scale=1.25):
-    """TensorFlow 1.13 to 2.0."""
+    """Return dropout as in TensorFlow 1.13 to 2.0."""
     return [
-        *draw(spelt_out=True),
+        *draw(with_range=True),
         scalar("rate", rate),
         scalar("scale", scale),
         node("above", "GreaterEqual", "even", "rate", T=FLOAT),
@@ -61,7 +61,7 @@ def by_cast(rate=0.2, scale=1.25):
 
 
 def by_select(rate=0.2, scale=1.25, other=0.0):
-    """TensorFlow today; the rate is computed from constants."""
+    """Return dropout as in newer TensorFlow, with a rate computed from constants."""
     return [
         *draw(),
         scalar("one_", 1.0),
@@ -82,7 +82,7 @@ def test_dropout_becomes_its_input(form):
     assert result.warnings == ("1 dropout layers were removed",)
 
 
-def test_it_stays_where_it_is_to_stay():
+def test_removal_can_be_disabled():
     model = source([placeholder("x", 3), *by_cast()])
     assert frozen(model, "y", remove_dropout=False).graph is model.graph
 
@@ -101,12 +101,12 @@ def test_it_stays_where_it_is_to_stay():
         [n for n in by_cast() if n.name != "one"] + [scalar("one", 2.0)],
     ],
 )
-def test_what_only_looks_like_it_stays(nodes):
+def test_similar_nodes_are_not_removed(nodes):
     graph = Graph([placeholder("x", 3), *nodes])
     assert remove_dropout(graph).count == 0
 
 
-def test_dropout_in_a_branch_is_left_to_whoever_feeds_the_condition():
+def test_dropout_in_a_branch_is_not_removed():
     switch = node("x", "Switch", "in", "p", T=FLOAT)
     nodes = [placeholder("in", 3), placeholder("p", dtype=BOOL), switch, *by_cast()]
     assert remove_dropout(Graph(nodes)).count == 0

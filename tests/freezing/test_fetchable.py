@@ -1,4 +1,4 @@
-"""Ends that are no results: inside of loops and branches, counters, and what only checks."""
+"""Guessed outputs exclude loop internals, counters, and checks."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ def outputs(*nodes):
     return [t.name for t in guess(source(list(nodes))).outputs]
 
 
-def loop(name, start, *body, gives, counted="0"):
-    """A loop of two variables, ``NAME/turn``, a counter, and ``NAME/value``.
-
-    The second one tells when the loop ends.
+def loop(name, start, *body, next_value, initial_count="0"):
+    """Return a loop with a counter ``NAME/turn`` and ``NAME/value``, which ends the loop.
 
     Args:
-        name: its name.
-        start: the tensor that the second one begins with.
-        body: further nodes.
-        gives: the node that makes the next value.
-        counted: the tensor that the counter begins with.
+        name: name of the loop.
+        start: initial value.
+        body: additional nodes.
+        next_value: node of the next value.
+        initial_count: initial value of the counter.
     """
 
     def variable(key, dtype, begins, following):
@@ -43,8 +41,8 @@ def loop(name, start, *body, gives, counted="0"):
         ]  # fmt: skip
 
     return [
-        *variable("turn", INT, counted, f"{name}/add"),
-        *variable("value", FLOAT, start, gives),
+        *variable("turn", INT, initial_count, f"{name}/add"),
+        *variable("value", FLOAT, start, next_value),
         const(f"{name}/limit", np.float32(4), f"^{name}/turn/Merge"),
         const(f"{name}/axis", np.int32(0), f"^{name}/turn/Merge"),
         node(f"{name}/less", "Less", f"{name}/value/Merge", f"{name}/limit", T=FLOAT),
@@ -56,7 +54,7 @@ def loop(name, start, *body, gives, counted="0"):
     ]
 
 
-def begun():
+def first_nodes():
     return [placeholder("x", 4), const("0", np.int32(0))]
 
 
@@ -64,33 +62,36 @@ def halved(name):
     return node(f"{name}/half", "Neg", f"{name}/value", T=FLOAT)
 
 
-def test_what_a_loop_leaves_unused_is_no_output():
+def test_unused_node_of_a_loop_is_not_an_output():
     body = [halved("a"), node("a/unused", "Abs", "a/value", T=FLOAT)]
-    nodes = [*begun(), *loop("a", "x", *body, gives="a/half")]
+    nodes = [*first_nodes(), *loop("a", "x", *body, next_value="a/half")]
     assert outputs(*nodes) == ["a/value/Exit"]
     named = node("out", "Identity", "a/value/Exit", T=FLOAT)
     assert outputs(*nodes, named) == ["out"]
 
 
-def test_what_leaves_a_loop_for_another_one_is_no_output():
-    within = loop("b", "a/value", halved("b"), gives="b/half", counted="a/turn")
-    nodes = [*begun(), *loop("a", "x", *within, gives="b/value/Exit")]
+def test_exit_of_a_nested_loop_is_not_an_output():
+    within = loop("b", "a/value", halved("b"), next_value="b/half", initial_count="a/turn")
+    nodes = [*first_nodes(), *loop("a", "x", *within, next_value="b/value/Exit")]
     assert outputs(*nodes, node("out", "Identity", "a/value/Exit", T=FLOAT)) == ["out"]
 
 
-def test_a_counter_alone_is_the_output():
+def test_counter_is_the_output_if_there_is_no_other():
     body = [halved("a"), node("a/wait", "Max", "a/value", "a/0", T=FLOAT, Tidx=INT)]
-    nodes = [*begun(), *loop("a", "x", *body, gives="a/half"), const("a/0", np.int32(0), "^a/turn")]
-    kept = [n for n in nodes if n.name != "a/value/Exit"]
-    assert outputs(*kept) == ["a/turn/Exit"]
+    nodes = [
+        *first_nodes(),
+        *loop("a", "x", *body, next_value="a/half"),
+        const("a/0", np.int32(0), "^a/turn"),
+    ]
+    assert outputs(*(n for n in nodes if n.name != "a/value/Exit")) == ["a/turn/Exit"]
 
 
-def test_rounds_that_depend_on_the_input_are_a_result():
+def test_input_dependent_loop_count_is_an_output():
     count = node("a/count", "Enter", "size", T=INT, frame_name="a")
     nodes = [
-        *begun(),
+        *first_nodes(),
         node("size", "ArgMax", "x", "0", T=FLOAT, Tidx=INT, output_type=INT),
-        *loop("a", "x", halved("a"), gives="a/half", counted="size"),
+        *loop("a", "x", halved("a"), next_value="a/half", initial_count="size"),
         count,
         node("out", "Identity", "a/value/Exit", T=FLOAT),
     ]
@@ -98,7 +99,7 @@ def test_rounds_that_depend_on_the_input_are_a_result():
 
 
 def conditional(*, around=()):
-    """``Neg`` or ``Abs`` of ``x``, and in the first branch what nothing takes."""
+    """Return ``Neg`` or ``Abs`` of ``x``, with an unused node in the first branch."""
     return [
         placeholder("x", 4),
         placeholder("p", dtype=BOOL),
@@ -112,12 +113,12 @@ def conditional(*, around=()):
     ]
 
 
-def test_what_a_branch_leaves_unused_is_no_output():
+def test_unused_node_of_a_branch_is_not_an_output():
     assert outputs(*conditional()) == ["cond/Merge"]
     assert outputs(*conditional(around=[node("y", "Relu", "cond/Merge", T=FLOAT)])) == ["y"]
 
 
-def test_a_branch_within_a_loop_and_a_loop_within_a_branch():
+def test_branch_in_a_loop_and_loop_in_a_branch():
     body = [
         node("a/less_too", "Less", "a/turn", "a/one", T=INT),
         node("a/in", "Switch", "a/value", "a/less_too", T=FLOAT),
@@ -125,19 +126,19 @@ def test_a_branch_within_a_loop_and_a_loop_within_a_branch():
         node("a/both", "Merge", "a/in", "a/neg", T=FLOAT, N=2),
         node("a/unused", "Abs", "a/both", T=FLOAT),
     ]
-    assert outputs(*begun(), *loop("a", "x", *body, gives="a/both")) == ["a/value/Exit"]
+    assert outputs(*first_nodes(), *loop("a", "x", *body, next_value="a/both")) == ["a/value/Exit"]
     chosen = [
         node("in", "Switch", "x", "p", T=FLOAT),
         node("zero", "Switch", "0", "p", T=INT),
         placeholder("p", dtype=BOOL),
-        *loop("a", "in", halved("a"), gives="a/half", counted="zero"),
+        *loop("a", "in", halved("a"), next_value="a/half", initial_count="zero"),
         node("y", "Merge", "a/value/Exit", "in:1", T=FLOAT, N=2),
     ]
-    assert outputs(*begun(), *chosen) == ["y"]
+    assert outputs(*first_nodes(), *chosen) == ["y"]
 
 
 def checked():
-    """A model with the checks and pictures that others look at."""
+    """Return a model with checks and image summaries."""
     return [
         placeholder("x", 4),
         const("tag", np.array(b"t", dtype=object)),
@@ -154,15 +155,15 @@ def checked():
     ]
 
 
-def test_what_checks_or_shows_a_tensor_is_no_output():
+def test_checks_and_summaries_are_not_outputs():
     assert outputs(*checked(), node("y", "Relu", "x", T=FLOAT)) == ["y"]
 
 
-def test_what_checks_or_shows_is_the_output_where_nothing_else_is():
+def test_checks_and_summaries_are_the_only_outputs():
     assert outputs(*checked()) != []
 
 
-def test_a_result_that_waits_for_its_check_is_an_output():
+def test_checked_result_is_an_output():
     nodes = [
         placeholder("x", 4),
         node("y", "Relu", "x", T=FLOAT),

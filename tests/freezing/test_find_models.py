@@ -1,4 +1,4 @@
-"""Models found in files and folders: which graph, with which checkpoint."""
+"""Finding the graph and the checkpoint of a model in files and directories."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def graph(variable="w", *, trains=False):
     return Graph(nodes)
 
 
-def write_meta(path, made):
+def write_meta(path, model):
     meta = pb.MetaGraphDef()
     meta.meta_info_def.tensorflow_version = "1.15.0"
-    meta.graph_def.ParseFromString(graph_to_bytes(made))
+    meta.graph_def.ParseFromString(graph_to_bytes(model))
     path.write_bytes(meta.SerializeToString())
 
 
@@ -50,28 +50,28 @@ def write_saved_model(folder):
     (folder / "saved_model.pb").write_bytes(model.SerializeToString())
 
 
-def test_a_frozen_graph_is_told_by_having_no_variables(tmp_path):
+def test_graph_without_variables_is_frozen(tmp_path):
     for text in (False, True):
         write_graph(tmp_path / "any.name", classifier(), as_text=text)
-        found = FoundModel("frozen", tmp_path / "any.name")
-        assert find_model(tmp_path / "any.name") == found
-    assert find_model(tmp_path) == found
+        expected = FoundModel("frozen", tmp_path / "any.name")
+        assert find_model(tmp_path / "any.name") == expected
+    assert find_model(tmp_path) == expected
 
 
-def test_a_checkpoint_is_told_by_the_variables_that_it_holds(tmp_path):
+def test_checkpoint_is_selected_by_its_variables(tmp_path):
     write_graph(tmp_path / "b.pb", graph("v"))
     write_bundle(tmp_path / "b", {"w": W})
     write_bundle(tmp_path / "a", {"v": W, "v/Adam": W})
     write_bundle(tmp_path / "c", {"v": np.zeros(5, np.float32)})
-    found = FoundModel("graph", tmp_path / "b.pb", tmp_path / "a")
-    assert find_model(tmp_path / "b.pb") == found
-    assert find_model(tmp_path / "a") == found
-    assert find_model(tmp_path / "a.index") == found
-    assert find_model(tmp_path / "a.data-00000-of-00001") == found
-    assert find_model(tmp_path) == found
+    expected = FoundModel("graph", tmp_path / "b.pb", tmp_path / "a")
+    assert find_model(tmp_path / "b.pb") == expected
+    assert find_model(tmp_path / "a") == expected
+    assert find_model(tmp_path / "a.index") == expected
+    assert find_model(tmp_path / "a.data-00000-of-00001") == expected
+    assert find_model(tmp_path) == expected
 
 
-def test_without_a_checkpoint_the_variables_are_told(tmp_path):
+def test_missing_checkpoint_is_reported_with_the_variables(tmp_path):
     write_graph(tmp_path / "g.pb", graph())
     write_bundle(tmp_path / "m", {"other": W})
     for path in (tmp_path, tmp_path / "g.pb"):
@@ -84,7 +84,7 @@ def test_without_a_checkpoint_the_variables_are_told(tmp_path):
         find_model(tmp_path / "m.index")
 
 
-def test_of_several_checkpoints_the_newest_is_taken(tmp_path):
+def test_newest_checkpoint_is_selected(tmp_path):
     write_graph(tmp_path / "g.pb", graph())
     for step in (9, 10, 100):
         write_bundle(tmp_path / f"model.ckpt-{step}", {"w": W})
@@ -94,51 +94,51 @@ def test_of_several_checkpoints_the_newest_is_taken(tmp_path):
     assert find_model(tmp_path / "checkpoint").checkpoint == tmp_path / "model.ckpt-9"
 
 
-def test_a_training_folder_gives_the_newest_meta_graph(tmp_path):
+def test_newest_meta_graph_of_a_training_directory(tmp_path):
     write_graph(tmp_path / "graph.pbtxt", graph(trains=True), as_text=True)
     for step in (1, 20):
         write_bundle(tmp_path / f"model.ckpt-{step}", {"w": W})
         write_meta(tmp_path / f"model.ckpt-{step}.meta", graph(trains=True))
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-20"')
-    found = find_model(tmp_path)
-    assert (found.kind, found.path.name) == ("meta_graph", "model.ckpt-20.meta")
-    assert found.checkpoint is None  # the recipe finds that of the same name
-    assert "graph.pbtxt" in found.notes[0]
+    model = find_model(tmp_path)
+    assert (model.kind, model.path.name) == ("meta_graph", "model.ckpt-20.meta")
+    assert model.checkpoint is None  # The recipe finds the checkpoint of the same name.
+    assert "graph.pbtxt" in model.notes[0]
 
 
-def test_a_graph_for_inference_comes_before_one_that_trains(tmp_path):
+def test_inference_graph_is_preferred_to_a_training_graph(tmp_path):
     write_graph(tmp_path / "eval.pb", graph())
     write_bundle(tmp_path / "m", {"w": W})
     write_meta(tmp_path / "m.meta", graph(trains=True))
     assert find_model(tmp_path).path.name == "eval.pb"
     named = find_model(tmp_path / "m.meta")
     assert (named.kind, named.path.name) == ("meta_graph", "m.meta")
-    beside = inference_graph(named)
-    assert beside is not None
-    assert (beside.path.name, beside.checkpoint) == ("eval.pb", tmp_path / "m")
+    inference = inference_graph(named)
+    assert inference is not None
+    assert (inference.path.name, inference.checkpoint) == ("eval.pb", tmp_path / "m")
 
 
-def test_a_saved_model_is_found_by_its_folder_its_file_and_its_variables(tmp_path):
+def test_saved_model_is_found_by_directory_file_or_variables(tmp_path):
     folder = tmp_path / "net" / "1"
     write_saved_model(folder)
     write_bundle(folder / "variables" / "variables", {"w": W})
-    found = FoundModel("saved_model", folder)
+    expected = FoundModel("saved_model", folder)
     for path in (folder, folder / "saved_model.pb", folder / "variables" / "variables.index"):
-        assert find_model(path) == found
+        assert find_model(path) == expected
     (folder / "saved_model.pb").rename(tmp_path / "model.pb")
     with pytest.raises(CorruptFileError, match="under another name"):
         find_model(tmp_path / "model.pb")
 
 
-def test_of_versions_the_newest_is_taken(tmp_path):
+def test_newest_version_is_selected(tmp_path):
     for version in ("9", "00000010"):
         write_saved_model(tmp_path / version)
-    found = find_model(tmp_path)
-    assert found.path == tmp_path / "00000010"
-    assert "newest" in found.notes[0]
+    model = find_model(tmp_path)
+    assert model.path == tmp_path / "00000010"
+    assert "newest" in model.notes[0]
 
 
-def test_several_models_are_told(tmp_path):
+def test_several_models_are_refused(tmp_path):
     write_graph(tmp_path / "a.pb", classifier())
     write_graph(tmp_path / "a.pbtxt", classifier(), as_text=True)
     write_graph(tmp_path / "b.pb", classifier())
@@ -152,7 +152,7 @@ def test_several_models_are_told(tmp_path):
         find_model(tmp_path / "below")
 
 
-def test_what_holds_no_model_is_told(tmp_path):
+def test_path_without_a_model_is_reported(tmp_path):
     (tmp_path / "notes.yaml").write_text("version: 1\n")
     (tmp_path / "photo.pb").write_bytes(b"\xff\xd8\xff\xe0")
     with pytest.raises(CorruptFileError, match="holds no model"):

@@ -1,4 +1,4 @@
-"""Freezing a model: what becomes a constant, what is kept, and what is refused."""
+"""Freezing variables to constants."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.graph import Function, Library
 from mobileprep.graph.opdef import OpDef
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.freezing.graphs import (
     FLOAT,
@@ -32,7 +33,7 @@ B = np.array([1, 2, 3], np.float32)
 
 
 def dense(tmp_path, **more):
-    """A dense layer with a ref and a resource variable, and some of what training leaves."""
+    """Return a dense layer with a reference and a resource variable and training nodes."""
     nodes = [
         placeholder("x", -1, 2),
         ref_variable("w", 2, 3, device="/gpu:0"),
@@ -47,7 +48,7 @@ def dense(tmp_path, **more):
     return source(nodes, {"w": W, "b": B, "global_step": np.int64(3)}, tmp_path, **more)
 
 
-def test_variables_become_constants_under_their_names(tmp_path):
+def test_variables_become_constants_of_the_same_name(tmp_path):
     result = frozen(dense(tmp_path), "y")
     assert listing(result.graph) == [
         "x = Placeholder()",
@@ -65,25 +66,25 @@ def test_variables_become_constants_under_their_names(tmp_path):
     assert result.outputs == ("y",)
 
 
-def test_the_frozen_graph_computes_with_the_checkpoints_values(tmp_path):
+def test_frozen_graph_uses_the_values_of_the_checkpoint(tmp_path):
     x = np.array([[1, -2]], np.float32)
     graph = frozen(dense(tmp_path), "y").graph
     np.testing.assert_array_equal(Interpreter(graph).run(["y"], {"x": x})[0], x @ W + B)
 
 
-def test_weights_are_views_on_the_checkpoint(tmp_path):
+def test_weights_are_views_of_the_checkpoint(tmp_path):
     array = frozen(dense(tmp_path), "y").graph["w"].attr_tensor("value").array()
     assert not array.flags.owndata
     assert not array.flags.writeable
 
 
-def test_devices_are_cleared_unless_they_are_to_stay(tmp_path):
+def test_devices_are_cleared_by_default(tmp_path):
     assert {n.device for n in frozen(dense(tmp_path), "y").graph} == {""}
-    kept = frozen(dense(tmp_path), "y", clear_devices=False).graph
-    assert kept["matmul"].device == "/cpu:0"
+    graph = frozen(dense(tmp_path), "y", clear_devices=False).graph
+    assert graph["matmul"].device == "/cpu:0"
 
 
-def test_functions_that_nothing_calls_are_dropped(tmp_path):
+def test_unused_functions_are_removed(tmp_path):
     library = Library({name: Function(OpDef(name)) for name in ("used", "unused")})
     call = node("y", "If", "x", then_branch=FuncRef("used"), else_branch=FuncRef("used"))
     branch = call.with_attrs(
@@ -93,7 +94,7 @@ def test_functions_that_nothing_calls_are_dropped(tmp_path):
     assert list(graph.library.functions) == ["used"]
 
 
-def test_colocation_with_a_node_that_is_gone_is_dropped(tmp_path):
+def test_colocation_with_a_removed_node_is_removed(tmp_path):
     y = node("y", "Relu", "x", T=FLOAT, _class=["loc:@gone", "loc:@x"])
     gone = node("gone", "Relu", "x", T=FLOAT)
     graph = frozen(source([placeholder("x", 2), gone, y]), "y").graph
@@ -103,14 +104,14 @@ def test_colocation_with_a_node_that_is_gone_is_dropped(tmp_path):
     assert "_class" not in graph["y"].attrs
 
 
-def test_a_frozen_graph_passes_through():
+def test_frozen_graph_is_not_changed():
     model = source([placeholder("x", 2), const("c", B), node("y", "Add", "x", "c", T=FLOAT)])
     result = frozen(model, "y")
     assert result.graph is model.graph
     assert not result.variables
 
 
-def test_lists_choose_the_variables(tmp_path):
+def test_variable_lists_select_variables(tmp_path):
     only = frozen(dense(tmp_path), "y", variable_names_whitelist=("w",)).graph
     assert [only["w"].op, only["b"].op] == ["Const", "VarHandleOp"]
     result = frozen(dense(tmp_path), "y", variable_names_blacklist=("w", "bb"))
@@ -118,27 +119,26 @@ def test_lists_choose_the_variables(tmp_path):
     assert result.warnings == ("'bb' is not a variable of the graph; did you mean 'b'?",)
 
 
-def test_outputs_that_are_not_there_name_the_nearest(tmp_path):
+def test_missing_output_is_reported_with_suggestions(tmp_path):
     with pytest.raises(InvalidGraphError) as caught:
         frozen(dense(tmp_path), "matmull")
     assert "'matmull' is not in the graph" in caught.value.message
     assert "did you mean 'matmul'?" in caught.value.hint
     assert "likely outputs: y (float32 [-1, 3])" in caught.value.hint
-    with pytest.raises(
-        InvalidGraphError, match=r"'y:1' is not in the graph: 'y' \(BiasAdd\) gives 1"
-    ):
+    message = r"'y:1' is not in the graph: 'y' \(BiasAdd\) gives 1"
+    with pytest.raises(InvalidGraphError, match=message):
         frozen(dense(tmp_path), "y:1")
     with pytest.raises(InvalidGraphError, match="not in the graph"):
         frozen(dense(tmp_path), "^y")
 
 
-def test_no_outputs_at_all_list_the_likely_ones(tmp_path):
+def test_likely_outputs_are_listed_without_outputs(tmp_path):
     with pytest.raises(UsageError) as caught:
         frozen(dense(tmp_path))
     assert "likely outputs: y (float32 [-1, 3])" in caught.value.hint
 
 
-def test_outputs_go_by_the_names_of_signatures(tmp_path):
+def test_outputs_are_found_by_signature_names(tmp_path):
     x, y = TensorSpec("x:0", FLOAT, (-1, 2)), TensorSpec("y:0", FLOAT, (-1, 3))
     other = TensorSpec("matmul:0", FLOAT, (-1, 3))
     signatures = {
@@ -162,13 +162,13 @@ def test_outputs_go_by_the_names_of_signatures(tmp_path):
     assert caught.value.hint.endswith("there are none")
 
 
-def test_without_a_checkpoint_the_variables_are_named():
+def test_missing_checkpoint_is_reported_with_the_variables():
     model = source([ref_variable("w", 2), node("y", "Relu", "w/read", T=FLOAT)])
     with pytest.raises(InvalidGraphError, match="no checkpoint is named: 'w'"):
         frozen(model, "y")
 
 
-def test_missing_variables_are_all_named_with_the_nearest_keys(tmp_path):
+def test_missing_variables_are_reported_with_the_closest_keys(tmp_path):
     nodes = [
         ref_variable("layer/kernel", 3),
         ref_variable("other", 3),
@@ -183,26 +183,26 @@ def test_missing_variables_are_all_named_with_the_nearest_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("held", "told"),
+    ("value", "message"),
     [
         (np.zeros((3, 2), np.float32), r"'w' is \[2, 3\], 'w' \[3, 2\]"),
         (np.zeros(6, np.float32), r"'w' is \[2, 3\], 'w' \[6\]"),
         (np.zeros((2, 3), np.float64), "'w' is float32, 'w' float64"),
     ],
 )
-def test_variables_that_differ_from_the_checkpoint_are_named(tmp_path, held, told):
-    model = source([ref_variable("w", 2, 3)], {"w": held}, tmp_path)
-    with pytest.raises(InvalidGraphError, match=told):
+def test_mismatched_variable_is_reported(tmp_path, value, message):
+    model = source([ref_variable("w", 2, 3)], {"w": value}, tmp_path)
+    with pytest.raises(InvalidGraphError, match=message):
         frozen(model, "w/read")
 
 
-def test_unknown_sizes_fit_whatever_is_there(tmp_path):
+def test_unknown_sizes_match_any_size(tmp_path):
     model = source([ref_variable("w", -1, 3)], {"w": W}, tmp_path)
     assert frozen(model, "w/read").graph["w"].attr_tensor("value").shape == (2, 3)
 
 
 class Huge:
-    """A checkpoint whose one tensor must not be read."""
+    """Checkpoint with one tensor that must not be read."""
 
     def names(self):
         return ["w"]
@@ -217,15 +217,16 @@ class Huge:
         raise AssertionError
 
 
-def test_what_passes_protobufs_limit_is_refused_before_anything_is_read():
+def test_protobuf_size_limit_is_checked_before_reading():
     model = source([ref_variable("w", 30_000, 20_000)])
     model = type(model)(model.graph, "model", Huge())
-    with pytest.raises(ArtifactError, match="2400000000 bytes, more than protobuf's limit") as told:
+    message = "2400000000 bytes, more than protobuf's limit"
+    with pytest.raises(ArtifactError, match=message) as error:
         frozen(model, "w/read")
-    assert "8 bits" in told.value.hint
+    assert "8 bits" in error.value.hint
 
 
-def test_updates_that_outputs_only_wait_for_are_left_out(tmp_path):
+def test_updates_in_control_dependencies_are_removed(tmp_path):
     nodes = [
         ref_variable("w", 3),
         handle("n", dtype=DType.INT64),
@@ -244,12 +245,12 @@ def test_updates_that_outputs_only_wait_for_are_left_out(tmp_path):
         "done = NoOp()",
         "y = Relu(w/read, ^done)",
     ]
-    told = "2 ops that change variables were removed, as outputs only wait for them: "
-    assert result.warnings == (told + "AssignAddVariableOp, AssignSub",)
+    message = "2 ops that change variables were removed, as outputs only wait for them: "
+    assert result.warnings == (message + "AssignAddVariableOp, AssignSub",)
 
 
-def test_in_a_branch_something_stays_to_wait_for(tmp_path):
-    """Else the constant "two" would be there in both branches, and win in either."""
+def test_control_dependency_in_a_branch_is_not_removed(tmp_path):
+    """Without it, the constant "two" would be available in both branches."""
     nodes = [
         placeholder("p", dtype=DType.BOOL),
         ref_variable("n", 3),
@@ -270,11 +271,11 @@ def test_in_a_branch_something_stays_to_wait_for(tmp_path):
         "done = NoOp(^add)",
     ]
     assert "n" not in graph
-    for given, wanted in ((True, 2), (False, 3)):
-        assert Interpreter(graph).run(["y"], {"p": np.array(given)})[0] == wanted
+    for predicate, expected in ((True, 2), (False, 3)):
+        assert Interpreter(graph).run(["y"], {"p": np.array(predicate)})[0] == expected
 
 
-def test_the_result_of_an_assignment_is_what_was_assigned(tmp_path):
+def test_result_of_an_assignment_is_the_assigned_value(tmp_path):
     nodes = [
         placeholder("x", 3),
         ref_variable("last", 3),
@@ -295,12 +296,12 @@ def counter(update: str):
 
 
 @pytest.mark.parametrize("update", ["AssignAdd", "AssignSub", "Assign"])
-def test_outputs_that_need_a_changing_variable_are_refused(tmp_path, update):
+def test_output_of_a_variable_update_is_refused(tmp_path, update):
     with pytest.raises(UnsupportedError, match=f"result of 'add' \\({update}\\), for which 'n'"):
         frozen(source(counter(update), {"n": B}, tmp_path), "add")
 
 
-def test_reads_after_a_change_are_refused(tmp_path):
+def test_read_after_an_update_is_refused(tmp_path):
     nodes = [
         handle("n", 3),
         const("one", np.ones(3, np.float32)),
@@ -310,11 +311,11 @@ def test_reads_after_a_change_are_refused(tmp_path):
     ]
     with pytest.raises(UnsupportedError, match="reads the variable 'n' after 'add'"):
         frozen(source(nodes, {"n": B}, tmp_path), "y")
-    kept = frozen(source(nodes), "y", variable_names_blacklist=("n",)).graph
-    assert len(kept) == len(nodes)
+    graph = frozen(source(nodes), "y", variable_names_blacklist=("n",)).graph
+    assert len(graph) == len(nodes)
 
 
-def test_an_op_that_nobody_knows_keeps_its_variable_from_being_frozen(tmp_path):
+def test_variable_of_an_unknown_op_cannot_be_frozen(tmp_path):
     nodes = [handle("n", 3), node("y", "MyOwnOp", "n")]
     with pytest.raises(UnsupportedError, match="'y' \\(MyOwnOp\\)"):
         frozen(source(nodes, {"n": B}, tmp_path), "y")
@@ -322,7 +323,7 @@ def test_an_op_that_nobody_knows_keeps_its_variable_from_being_frozen(tmp_path):
     assert frozen(source(nodes, {"n": B}, tmp_path), "y").graph["n"].op == "Const"
 
 
-def test_moving_averages_are_taken_where_there_are_some(tmp_path):
+def test_moving_averages_are_used_if_available(tmp_path):
     tensors = {"w": W, "w/ExponentialMovingAverage": W + 1, "b": B}
     nodes = [ref_variable("w", 2, 3), handle("b", 3), reading("r", "b")]
     model = source([*nodes, node("y", "BiasAdd", "w/read", "r", T=FLOAT)], tensors, tmp_path)
@@ -334,13 +335,13 @@ def test_moving_averages_are_taken_where_there_are_some(tmp_path):
     assert averaged.warnings == ("1 variables have no moving average; their raw values are used",)
 
 
-def test_a_checkpoint_without_any_averages_is_told(tmp_path):
+def test_missing_moving_averages_are_reported(tmp_path):
     model = source([ref_variable("w", 2, 3)], {"w": W}, tmp_path)
     result = frozen(model, "w/read", moving_averages=True)
     assert result.warnings == ("the checkpoint has no moving averages; raw values are used",)
 
 
-def test_a_broken_graph_is_refused(tmp_path):
+def test_invalid_graph_is_refused(tmp_path):
     with pytest.raises(InvalidGraphError, match="'y' \\(Relu\\) takes 'gone'"):
         frozen(source([node("y", "Relu", "gone", T=FLOAT)]), "y")
     with pytest.raises(InvalidGraphError, match="2 nodes have the name 'y'"):
@@ -348,7 +349,5 @@ def test_a_broken_graph_is_refused(tmp_path):
 
 
 def test_freezing_twice_gives_equal_bytes(tmp_path):
-    from mobileprep.graph.serde import graph_to_bytes
-
     first, second = (graph_to_bytes(frozen(dense(tmp_path), "y").graph) for _ in range(2))
     assert first == second

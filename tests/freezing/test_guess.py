@@ -1,4 +1,4 @@
-"""Guessed inputs and outputs: of plain, training and functional graphs, and of signatures."""
+"""Guessed inputs and outputs of graphs and signatures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INT = DType.INT64
 
 
 def training():
-    """A small classifier with its loss, gradient, summary, metric and saver."""
+    """Return a small classifier with a loss, gradient, summary, metric, and saver."""
     file = node("save/filename", "Placeholder", dtype=DType.STRING)
     return source(
         [
@@ -46,14 +46,22 @@ def training():
     )
 
 
-def test_a_training_graph_is_seen_through():
-    found = guess(training())
-    assert [t.name for t in found.inputs] == ["image"]
-    assert [t.name for t in found.outputs] == ["scores", "best"]
-    assert described(found.outputs) == "scores (float32 [-1, 3]), best (int64 [-1])"
+def names(specs):
+    return [spec.name for spec in specs]
 
 
-def test_labels_that_a_loss_gathers_by_are_no_inputs():
+def output_names(nodes):
+    return names(guess(source(nodes)).outputs)
+
+
+def test_training_nodes_are_excluded():
+    interface = guess(training())
+    assert names(interface.inputs) == ["image"]
+    assert names(interface.outputs) == ["scores", "best"]
+    assert described(interface.outputs) == "scores (float32 [-1, 3]), best (int64 [-1])"
+
+
+def test_labels_in_the_gather_of_a_loss_are_not_inputs():
     model = training()
     more = [
         placeholder("y1", -1, dtype=INT),
@@ -62,12 +70,12 @@ def test_labels_that_a_loss_gathers_by_are_no_inputs():
         node("cost", "Neg", "picked", T=FLOAT),
         node("Adam/update_w/start", "StridedSlice", "scores", "axis", "axis", "axis", T=FLOAT),
     ]
-    found = guess(source([*model.graph, *more]))
-    assert [t.name for t in found.inputs] == ["image"]
-    assert [t.name for t in found.outputs] == ["scores", "best"]
+    interface = guess(source([*model.graph, *more]))
+    assert names(interface.inputs) == ["image"]
+    assert names(interface.outputs) == ["scores", "best"]
 
 
-def test_what_a_conditional_gives_beside_its_result_comes_last():
+def test_unused_outputs_of_a_conditional_come_last():
     branch = {"then_branch": FuncRef("f"), "else_branch": FuncRef("f")}
     types = {"Tcond": DType.BOOL, "Tin": [FLOAT], "Tout": [FLOAT, FLOAT, DType.VARIANT]}
     nodes = [
@@ -79,10 +87,10 @@ def test_what_a_conditional_gives_beside_its_result_comes_last():
         node("cond/Identity_2", "Identity", "cond:2", T=DType.VARIANT),
         node("y", "Relu", "cond/Identity", T=FLOAT),
     ]
-    assert [t.name for t in guess(source(nodes)).outputs] == ["y", "cond/Identity_1"]
+    assert output_names(nodes) == ["y", "cond/Identity_1"]
 
 
-def test_what_a_while_gives_beside_its_result_is_no_output():
+def test_unused_outputs_of_a_while_are_not_outputs():
     types = {"T": [DType.INT32, FLOAT], "cond": FuncRef("f"), "body": FuncRef("g")}
     nodes = [
         placeholder("x", 2),
@@ -92,13 +100,12 @@ def test_what_a_while_gives_beside_its_result_is_no_output():
         node("while/Identity_1", "Identity", "while:1", T=FLOAT),
         node("y", "Relu", "while/Identity_1", T=FLOAT),
     ]
-    assert [t.name for t in guess(source(nodes)).outputs] == ["y"]
+    assert output_names(nodes) == ["y"]
     ends = ["while/Identity", "while/Identity_1"]
-    assert sorted(t.name for t in guess(source(nodes[:-1])).outputs) == ends
+    assert sorted(output_names(nodes[:-1])) == ends
 
 
-def test_what_leaves_a_lowered_loop_unread_is_no_output():
-    """A loop of TensorFlow 2 that was lowered: its counter leaves it too."""
+def test_counter_of_a_lowered_loop_is_not_an_output():
     nodes = [
         placeholder("x", -1, 4),
         node("while/enter/_1", "Enter", "x", T=FLOAT, frame_name="loop"),
@@ -106,11 +113,11 @@ def test_what_leaves_a_lowered_loop_unread_is_no_output():
         node("while/exit/_8", "Exit", "while/enter/_1", T=FLOAT),
         node("y", "Identity", "while/exit/_8", T=FLOAT),
     ]
-    assert [t.name for t in guess(source(nodes)).outputs] == ["y"]
-    assert [t.name for t in guess(source(nodes[:3])).outputs] == ["while/exit/_7"]
+    assert output_names(nodes) == ["y"]
+    assert output_names(nodes[:3]) == ["while/exit/_7"]
 
 
-def test_what_holds_the_branch_taken_is_no_output():
+def test_predicate_of_a_conditional_is_not_an_output():
     nodes = [
         placeholder("x", 2),
         placeholder("is_fast", dtype=DType.BOOL),
@@ -120,14 +127,14 @@ def test_what_holds_the_branch_taken_is_no_output():
         node("cond/pred_id", "Identity", "is_fast", T=DType.BOOL),
         node("y", "Relu", "x", T=FLOAT),
     ]
-    assert [t.name for t in guess(source(nodes)).outputs] == ["y"]
+    assert output_names(nodes) == ["y"]
 
 
-def test_a_model_that_nothing_trains():
+def test_model_without_training_nodes():
     nodes = [placeholder("x", 2, 3), placeholder("y_", 2), node("y", "Relu", "x", T=FLOAT)]
-    found = guess(source([*nodes, node("gap", "Sub", "y_", "y_", T=FLOAT)]))
-    assert [t.name for t in found.inputs] == ["x"]
-    assert found.outputs == (TensorSpec("y", FLOAT, (2, 3)),)
+    interface = guess(source([*nodes, node("gap", "Sub", "y_", "y_", T=FLOAT)]))
+    assert names(interface.inputs) == ["x"]
+    assert interface.outputs == (TensorSpec("y", FLOAT, (2, 3)),)
 
 
 def test_iterators_and_queues_are_inputs():
@@ -148,22 +155,20 @@ def test_iterators_and_queues_are_inputs():
             Tlabels=INT,
         ),
     ]
-    found = guess(source(nodes))
-    assert [t.name for t in found.inputs] == ["next", "taken"]
-    assert [t.name for t in found.outputs] == ["y"]
+    interface = guess(source(nodes))
+    assert names(interface.inputs) == ["next", "taken"]
+    assert names(interface.outputs) == ["y"]
 
 
-def test_outputs_of_chance_come_only_where_there_are_no_others():
+def test_random_outputs_count_only_if_there_are_no_others():
     dropped = [
         node("shape", "Shape", "x", T=FLOAT, out_type=DType.INT32),
         node("u", "RandomUniform", "shape", T=DType.INT32, dtype=FLOAT),
         node("noisy", "Add", "x", "u", T=FLOAT),
     ]
     plain = node("y", "Relu", "x", T=FLOAT)
-    both = guess(source([placeholder("x", 2), *dropped, plain]))
-    assert [t.name for t in both.outputs] == ["y"]
-    only = guess(source([placeholder("x", 2), *dropped]))
-    assert [t.name for t in only.outputs] == ["noisy"]
+    assert output_names([placeholder("x", 2), *dropped, plain]) == ["y"]
+    assert output_names([placeholder("x", 2), *dropped]) == ["noisy"]
 
 
 def test_deeper_results_come_first_and_flags_last():
@@ -174,20 +179,20 @@ def test_deeper_results_come_first_and_flags_last():
         node("a", "Relu", "x", T=FLOAT),
         node("b", "Relu", "a", T=FLOAT),
     ]
-    assert [t.name for t in guess(source(nodes)).outputs] == ["b", "side", "flag"]
+    assert output_names(nodes) == ["b", "side", "flag"]
 
 
-def test_a_signature_says_so_itself():
+def test_inputs_and_outputs_of_a_signature():
     x, y = TensorSpec("x:0", FLOAT, (1,)), TensorSpec("y:0", FLOAT, None)
-    found = guess(training(), Signature({"in": x, "again": x}, {"out": y}))
-    assert (found.inputs, found.outputs) == ((x,), (y,))
-    assert described(found.outputs) == "y:0 (float32 of any shape)"
+    interface = guess(training(), Signature({"in": x, "again": x}, {"out": y}))
+    assert (interface.inputs, interface.outputs) == ((x,), (y,))
+    assert described(interface.outputs) == "y:0 (float32 of any shape)"
 
 
-def test_a_broken_graph_gives_no_guess():
+def test_invalid_graph_has_no_outputs():
     assert guess(source([placeholder("x"), node("y", "Relu", "gone", T=FLOAT)])).outputs == ()
 
 
-def test_many_are_cut_short():
+def test_long_list_of_tensors_is_abbreviated():
     many = [TensorSpec(f"t{i}", FLOAT, ()) for i in range(9)]
     assert described(many).endswith("t5 (float32 []) and 3 more")

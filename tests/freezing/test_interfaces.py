@@ -1,4 +1,4 @@
-"""Inputs and outputs of graphs in the form of known public ones, as training leaves them."""
+"""Proposed inputs and outputs of graphs that resemble public training code."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def numbers():
 
 
 def dense(name, tensor, rows, columns):
-    """A layer with weights: ``NAME``."""
+    """Return a layer with weights."""
     variable = ref_variable(f"{name}/w", rows, columns)
     return [*variable, node(name, "MatMul", tensor, f"{name}/w/read", T=FLOAT)]
 
 
 def network(tensor="image", name="final_result"):
-    """Features of an image, and a dense layer with a softmax after them."""
+    """Return image features followed by a dense layer with a softmax."""
     return [
         const("filters", np.ones((3, 3, 3, 8), np.float32)),
         node("conv", "Conv2D", tensor, "filters", T=FLOAT, strides=[1, 1, 1, 1], padding="SAME"),
@@ -47,12 +47,12 @@ def network(tensor="image", name="final_result"):
 
 
 def bottleneck(default="features"):
-    made = node("bottleneck", "PlaceholderWithDefault", default, dtype=FLOAT)
-    return made.with_attrs(shape=attr.shape((-1, 8)))
+    features = node("bottleneck", "PlaceholderWithDefault", default, dtype=FLOAT)
+    return features.with_attrs(shape=attr.shape((-1, 8)))
 
 
 def retraining(*, trains):
-    """TensorFlow for Poets: a bottleneck that defaults to the features of the image."""
+    """Return a model like TensorFlow for Poets, whose bottleneck defaults to image features."""
     image = placeholder("image", -1, 32, 32, 3)
     nodes = [image, *numbers(), *network(), bottleneck()]
     if not trains:
@@ -71,7 +71,7 @@ def retraining(*, trains):
 
 
 def decoding(contents):
-    """Inception's preprocessing: ``Mul`` is what the network gets."""
+    """Return the preprocessing of Inception, with ``Mul`` as the input of the network."""
     return [
         contents,
         node("DecodeJpeg", "DecodeJpeg", contents.name, channels=3),
@@ -92,7 +92,7 @@ def constant_jpeg():
 
 
 def classifier(label, *scores):
-    """A softmax, and scores that a label is needed for."""
+    """Return a softmax with scores that need a label."""
     return [
         placeholder("x", -1, 8),
         *numbers(),
@@ -104,7 +104,7 @@ def classifier(label, *scores):
 
 
 def cross_entropy():
-    """Written out, with an accuracy beside it."""
+    """Return a cross entropy in small ops and an accuracy."""
     return classifier(
         placeholder("y", -1, 4),
         const("eps", np.float32(1e-7)),
@@ -119,7 +119,7 @@ def cross_entropy():
 
 
 def squared_error():
-    """A regression that nothing trains, with an error for each sample."""
+    """Return a regression without training nodes and with an error for each sample."""
     return classifier(
         placeholder("Y", -1, 4),
         node("gap", "Sub", "pred", "Y", T=FLOAT),
@@ -128,7 +128,7 @@ def squared_error():
 
 
 def labels_as_rows():
-    """Labels that choose the rows of a constant matrix, which holds no weights."""
+    """Return a model whose labels select rows of a constant matrix."""
     return classifier(
         placeholder("wanted", -1, dtype=INT),
         const("eye", np.eye(4, dtype=np.float32)),
@@ -153,7 +153,7 @@ def autoencoder():
 
 
 def regression():
-    """A line through points of unknown shape, whose error is the mean along all axes."""
+    """Return a linear regression of unknown shape, whose error is the mean along all axes."""
     return [
         node("X", "Placeholder", dtype=FLOAT),
         node("Y", "Placeholder", dtype=FLOAT),
@@ -171,7 +171,7 @@ def regression():
 
 
 def contrastive():
-    """The label weighs what is computed from a distance."""
+    """Return a contrastive loss, in which the label weights the distance."""
     return [
         placeholder("left", -1, 8),
         placeholder("right", -1, 8),
@@ -195,7 +195,7 @@ def contrastive():
 
 
 def asserted_confusion():
-    """A confusion matrix asserts something of the predictions before it counts them."""
+    """Return a confusion matrix with an assertion about the predictions."""
     nodes = classifier(
         placeholder("groundtruth_label", -1, dtype=LONG),
         argmax("ArgMax", "logits"),
@@ -211,7 +211,7 @@ def asserted_confusion():
 
 
 def recurrent(*more):
-    """A loop over the steps of a sequence with a state; ``outputs`` is the stack of all steps."""
+    """Return a loop over a sequence with a state and a stack of all outputs."""
 
     def variable(key, begins, following, dtype=FLOAT):
         name = f"rnn/while/{key}"
@@ -265,13 +265,13 @@ def recurrent(*more):
 
 
 def of_last_state():
-    """The stacked outputs of all steps are a leftover."""
+    """Return a recurrent model that does not use its stacked outputs."""
     layer = dense("logits", "rnn/while/Exit_2", 8, 4)
     return recurrent(*layer, node("pred", "Softmax", "logits", T=FLOAT))
 
 
 def of_all_steps():
-    """The last state is a leftover; a score takes the softmax."""
+    """Return a recurrent model that does not use its last state and has a score."""
     stacked = "rnn/TensorArrayStack/TensorArrayGatherV3"
     return recurrent(
         reduced("mean", "Mean", stacked, "zero"),
@@ -286,7 +286,7 @@ def of_all_steps():
 
 
 def generating():
-    """What a loop writes is the result, whatever its state is."""
+    """Return a recurrent model whose result is the output of the loop."""
     stacked = "rnn/TensorArrayStack/TensorArrayGatherV3"
     order = const("order", np.array([1, 0, 2], np.int32))
     w = ref_variable("w", 3)
@@ -331,19 +331,19 @@ def generating():
         "generating",
     ],
 )
-def test_the_interface_is_that_of_the_model(nodes, inputs, outputs):
-    found = propose(source(nodes))
-    assert [i.spec.name for i in found.inputs] == inputs
-    assert list(found.outputs) == outputs
+def test_inputs_and_outputs_of_public_models(nodes, inputs, outputs):
+    proposal = propose(source(nodes))
+    assert [i.spec.name for i in proposal.inputs] == inputs
+    assert list(proposal.outputs) == outputs
 
 
-def test_a_default_from_constants_alone_is_an_input():
+def test_placeholder_with_a_constant_default_is_an_input():
     nodes = [const("none", np.zeros((1, 8), np.float32)), bottleneck("none"), *numbers()]
     nodes += [*dense("logits", "bottleneck", 8, 5)]
     assert [i.spec.name for i in propose(source(nodes)).inputs] == ["bottleneck"]
 
 
-def test_a_default_from_a_queue_is_an_input_and_the_queue_is_not():
+def test_placeholder_with_a_queue_default_is_an_input():
     nodes = [
         node("queue", "FIFOQueueV2", component_types=[FLOAT]),
         node("batch", "QueueDequeueV2", "queue", component_types=[FLOAT]),
@@ -353,37 +353,37 @@ def test_a_default_from_a_queue_is_an_input_and_the_queue_is_not():
     assert [i.spec.name for i in propose(source(nodes)).inputs] == ["bottleneck"]
 
 
-def test_a_constant_image_is_replaced_by_its_preprocessed_tensor():
+def test_preprocessed_tensor_replaces_a_constant_image():
     nodes = [*numbers(), *decoding(constant_jpeg()), *network("Mul"), bottleneck()]
-    found = propose(source(nodes))
-    assert found.inputs[0].spec.shape == (1, 299, 299, 3)
-    assert found.about_inputs[-1] == (
+    proposal = propose(source(nodes))
+    assert proposal.inputs[0].spec.shape == (1, 299, 299, 3)
+    assert proposal.about_inputs[-1] == (
         "Images are decoded inside the graph, from a constant: feed Mul (float32 [1, 299, 299, 3]) "
         "instead, as (x - 128) / 128 for pixels x from 0 to 255."
     )
 
 
-def test_a_fed_image_file_stays_the_input_and_the_tensor_after_it_is_named():
+def test_image_file_input_has_a_remark_about_the_decoded_tensor():
     contents = placeholder("contents", dtype=STRING)
-    found = propose(source([*numbers(), *decoding(contents), *network("Mul"), bottleneck()]))
-    (given,) = found.inputs
-    assert given.spec.name == "contents"
-    assert "make Mul (float32 [1, 299, 299, 3]) the input instead" in given.remark
-    assert "(x - 128) / 128" in given.remark
+    nodes = [*numbers(), *decoding(contents), *network("Mul"), bottleneck()]
+    (image,) = propose(source(nodes)).inputs
+    assert image.spec.name == "contents"
+    assert "make Mul (float32 [1, 299, 299, 3]) the input instead" in image.remark
+    assert "(x - 128) / 128" in image.remark
 
 
-def test_preprocessing_of_each_channel_is_shown_by_channel():
+def test_preprocessing_by_channel_is_described():
     steps = decoding(constant_jpeg())[:-4]
     steps += [
         const("means", np.array([123.5, 116.5, 104], np.float32)),
         node("Mul", "Sub", "ResizeBilinear", "means", T=FLOAT),
     ]
-    found = propose(source([*numbers(), *steps, *network("Mul"), bottleneck()]))
-    assert "as x - [123.5, 116.5, 104] for pixels" in found.about_inputs[-1]
+    proposal = propose(source([*numbers(), *steps, *network("Mul"), bottleneck()]))
+    assert "as x - [123.5, 116.5, 104] for pixels" in proposal.about_inputs[-1]
 
 
 def dropout(name, *probability):
-    """TensorFlow 1.0 to 1.12, with a probability to keep."""
+    """Return the random numbers of a dropout layer and ``probability``."""
     return [
         placeholder("x", -1, 8),
         node(name, "Placeholder", dtype=FLOAT),
@@ -393,15 +393,15 @@ def dropout(name, *probability):
     ]
 
 
-def test_the_graph_decides_what_a_dropout_is_fed_and_not_the_name():
-    kept = dropout(
+def test_graph_decides_the_value_of_a_dropout_input():
+    by_keep_rate = dropout(
         "dropout",
         node("sum", "Add", "dropout", "random", T=FLOAT),
         node("Floor", "Floor", "sum", T=FLOAT),
         node("div", "RealDiv", "x", "dropout", T=FLOAT),
         node("y", "Mul", "div", "Floor", T=FLOAT),
     )
-    dropped = dropout(
+    by_drop_rate = dropout(
         "keep_prob",
         const("one", np.float32(1)),
         node("sub", "Sub", "one", "keep_prob", T=FLOAT),
@@ -412,17 +412,18 @@ def test_the_graph_decides_what_a_dropout_is_fed_and_not_the_name():
         node("y", "Mul", "scaled", "mask", T=FLOAT),
     )
     divided = dropout("drop", node("y", "RealDiv", "x", "drop", T=FLOAT))
-    told = [propose(source(nodes)).inputs[1] for nodes in (kept, dropped, divided)]
-    assert [i.spec.shape for i in told] == [(), (), ()]
-    assert [i.remark for i in told] == [
+    models = (by_keep_rate, by_drop_rate, divided)
+    inputs = [propose(source(nodes)).inputs[1] for nodes in models]
+    assert [i.spec.shape for i in inputs] == [(), (), ()]
+    assert [i.remark for i in inputs] == [
         "The app feeds 1: the dropout keeps everything.",
         "The app feeds 0: the dropout drops nothing.",
         "A setting. Judging by the name, the app feeds 1.",
     ]
 
 
-def test_the_content_of_a_file_is_a_single_value():
+def test_file_content_is_a_scalar_input():
     wav = node("wav", "Placeholder", dtype=STRING)
     nodes = [wav, node("sound", "DecodeWav", "wav"), node("y", "Neg", "sound", T=FLOAT)]
-    (given,) = propose(source(nodes)).inputs
-    assert (given.spec.shape, given.remark) == ((), "")
+    (content,) = propose(source(nodes)).inputs
+    assert (content.spec.shape, content.remark) == ((), "")

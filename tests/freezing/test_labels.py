@@ -1,4 +1,4 @@
-"""Which inputs are labels: of graphs for inference, for evaluation and for training."""
+"""Detection of labels in graphs for inference, evaluation, and training."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ INT = DType.INT64
 INDEX = DType.INT32
 
 
-def told(nodes):
-    """The names of the likely inputs and outputs."""
-    found = guess(source(nodes))
-    return [t.name for t in found.inputs], [t.name for t in found.outputs]
+def interface_of(nodes):
+    """Return the names of the guessed inputs and outputs."""
+    interface = guess(source(nodes))
+    return [t.name for t in interface.inputs], [t.name for t in interface.outputs]
 
 
 def scoring():
-    """A layer with weights that gives ``logits``."""
+    """Return a layer with weights, whose output is ``logits``."""
     weights = const("w", np.ones((4, 3), np.float32))
     return [placeholder("x", -1, 4), weights, node("logits", "MatMul", "x", "w", T=FLOAT)]
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (-1, 3)])
-def test_a_second_input_of_a_model_is_none_however_it_is_met(shape):
+def test_second_input_of_a_model_is_not_a_label(shape):
     nodes = [
         *scoring(),
         placeholder("temperature", *shape),
         node("scaled", "RealDiv", "logits", "temperature", T=FLOAT),
         node("probs", "Softmax", "scaled", T=FLOAT),
     ]
-    assert told(nodes) == (["x", "temperature"], ["probs"])
+    assert interface_of(nodes) == (["x", "temperature"], ["probs"])
     assert propose(source(nodes)).about_outputs == ("Outputs: used by no other node.",)
 
 
-def test_a_threshold_that_ends_in_one_number_is_none():
+def test_threshold_of_a_scalar_score_is_not_a_label():
     nodes = [
         *scoring(),
         placeholder("threshold"),
@@ -46,10 +46,10 @@ def test_a_threshold_that_ends_in_one_number_is_none():
         node("over", "Sub", "logits", "threshold", T=FLOAT),
         node("score", "Sum", "over", "axes", T=FLOAT, Tidx=INDEX, keep_dims=False),
     ]
-    assert told(nodes) == (["x", "threshold"], ["score"])
+    assert interface_of(nodes) == (["x", "threshold"], ["score"])
 
 
-def test_a_sparse_input_meets_weights():
+def test_sparse_input_is_not_a_label():
     nodes = [
         *scoring(),
         placeholder("sp/indices", -1, 2, dtype=INT),
@@ -66,7 +66,7 @@ def test_a_sparse_input_meets_weights():
         node("count", "VariableV2", dtype=FLOAT),
         const("one", np.float32(1)),
     ]  # fmt: skip
-    assert told(nodes) == (["x", "sp/indices", "sp/values", "sp/shape"], ["both"])
+    assert interface_of(nodes) == (["x", "sp/indices", "sp/values", "sp/shape"], ["both"])
 
 
 def accuracy(*more):
@@ -83,17 +83,17 @@ def accuracy(*more):
     ]
 
 
-def test_what_the_model_is_compared_with_is_a_label():
+def test_input_compared_with_the_output_is_a_label():
     by_class = node("by_class", "UnsortedSegmentSum", "share", "wanted", "n", T=FLOAT)
     for more in ([], [by_class, const("n", np.int32(3))]):
-        assert told(accuracy(*more)) == (["x"], ["best"])
+        assert interface_of(accuracy(*more)) == (["x"], ["best"])
 
 
-def test_what_scores_took_too_is_told():
+def test_outputs_used_by_losses_are_reported():
     assert "losses" in propose(source(accuracy())).about_outputs[0]
 
 
-def test_what_ends_in_one_number_is_a_label():
+def test_input_of_a_scalar_error_is_a_label():
     nodes = [
         *scoring(),
         placeholder("aim", -1, 3),
@@ -101,10 +101,10 @@ def test_what_ends_in_one_number_is_a_label():
         node("gap", "SquaredDifference", "logits", "aim", T=FLOAT),
         node("error", "Mean", "gap", "axes", T=FLOAT, Tidx=INDEX, keep_dims=False),
     ]
-    assert told(nodes) == (["x"], ["logits"])
+    assert interface_of(nodes) == (["x"], ["logits"])
 
 
-def test_of_a_graph_that_trains_what_meets_no_weights_is_no_input():
+def test_training_setting_is_not_an_input():
     nodes = [
         *scoring(),
         placeholder("rate"),
@@ -112,4 +112,4 @@ def test_of_a_graph_that_trains_what_meets_no_weights_is_no_input():
         node("train", "ApplyGradientDescent", "count", "rate", "logits", T=FLOAT),
         node("scaled", "Mul", "logits", "rate", T=FLOAT),
     ]
-    assert told(nodes) == (["x"], ["logits"])
+    assert interface_of(nodes) == (["x"], ["logits"])

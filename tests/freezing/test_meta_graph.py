@@ -1,4 +1,4 @@
-"""What a MetaGraphDef says beside its graph."""
+"""Signatures of MetaGraphDefs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def _sparse(info: pb.TensorInfo) -> None:
     info.coo_sparse.dense_shape_tensor_name = "sp/shape:0"
 
 
-def test_a_sparse_argument_is_named_part_by_part() -> None:
-    made = meta()
-    _sparse(made.signature_def["serving_default"].inputs["sp"])
-    assert signatures_of(made)["serving_default"].inputs == {
+def test_parts_of_a_sparse_argument_have_names() -> None:
+    meta_graph = meta()
+    _sparse(meta_graph.signature_def["serving_default"].inputs["sp"])
+    assert signatures_of(meta_graph)["serving_default"].inputs == {
         "in": TensorSpec("x:0", DType.FLOAT, (3,)),
         "sp/indices": TensorSpec("sp/indices:0", DType.INT64, (-1, 2)),
         "sp/values": TensorSpec("sp/values:0", DType.FLOAT, (-1,)),
@@ -29,24 +29,23 @@ def test_a_sparse_argument_is_named_part_by_part() -> None:
     }
 
 
-def test_the_rank_of_a_sparse_argument_may_be_open() -> None:
-    made = meta()
-    info = made.signature_def["serving_default"].outputs["sp"]
+def test_sparse_argument_of_unknown_rank() -> None:
+    meta_graph = meta()
+    info = meta_graph.signature_def["serving_default"].outputs["sp"]
     _sparse(info)
     info.tensor_shape.Clear()
     info.tensor_shape.unknown_rank = True
-    found = signatures_of(made)["serving_default"].outputs
-    assert (found["sp/indices"].shape, found["sp/dense_shape"].shape) == ((-1, -1), (-1,))
+    outputs = signatures_of(meta_graph)["serving_default"].outputs
+    assert (outputs["sp/indices"].shape, outputs["sp/dense_shape"].shape) == ((-1, -1), (-1,))
 
 
-def test_an_argument_of_several_tensors_is_named_by_their_numbers() -> None:
-    made = meta()
-    parts = made.signature_def["serving_default"].outputs["ragged"].composite_tensor
+def test_tensors_of_a_composite_argument_are_numbered() -> None:
+    meta_graph = meta()
+    parts = meta_graph.signature_def["serving_default"].outputs["ragged"].composite_tensor
     for name, kind in (("values:0", 1), ("splits:0", 9)):
         parts.components.add(name=name, dtype=kind)
-    found = signatures_of(made)["serving_default"].outputs
-    told = {key: (spec.name, spec.dtype) for key, spec in found.items()}
-    assert told == {
+    outputs = signatures_of(meta_graph)["serving_default"].outputs
+    assert {key: (spec.name, spec.dtype) for key, spec in outputs.items()} == {
         "out": ("y:0", DType.FLOAT),
         "ragged/0": ("values:0", DType.FLOAT),
         "ragged/1": ("splits:0", DType.INT64),

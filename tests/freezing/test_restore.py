@@ -1,4 +1,4 @@
-"""Checkpoint keys of variables: by restore ops, slices, object graphs, names."""
+"""Checkpoint keys of variables from restore ops, slices, object graphs, and names."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ STRING = DType.STRING
 FULL = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
-def strings(name, *texts):
-    return const(name, np.array([t.encode() for t in texts], dtype=object))
+def strings(name, *values):
+    return const(name, np.array([value.encode() for value in values], dtype=object))
 
 
 def saver(prefix, **keys):
-    """Restore ops that give each variable the tensor of another key."""
+    """Return ops that restore each variable from another key."""
     nodes = [strings(f"{prefix}/names", *keys.values())]
     restore = node(f"{prefix}/RestoreV2", "RestoreV2", "file", f"{prefix}/names", "slices")
     assigns = []
@@ -50,19 +50,19 @@ def renamed(**keys):
     return [*nodes, ref_variable("w", 4, 3), *saver("save", **keys)]
 
 
-def test_variables_lie_where_the_restore_ops_say(tmp_path):
+def test_keys_come_from_restore_ops(tmp_path):
     model = source(renamed(w="old/name"), {"old/name": FULL, "w": FULL * 0}, tmp_path)
     result = frozen(model, "w/read")
     assert dict(result.variables) == {"w": "old/name"}
     np.testing.assert_array_equal(result.graph["w"].attr_tensor("value").array(), FULL)
 
 
-def test_a_key_that_the_checkpoint_lacks_is_passed_over(tmp_path):
+def test_key_that_is_not_in_the_checkpoint_is_ignored(tmp_path):
     model = source(renamed(w="old/name"), {"w": FULL}, tmp_path)
     assert dict(frozen(model, "w/read").variables) == {"w": "w"}
 
 
-def test_of_several_savers_the_named_one_comes_first(tmp_path):
+def test_saver_is_selected_by_its_restore_op(tmp_path):
     nodes = [*renamed(w="first"), *saver("save_1", w="second")]
     tensors = {"first": FULL, "second": FULL + 1}
     assert dict(frozen(source(nodes, tensors, tmp_path), "w/read").variables) == {"w": "first"}
@@ -74,7 +74,7 @@ def test_of_several_savers_the_named_one_comes_first(tmp_path):
     assert dict(frozen(meta, "w/read").variables) == {"w": "second"}
 
 
-def test_resources_are_restored_through_identities():
+def test_resource_variables_are_restored_through_identities():
     nodes = [
         handle("h", 2),
         strings("names", "key"),
@@ -88,38 +88,27 @@ def test_resources_are_restored_through_identities():
 
 
 @pytest.mark.parametrize(
-    "edit",
+    ("names", "op", "index"),
     [
-        {"names": ()},
-        {"names": ("key",), "index": 3},
-        {"op": "Add"},
+        (strings("names"), "RestoreV2", 0),
+        (strings("names", "key"), "RestoreV2", 3),
+        (strings("names", "key"), "Add", 0),
+        (node("names", "Const", dtype=STRING, value=np.zeros(1, np.float32)), "RestoreV2", 0),
     ],
+    ids=["no-names", "wrong-index", "other-op", "numbers-as-names"],
 )
-def test_what_is_no_restoring_tells_nothing(edit):
-    texts = edit.get("names", ("key",))
-    nodes = [
-        ref_variable("w", 2),
-        strings("names", *texts),
-        node("restore", edit.get("op", "RestoreV2"), "file", "names", "names"),
-        node("set", "Assign", "w", f"restore:{edit.get('index', 0)}", T=FLOAT),
-        const("file", np.array(b"", dtype=object)),
-    ]
-    flat = [n for item in nodes for n in (item if isinstance(item, list) else [item])]
-    assert restored_from(Graph(flat), "") == {}
-
-
-def test_numbers_in_place_of_names_tell_nothing():
+def test_invalid_restore_ops_are_ignored(names, op, index):
     nodes = [
         *ref_variable("w", 2),
-        node("names", "Const", dtype=STRING, value=np.zeros(1, np.float32)),
-        node("restore", "RestoreV2", "file", "names", "names"),
-        node("set", "Assign", "w", "restore", T=FLOAT),
+        names,
+        node("restore", op, "file", "names", "names"),
+        node("set", "Assign", "w", f"restore:{index}", T=FLOAT),
         const("file", np.array(b"", dtype=object)),
     ]
     assert restored_from(Graph(nodes), "") == {}
 
 
-def test_slices_of_a_partitioned_variable_are_read_as_such(tmp_path):
+def test_slices_of_a_partitioned_variable_are_read(tmp_path):
     nodes = [ref_variable("w/part_0", 1, 3), ref_variable("w/part_1", 3, 3)]
     keys = {"w/part_0": SavedValue("w", "4 3 0,1:0,3"), "w/part_1": SavedValue("w", "4 3 1,3:0,3")}
     joined = node("y", "ConcatV2", "w/part_0/read", "w/part_1/read", "zero", T=FLOAT, N=2)
@@ -129,14 +118,14 @@ def test_slices_of_a_partitioned_variable_are_read_as_such(tmp_path):
     np.testing.assert_array_equal(np.concatenate(parts), FULL)
 
 
-def test_a_slice_that_does_not_fit_is_refused(tmp_path):
+def test_mismatched_slice_is_refused(tmp_path):
     keys = {"w": SavedValue("w", "5 3 0,1:0,3")}
     model = source([ref_variable("w", 1, 3)], {"w": FULL}, tmp_path, keys=keys)
     with pytest.raises(InvalidGraphError, match="'5 3 0,1:0,3' does not fit"):
         frozen(model, "w/read")
 
 
-def test_savers_that_are_functions_are_looked_into():
+def test_restore_ops_in_functions_are_found():
     restore = """function { signature { name: "f" input_arg { name: "file" type: DT_STRING }
           input_arg { name: "to" type: DT_RESOURCE } output_arg { name: "out" type: DT_STRING } }
         node_def { name: "n" op: "Const" attr { key: "dtype" value { type: DT_STRING } }
@@ -155,8 +144,7 @@ def test_savers_that_are_functions_are_looked_into():
         + call("restore", "f", "file", "v", op="StatefulPartitionedCall")
         + f"library {{ {restore} }}"
     )
-    found = restored_from(graph, "restore")
-    assert found["v"][0].key == "layer/.ATTRIBUTES/VARIABLE_VALUE"
+    assert restored_from(graph, "restore")["v"][0].key == "layer/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def objects(*attributes):
@@ -167,28 +155,28 @@ def objects(*attributes):
 
 
 def checkpoint_with(record, folder, *keys):
-    held = {key: np.zeros(2, np.float32) for key in keys}
-    write_bundle(folder / "c", {"_CHECKPOINTABLE_OBJECT_GRAPH": record, **held})
+    tensors = {key: np.zeros(2, np.float32) for key in keys}
+    write_bundle(folder / "c", {"_CHECKPOINTABLE_OBJECT_GRAPH": record, **tensors})
     return open_checkpoint(folder / "c")
 
 
-def test_the_object_graph_names_variables_that_nothing_else_names(tmp_path):
+def test_object_graph_has_keys_of_unambiguous_variables(tmp_path):
     record = objects(
         ("layer/kernel", "a/kernel"), ("twice", "b"), ("twice", "c"), ("", "d"), ("Variable", "e")
     )
     nodes = [
         handle("kernel", 2, shared_name="layer/kernel"),
-        handle("Variable", dtype=STRING),  # an asset's path, where a float was saved as such
+        handle("Variable", dtype=STRING),  # The path of an asset. The saved variable is a float.
         handle("twice", 2),
         handle("first", 2, shared_name="same"),
         handle("second", 2, shared_name="same"),
     ]
     checkpoint = checkpoint_with(record, tmp_path, "a/kernel", "b", "c", "d", "e")
-    found = keys_by_full_name(checkpoint, Graph(nodes))
-    assert found == {"kernel": SavedValue("a/kernel")}
+    keys = keys_by_full_name(checkpoint, Graph(nodes))
+    assert keys == {"kernel": SavedValue("a/kernel")}
 
 
-def test_a_variable_of_a_plain_graph_is_read_from_a_checkpoint_of_objects(tmp_path):
+def test_variable_is_read_from_an_object_checkpoint(tmp_path):
     key = "a/kernel/.ATTRIBUTES/VARIABLE_VALUE"
     tensors = {"_CHECKPOINTABLE_OBJECT_GRAPH": objects(("w", key)), key: FULL}
     write_bundle(tmp_path / "ckpt", tensors)
@@ -198,13 +186,13 @@ def test_a_variable_of_a_plain_graph_is_read_from_a_checkpoint_of_objects(tmp_pa
     assert dict(frozen(model, "y").variables) == {"w": key}
 
 
-def test_a_damaged_object_graph_is_refused(tmp_path):
+def test_damaged_object_graph_is_refused(tmp_path):
     record = np.array(b"\x0a\xff", dtype=object)
     with pytest.raises(CorruptFileError, match="the graph of saved objects is damaged"):
         keys_by_full_name(checkpoint_with(record, tmp_path), Graph())
 
 
-def test_a_checkpoint_without_objects_names_nothing(tmp_path):
+def test_checkpoint_without_an_object_graph_has_no_keys(tmp_path):
     write_bundle(tmp_path / "c", {"w": FULL})
     assert keys_by_full_name(open_checkpoint(tmp_path / "c"), Graph([handle("w", 4, 3)])) == {}
 
@@ -219,7 +207,7 @@ def opened(folder, **tensors):
     return open_checkpoint(folder / "c")
 
 
-def test_pieces_of_a_variable_are_told_by_their_shapes(tmp_path):
+def test_slices_of_partitions_follow_from_their_shapes(tmp_path):
     checkpoint = opened(tmp_path, emb=FULL)
     assert slices_by_name(checkpoint, pieces((1, 3), (3, 3))) == {
         "emb/part_0": SavedValue("emb", "4 3 0,1:0,3"),
@@ -232,38 +220,38 @@ def test_pieces_of_a_variable_are_told_by_their_shapes(tmp_path):
 
 
 @pytest.mark.parametrize("shapes", [[(1, 3), (2, 3)], [(4, 3, 1)], [(2, 3), (2, 2)], [(4,)]])
-def test_pieces_that_do_not_make_up_the_tensor_tell_nothing(tmp_path, shapes):
+def test_partitions_that_do_not_tile_the_tensor_are_ignored(tmp_path, shapes):
     assert slices_by_name(opened(tmp_path, emb=FULL), pieces(*shapes)) == {}
 
 
-def test_a_missing_piece_tells_nothing(tmp_path):
+def test_incomplete_partitions_are_ignored(tmp_path):
     graph = Graph([handle("emb/part_1", 4, 3)])
     assert slices_by_name(opened(tmp_path, emb=FULL), graph) == {}
 
 
-def test_pieces_that_were_saved_as_such_are_no_slices(tmp_path):
+def test_separately_saved_partitions_are_not_slices(tmp_path):
     tensors = {"emb": FULL, "emb/part_0": FULL}
     assert slices_by_name(opened(tmp_path, **tensors), pieces((4, 3))) == {}
 
 
 @pytest.mark.parametrize(
-    ("op", "inputs", "is_found"),
+    ("op", "inputs", "is_table"),
     [
         ("LookupTableImportV2", 3, True),
         ("LookupTableImportV2", 2, False),
         ("LookupTableInsertV2", 3, False),
     ],
 )
-def test_tables_are_imported_by_ops_of_three_inputs(op, inputs, is_found):
-    given = ["table", "save/RestoreV2", "save/RestoreV2:1"][:inputs]
+def test_tables_are_imported_by_ops_with_three_inputs(op, inputs, is_table):
+    tensors = ["table", "save/RestoreV2", "save/RestoreV2:1"][:inputs]
     nodes = [
         const("file", np.array(b"model", dtype=object)),
         strings("slices", "", ""),
         strings("save/names", "keys", "values"),
         node("table", "HashTableV2"),
         node("save/RestoreV2", "RestoreV2", "file", "save/names", "slices"),
-        node("save/import", op, *given),
+        node("save/import", op, *tensors),
         node("save/restore_all", "NoOp", "^save/import"),
     ]
-    found = imported_from(Graph(nodes), "save/restore_all")
-    assert list(found) == (["table"] if is_found else [])
+    tables = imported_from(Graph(nodes), "save/restore_all")
+    assert list(tables) == (["table"] if is_table else [])

@@ -1,4 +1,4 @@
-"""Lookup tables: the ops that fill them are kept, and the files that they read."""
+"""Lookup tables: initializers, files, and saved contents."""
 
 from __future__ import annotations
 
@@ -50,51 +50,56 @@ def model(folder, *more, path=None, **fields):
     return source(nodes, init_ops=("init",), assets=(asset,), **fields)
 
 
-def looked_up(graph, ops, *words):
-    """What a frozen graph gives for words, its tables filled first; it has no files to read."""
+def look_up(graph, ops, *words):
+    """Initialize the tables of a frozen graph without files and look up words."""
     runner = Interpreter(graph)
     runner.run(list(ops), {})
     return runner.run(["ids"], {"text": np.array(words, dtype=object)})[0].tolist()
 
 
-def test_tables_in_use_are_filled_from_constants(tmp_path):
+def test_used_tables_are_initialized_from_constants(tmp_path):
     (tmp_path / "words.txt").write_text("a\nb\n")
     result = frozen(model(tmp_path), "ids")
     assert result.init_ops == ("words/fill",)
     assert not {"unused", "init", "path"} & result.graph.by_name.keys()
     assert not result.assets
-    filler = "words/fill = InitializeTableV2(words, words/fill/keys, words/fill/values)"
-    assert filler in listing(result.graph)
+    assert listing(result.graph)[-5:] == [
+        "words/fill/keys = Const()",
+        "words/fill/values = Const()",
+        "words/fill = InitializeTableV2(words, words/fill/keys, words/fill/values)",
+        "minus = Const()",
+        "ids = LookupTableFindV2(words, text, minus)",
+    ]
     (tmp_path / "words.txt").unlink()
-    assert looked_up(result.graph, result.init_ops, b"b", b"c", b"a") == [1, -1, 0]
+    assert look_up(result.graph, result.init_ops, b"b", b"c", b"a") == [1, -1, 0]
 
 
-def test_a_path_that_the_loader_feeds_is_inlined(tmp_path):
+def test_file_of_a_fed_path_is_inlined(tmp_path):
     (tmp_path / "words.txt").write_text("a\n")
     result = frozen(model(tmp_path, path=placeholder("fed", dtype=STRING)), "ids")
     assert "fed" not in result.graph
     assert not result.assets
-    assert looked_up(result.graph, result.init_ops, b"a") == [0]
+    assert look_up(result.graph, result.init_ops, b"a") == [0]
 
 
-def test_a_path_in_a_variable_that_the_init_op_sets_is_inlined(tmp_path):
+def test_file_of_a_path_in_a_variable_is_inlined(tmp_path):
     (tmp_path / "words.txt").write_text("a\n")
-    held = [
+    variable = [
         placeholder("fed", dtype=STRING),
         handle("kept", dtype=STRING),
         node("set", "AssignVariableOp", "kept", "fed", dtype=STRING),
     ]
     read = reading("read", "kept", "^set", dtype=STRING)
-    made = model(tmp_path, *held, path=read)
     asset = Asset("fed:0", "words.txt", tmp_path / "words.txt")
-    result = frozen(type(made)(made.graph, "model", init_ops=("init",), assets=(asset,)), "ids")
+    loaded = structs.replace(model(tmp_path, *variable, path=read), assets=(asset,))
+    result = frozen(loaded, "ids")
     assert not {"kept", "read"} & result.graph.by_name.keys()
     assert not result.assets
     assert not result.warnings
-    assert looked_up(result.graph, result.init_ops, b"a") == [0]
+    assert look_up(result.graph, result.init_ops, b"a") == [0]
 
 
-def test_files_of_one_base_name_stay_apart(tmp_path):
+def test_files_of_the_same_name_are_separate(tmp_path):
     for folder, words in (("first", "a\nb\n"), ("second", "b\na\n")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "words.txt").write_text(words)
@@ -116,10 +121,10 @@ def test_files_of_one_base_name_stay_apart(tmp_path):
     runner = Interpreter(result.graph)
     runner.run(list(result.init_ops), {})
     ids = runner.run(["ids", "other_ids"], {"text": np.array([b"a"], dtype=object)})
-    assert [each.tolist() for each in ids] == [[0], [1]]
+    assert [array.tolist() for array in ids] == [[0], [1]]
 
 
-def test_a_file_that_an_op_reads_as_a_whole_is_inlined(tmp_path):
+def test_file_of_a_read_file_op_is_inlined(tmp_path):
     (tmp_path / "words.txt").write_bytes(b"\0model\n")
     result = frozen(model(tmp_path, node("content", "ReadFile", "path")), "content")
     assert listing(result.graph) == ["content = Const()"]
@@ -127,7 +132,7 @@ def test_a_file_that_an_op_reads_as_a_whole_is_inlined(tmp_path):
     assert not result.assets
 
 
-def test_a_file_that_another_op_reads_stays_an_asset(tmp_path):
+def test_file_of_another_op_is_an_asset(tmp_path):
     (tmp_path / "words.txt").write_text("a\n")
     result = frozen(model(tmp_path, node("y", "MyTokenizer", "path")), "ids", "y")
     assert [a.name for a in result.assets] == ["words.txt"]
@@ -144,19 +149,18 @@ def test_a_file_that_another_op_reads_stays_an_asset(tmp_path):
         ("a\n\n", "line 2 is empty"),
     ],
 )
-def test_a_file_that_does_not_fit_its_table_is_named(tmp_path, content, message):
+def test_invalid_file_of_a_table_is_reported(tmp_path, content, message):
     (tmp_path / "words.txt").write_text(content)
     with pytest.raises(InvalidGraphError, match=message) as caught:
         frozen(model(tmp_path), "ids")
     assert caught.value.where.endswith("words.txt")
 
 
-def test_without_init_ops_a_tables_own_initializer_is_found(tmp_path):
-    made = model(tmp_path)
-    pairs = [const("keys", np.array([b"a"], dtype=object)), const("values", np.array([7]))]
+def test_initializers_are_found_without_init_ops(tmp_path):
     nodes = [
-        *made.graph,
-        *pairs,
+        *model(tmp_path).graph,
+        const("keys", np.array([b"a"], dtype=object)),
+        const("values", np.array([7])),
         node("code", "HashTableV2", **KINDS),
         node("code/fill", "LookupTableImportV2", "code", "keys", "values", Tin=STRING, Tout=INT),
         node("y", "LookupTableFindV2", "code", "text", "minus", Tin=STRING, Tout=INT),
@@ -170,37 +174,36 @@ def test_without_init_ops_a_tables_own_initializer_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/home/trainer/words.txt", "words.txt", "C:\\data\\words.txt"])
-def test_a_file_that_the_user_names_stands_in_for_a_path_elsewhere(tmp_path, path):
+def test_user_file_replaces_a_path_of_another_machine(tmp_path, path):
     (tmp_path / "words.txt").write_text("a\nb\n")
     (tmp_path / "more.txt").write_text("c\n")
-    made = model(tmp_path)
     nodes = [
         const("path", np.array(path.encode(), dtype=object)) if n.name == "path" else n
-        for n in made.graph
+        for n in model(tmp_path).graph
     ]
-    given = structs.replace(source(nodes), files=(tmp_path / "more.txt", tmp_path / "words.txt"))
-    result = frozen(given, "ids")
+    files = (tmp_path / "more.txt", tmp_path / "words.txt")
+    result = frozen(structs.replace(source(nodes), files=files), "ids")
     assert not result.warnings
     assert not result.assets
-    assert looked_up(result.graph, result.init_ops, b"b", b"c") == [1, -1]
+    assert look_up(result.graph, result.init_ops, b"b", b"c") == [1, -1]
 
 
-def test_of_files_of_one_name_the_one_in_the_same_directory_is_meant(tmp_path):
+def test_user_file_in_the_same_directory_is_preferred(tmp_path):
     for folder, words in (("other", "b\n"), ("trainer", "a\n")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "words.txt").write_text(words)
     files = [tmp_path / folder / "words.txt" for folder in ("other", "trainer")]
-    given = structs.replace(source(model(tmp_path).graph), files=tuple(files))
-    result = frozen(given, "ids")
-    assert looked_up(result.graph, result.init_ops, b"a", b"b") == [0, -1]
+    loaded = structs.replace(source(model(tmp_path).graph), files=tuple(files))
+    result = frozen(loaded, "ids")
+    assert look_up(result.graph, result.init_ops, b"a", b"b") == [0, -1]
     (tmp_path / "trainer").rename(tmp_path / "third")
-    given = structs.replace(given, files=(files[0], tmp_path / "third/words.txt"))
+    loaded = structs.replace(loaded, files=(files[0], tmp_path / "third/words.txt"))
     with pytest.raises(InvalidGraphError, match=r"match the path '/home/trainer/words\.txt'"):
-        frozen(given, "ids")
+        frozen(loaded, "ids")
 
 
 def mutable(op="MutableHashTableV2"):
-    """A table whose contents a saver restores, and a value for each text."""
+    """Return a table whose contents are restored by a saver."""
     return [
         placeholder("text", -1, dtype=STRING),
         node("codes", op, **KINDS),
@@ -221,40 +224,40 @@ CODES = {
 }
 
 
-def test_the_saved_contents_of_a_mutable_table_are_imported(tmp_path):
+def test_saved_contents_of_a_mutable_table_are_imported(tmp_path):
     result = frozen(source(mutable(), CODES, tmp_path), "y")
     assert result.init_ops == ("codes/contents/import",)
-    taken = ("codes", "codes/contents/keys", "codes/contents/values")
+    inputs = ("codes", "codes/contents/keys", "codes/contents/values")
     assert listing(result.graph)[-3:] == [
         "codes/contents/keys = Const()",
         "codes/contents/values = Const()",
-        f"codes/contents/import = LookupTableImportV2({', '.join(taken)})",
+        f"codes/contents/import = LookupTableImportV2({', '.join(inputs)})",
     ]
     runner = Interpreter(result.graph)
     runner.run(["codes/contents/import"], {})
-    given = {"text": np.array([b"b", b"c"], dtype=object)}
-    assert runner.run(["y"], given)[0].tolist() == [9, -1]
+    texts = {"text": np.array([b"b", b"c"], dtype=object)}
+    assert runner.run(["y"], texts)[0].tolist() == [9, -1]
 
 
-def test_contents_that_the_checkpoint_lacks_are_named(tmp_path):
-    held = {"codes-keys": CODES["codes-keys"]}
-    told = r"lacks the contents of the table 'codes' \('codes-values'\)"
-    with pytest.raises(InvalidGraphError, match=told):
-        frozen(source(mutable(), held, tmp_path), "y")
+def test_missing_contents_of_a_table_are_reported(tmp_path):
+    tensors = {"codes-keys": CODES["codes-keys"]}
+    message = r"lacks the contents of the table 'codes' \('codes-values'\)"
+    with pytest.raises(InvalidGraphError, match=message):
+        frozen(source(mutable(), tensors, tmp_path), "y")
 
 
-def test_contents_kept_as_buckets_are_refused(tmp_path):
+def test_contents_of_a_dense_hash_table_are_refused(tmp_path):
     with pytest.raises(UnsupportedError, match=r"'codes' \(MutableDenseHashTableV2\)"):
         frozen(source(mutable("MutableDenseHashTableV2"), CODES, tmp_path), "y")
 
 
-def test_outputs_without_tables_need_no_init_ops_and_no_files(tmp_path):
+def test_outputs_without_tables_need_no_init_ops_or_files(tmp_path):
     more = node("other", "Identity", "minus", T=INT)
     result = frozen(model(tmp_path, more), "other")
     assert (result.init_ops, result.assets) == ((), ())
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_is_reported(tmp_path):
     with pytest.raises(CorruptFileError, match=r"words\.txt.*the asset 'words.txt' is missing"):
         frozen(model(tmp_path), "ids")
 
@@ -272,46 +275,48 @@ def initialized(*names):
     ]
 
 
-HELD = {"w": np.array([5, 6], np.float32)}
+CHECKPOINT = {"w": np.array([5, 6], np.float32)}
 
 
-def test_initializer_nodes_give_variables_that_no_checkpoint_holds(tmp_path):
-    result = frozen(source(initialized("set_v"), HELD, tmp_path), "y", initializer_nodes=("init",))
+def test_initializer_nodes_set_variables_without_saved_values(tmp_path):
+    result = frozen(
+        source(initialized("set_v"), CHECKPOINT, tmp_path), "y", initializer_nodes=("init",)
+    )
     assert result.graph["v"].attr_tensor("value").array().tolist() == [7, 8]
     assert dict(result.variables) == {"w": "w", "v": ""}
 
 
-def test_initializer_nodes_come_before_the_checkpoint(tmp_path):
-    model = source(initialized("set_v", "set_w"), HELD, tmp_path)
+def test_initializer_nodes_override_the_checkpoint(tmp_path):
+    model = source(initialized("set_v", "set_w"), CHECKPOINT, tmp_path)
     result = frozen(model, "y", initializer_nodes=("init",))
     assert result.graph["w"].attr_tensor("value").array().tolist() == [2, 2]
 
 
-def test_init_ops_of_the_model_come_after_it(tmp_path):
-    model = source(initialized("set_v", "set_w"), HELD, tmp_path, init_ops=("init",))
+def test_checkpoint_overrides_the_init_ops_of_the_model(tmp_path):
+    model = source(initialized("set_v", "set_w"), CHECKPOINT, tmp_path, init_ops=("init",))
     result = frozen(model, "y")
     values = [result.graph[n].attr_tensor("value").array().tolist() for n in ("w", "v")]
     assert values == [[5, 6], [7, 8]]
 
 
-def test_without_a_checkpoint_initializers_may_give_everything():
+def test_initializer_nodes_set_all_variables_without_a_checkpoint():
     result = frozen(source(initialized("set_v", "set_w")), "y", initializer_nodes=("init",))
     assert result.graph["v"].op == "Const"
 
 
-def test_an_initializer_that_is_not_there_is_named(tmp_path):
+def test_missing_initializer_node_is_reported(tmp_path):
     with pytest.raises(InvalidGraphError, match="the initializer node 'inti' is not in the graph"):
-        frozen(source(initialized(), HELD, tmp_path), "y", initializer_nodes=("inti",))
+        frozen(source(initialized(), CHECKPOINT, tmp_path), "y", initializer_nodes=("inti",))
 
 
-def test_an_initializer_that_cannot_be_run_here_is_named(tmp_path):
+def test_unsupported_op_in_an_initializer_is_reported(tmp_path):
     nodes = initialized("set_v")
     nodes[3] = node("sum", "MyOwnOp", "w/read")
     with pytest.raises(UnsupportedError, match="MyOwnOp"):
-        frozen(source(nodes, HELD, tmp_path), "y", initializer_nodes=("init",))
+        frozen(source(nodes, CHECKPOINT, tmp_path), "y", initializer_nodes=("init",))
 
 
-def test_variables_that_wait_for_each_other_have_no_value():
+def test_circular_initializers_have_no_value():
     nodes = [
         ref_variable("a", 2),
         ref_variable("b", 2),
@@ -321,14 +326,3 @@ def test_variables_that_wait_for_each_other_have_no_value():
     ]
     with pytest.raises(InvalidGraphError, match="1 variables have no value"):
         frozen(source(nodes), "a/read", initializer_nodes=("init",))
-
-
-def test_listing_is_stable(tmp_path):
-    (tmp_path / "words.txt").write_text("a\n")
-    assert listing(frozen(model(tmp_path), "ids").graph)[-5:] == [
-        "words/fill/keys = Const()",
-        "words/fill/values = Const()",
-        "words/fill = InitializeTableV2(words, words/fill/keys, words/fill/values)",
-        "minus = Const()",
-        "ids = LookupTableFindV2(words, text, minus)",
-    ]

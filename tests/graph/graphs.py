@@ -1,4 +1,4 @@
-"""Graphs for tests of reading and writing."""
+"""Graphs and constants for the tests of graphs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.refs import parse_ref
 
 EVERY_ATTR = """
 node {
@@ -62,8 +65,14 @@ versions { producer: 1087 min_consumer: 12 bad_consumers: 3 }
 NUMBERS = [d for d in DType if d.numpy is not None]
 
 
+def small_graph(**nodes: str) -> Graph:
+    """Return a graph of the named nodes, such as ``a="Add x:1 ^b"``."""
+    split = {name: text.split() for name, text in nodes.items()}
+    return Graph([Node(n, op, tuple(map(parse_ref, refs))) for n, (op, *refs) in split.items()])
+
+
 def const_proto(dtype: DType, *, as_content: bool, count: int = 3) -> pb.GraphDef:
-    """A graph of one constant with the elements 0, 1, 0... of a type."""
+    """Return a graph with one constant, whose elements are 0, 1, 0, and so on."""
     assert dtype.numpy is not None
     array = (np.arange(count) % 2).astype(dtype.numpy)
     graph = pb.GraphDef()

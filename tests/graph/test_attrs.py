@@ -12,7 +12,7 @@ from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.node_serde import attr_from_proto, attr_to_proto
 from mobileprep.graph.tensor import Tensor
 
-MADE = {
+EXAMPLES = {
     "string": (attr.string("NHWC"), b"NHWC"),
     "int": (attr.integer(-3), -3),
     "float": (attr.floating(0.5), 0.5),
@@ -24,30 +24,30 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("kind", MADE)
-def test_constructors_make_what_the_wire_gives_back(kind: str) -> None:
-    made, value = MADE[kind]
-    assert (made.kind, made.value) == (kind, value)
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_constructed_values_survive_serialization(kind: str) -> None:
+    attr_value, value = EXAMPLES[kind]
+    assert (attr_value.kind, attr_value.value) == (kind, value)
     proto = pb.AttrValue()
-    attr_to_proto(made, proto)
-    assert attr_from_proto(proto, [], "test") == made
+    attr_to_proto(attr_value, proto)
+    assert attr_from_proto(proto, [], "test") == attr_value
 
 
-def test_text_is_stored_as_bytes() -> None:
+def test_strings_are_stored_as_utf8() -> None:
     assert attr.string("\N{DEGREE SIGN}") == attr.string("\N{DEGREE SIGN}".encode())
 
 
-def test_an_unknown_rank_is_no_scalar() -> None:
+def test_unknown_rank_is_not_a_scalar() -> None:
     assert attr.shape(None) != attr.shape(())
 
 
-def test_an_empty_list_is_of_every_kind() -> None:
+def test_empty_list_has_no_element_kind() -> None:
     proto = pb.AttrValue()
     attr_to_proto(attr.integers(), proto)
     assert attr_from_proto(proto, [], "test") == AttrValue("list", ())
 
 
-def test_kinds_tell_values_apart() -> None:
+def test_equal_values_of_different_kinds_differ() -> None:
     assert attr.integer(1) != attr.boolean(True)
     assert attr.integer(1) != attr.floating(1.0)
     assert attr.string("a") != AttrValue("placeholder", "a")

@@ -32,7 +32,7 @@ def test_equal_graphs_have_no_differences() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         (graph(op="Elu"), "~ out: op: Relu became Elu"),
         (graph(source="d"), "~ out: inputs: c became d"),
@@ -56,23 +56,23 @@ def test_equal_graphs_have_no_differences() -> None:
         ),
     ],
 )
-def test_a_difference_is_told(other: Graph, told: str) -> None:
-    assert [str(d) for d in compare_graphs(graph(), other)] == [told]
+def test_difference_is_reported(other: Graph, message: str) -> None:
+    assert [str(d) for d in compare_graphs(graph(), other)] == [message]
 
 
-def test_a_small_difference_of_a_constant_is_tolerated() -> None:
+def test_difference_within_the_tolerance_is_ignored() -> None:
     assert compare_graphs(graph(), graph(value=1.25), tolerance=0.25) == []
     assert compare_graphs(graph(), graph(value=1.25), tolerance=0.2) != []
 
 
-def test_nan_equals_itself_and_nothing_else() -> None:
+def test_nan_equals_only_nan() -> None:
     nan = graph(value=float("nan"))
     assert compare_graphs(nan, graph(value=float("nan"))) == []
     (difference,) = compare_graphs(nan, graph())
     assert difference.as_data()["largest"] is None
 
 
-def test_constants_of_another_shape_differ() -> None:
+def test_constants_of_different_shapes_differ() -> None:
     a = Graph([constant("c", Tensor.of(np.zeros((2, 1), np.float32)))])
     b = Graph([constant("c", Tensor.of(np.zeros(2, np.float32)))])
     (difference,) = compare_graphs(a, b)
@@ -87,7 +87,7 @@ def with_constant(values: Any, kind: Any) -> Graph:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "kind", "told"),
+    ("a", "b", "kind", "message"),
     [
         ([2**60, 1], [2**60 + 1, 1], np.int64, "1 of 2 elements, largest difference "),
         ([b"a", b"b"], [b"a", b"c"], object, "other in 1 of 2 elements"),
@@ -98,49 +98,49 @@ def with_constant(values: Any, kind: Any) -> Graph:
         ([True, False], [True, True], bool, "1 of 2 elements, largest difference 1"),
     ],
 )
-def test_constants_of_every_kind_are_compared(
-    a: object, b: object, kind: object, told: str
+def test_constants_of_every_type_are_compared(
+    a: object, b: object, kind: object, message: str
 ) -> None:
     assert compare_graphs(with_constant(a, kind), with_constant(a, kind)) == []
     (difference,) = compare_graphs(with_constant(a, kind), with_constant(b, kind))
-    assert told in str(difference)
+    assert message in str(difference)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_largest_difference_of_single_precision_is_that_of_double(seed: int) -> None:
+def test_float32_differences_are_computed_in_float64(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for exponent in (-44, -30, -3, 0, 20, 37):
         a = (rng.standard_normal(100) * 10.0**exponent).astype(np.float32)
         b = (a * (1 + rng.standard_normal(100) * 10.0 ** rng.integers(-8, 1))).astype(np.float32)
         largest = np.abs(a.astype(np.float64) - b.astype(np.float64)).max()
-        found = compare_graphs(with_constant(a, np.float32), with_constant(b, np.float32))
-        assert [one.largest for one in found] == ([largest] if (a != b).any() else [])
+        differences = compare_graphs(with_constant(a, np.float32), with_constant(b, np.float32))
+        assert [d.largest for d in differences] == ([largest] if (a != b).any() else [])
 
 
-def test_differences_that_single_precision_cannot_hold_are_told() -> None:
+def test_difference_beyond_the_float32_range_is_reported() -> None:
     a, b = (np.array([sign * 3e38, 1], np.float32) for sign in (1, -1))
-    (found,) = compare_graphs(with_constant(a, np.float32), with_constant(b, np.float32))
-    assert found.largest == 2 * float(np.float32(3e38))
+    (difference,) = compare_graphs(with_constant(a, np.float32), with_constant(b, np.float32))
+    assert difference.largest == 2 * float(np.float32(3e38))
 
 
-def test_whole_numbers_are_never_tolerated() -> None:
+def test_tolerance_does_not_apply_to_integers() -> None:
     a, b = (with_constant([n], np.int32) for n in (1, 2))
     assert compare_graphs(a, b, tolerance=5) != []
 
 
-def test_the_order_of_control_inputs_does_not_count() -> None:
+def test_order_of_control_inputs_is_ignored() -> None:
     base = graph().nodes
 
-    def waiting(inputs: str) -> Graph:
+    def with_last_node(inputs: str) -> Graph:
         refs = tuple(parse_ref(i) for i in inputs.split())
         return Graph([*base, Node("last", "Relu", refs)])
 
-    assert compare_graphs(waiting("out ^c ^d"), waiting("out:0 ^d ^c")) == []
-    assert compare_graphs(waiting("out ^c"), waiting("out ^d")) != []
+    assert compare_graphs(with_last_node("out ^c ^d"), with_last_node("out:0 ^d ^c")) == []
+    assert compare_graphs(with_last_node("out ^c"), with_last_node("out ^d")) != []
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "text"),
     [
         (attr.dtype(DType.QUINT8), "quint8"),
         (attr.string("SAME"), "SAME"),
@@ -151,6 +151,6 @@ def test_the_order_of_control_inputs_does_not_count() -> None:
         (attr.AttrValue("func", attr.FuncRef("twice")), "twice"),
     ],
 )
-def test_attributes_are_told_in_the_words_of_graphs(value: attr.AttrValue, told: str) -> None:
+def test_attribute_values_are_formatted_as_in_graph_text(value: attr.AttrValue, text: str) -> None:
     a, b = Graph([Node("n", "Op")]), Graph([Node("n", "Op", attrs={"A": value})])
-    assert [str(d) for d in compare_graphs(a, b)] == [f"~ n: attribute A: absent became {told}"]
+    assert [str(d) for d in compare_graphs(a, b)] == [f"~ n: attribute A: absent became {text}"]

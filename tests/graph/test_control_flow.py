@@ -1,4 +1,4 @@
-"""Frames, branches and what hangs on them, of control flow v1."""
+"""Frames and branches of control flow v1."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ def frames(*nodes: Node, fed: tuple[tuple[str, int], ...] = ()) -> Frames:
     return Frames(nodes, fed, "g.pb")
 
 
-def test_each_node_is_in_the_loop_that_it_runs_in() -> None:
-    found = frames(*LOOPS)
-    names = {name: frame.name for name, frame in found.of_node.items()}
+def test_nodes_are_assigned_to_their_loops() -> None:
+    result = frames(*LOOPS)
+    names = {name: frame.name for name, frame in result.of_node.items()}
     assert names == {
         **dict.fromkeys(("x", "after"), ""),
         **dict.fromkeys(("outer", "merge", "next", "left"), "outer"),
         **dict.fromkeys(("inner", "left_inner"), "inner"),
     }
-    assert [f.name for f in found.of_node["inner"].ancestors()] == ["inner", "outer", ""]
-    assert (found.of_output("left").name, found.of_output("left_inner").name) == ("", "outer")
-    assert [n.name for n in found.root.children[0].of_op({"Exit"})] == ["left"]
+    assert [f.name for f in result.of_node["inner"].ancestors()] == ["inner", "outer", ""]
+    assert (result.of_output("left").name, result.of_output("left_inner").name) == ("", "outer")
+    assert [n.name for n in result.root.children[0].of_op({"Exit"})] == ["left"]
 
 
-def test_a_tensor_that_is_fed_is_in_no_loop() -> None:
+def test_fed_tensor_is_outside_of_loops() -> None:
     enter, relu = node("e", "Enter", "x", "loop"), node("r", "Relu", "e")
     assert frames(enter, relu).of_node["r"].name == "loop"
     assert frames(enter, relu, fed=(("e", 0),)).of_node["r"].name == ""
 
 
-def test_two_loops_do_not_meet() -> None:
+def test_node_with_inputs_of_two_loops_is_refused() -> None:
     two = [node("a", "Enter", "x", "a"), node("b", "Enter", "x", "b"), node("sum", "Add", "a b")]
     with pytest.raises(InvalidGraphError, match=r"'sum' .* takes tensors of two loops"):
         frames(*two)
 
 
-def test_nothing_leaves_a_loop_that_it_is_not_in() -> None:
+def test_exit_outside_of_a_loop_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="leaves a loop that it is not in"):
         frames(node("out", "Exit", "x"))
 
@@ -78,32 +78,32 @@ BRANCHES = [
 ]
 
 
-def branches(known: bool | None = None) -> Branches:
-    found = Branches(lambda edge: known if edge == ("pred", 0) else None)
-    for each in BRANCHES:
-        found.add(each)
-    return found
+def branches(predicate: bool | None = None) -> Branches:
+    result = Branches(lambda edge: predicate if edge == ("pred", 0) else None)
+    for branch_node in BRANCHES:
+        result.add(branch_node)
+    return result
 
 
-def test_a_node_runs_under_the_conditions_of_its_inputs() -> None:
-    found = branches()
-    assert found.of_node("yes") == {(("pred", 0), True)}
-    assert found.of_node("no") == {(("pred", 0), False)}
-    assert found.of_node("merged") == frozenset()
-    assert found.of_node("one") == {(("pred", 0), True)}
-    assert found.never(Ref("never"))
-    assert not found.never(Ref("merged"))
-    assert found.taken(BRANCHES[2]) is None
+def test_conditions_of_inputs_are_combined() -> None:
+    result = branches()
+    assert result.of_node("yes") == {(("pred", 0), True)}
+    assert result.of_node("no") == {(("pred", 0), False)}
+    assert result.of_node("merged") == frozenset()
+    assert result.of_node("one") == {(("pred", 0), True)}
+    assert result.never(Ref("never"))
+    assert not result.never(Ref("merged"))
+    assert result.taken(BRANCHES[2]) is None
 
 
-@pytest.mark.parametrize(("known", "dead"), [(True, "no"), (False, "yes")])
-def test_a_known_predicate_leaves_one_branch(known: bool, dead: str) -> None:
-    found = branches(known)
-    assert {n for n in ("yes", "no") if found.never(Ref(n))} == {dead}
-    assert found.taken(BRANCHES[2]) == int(known)
+@pytest.mark.parametrize(("predicate", "dead"), [(True, "no"), (False, "yes")])
+def test_constant_predicate_makes_one_branch_dead(predicate: bool, dead: str) -> None:
+    result = branches(predicate)
+    assert {n for n in ("yes", "no") if result.never(Ref(n))} == {dead}
+    assert result.taken(BRANCHES[2]) == int(predicate)
 
 
-def test_all_behind_a_gate_is_conditional() -> None:
+def test_nodes_behind_a_switch_are_conditional() -> None:
     graph = Graph([*BRANCHES, node("x", "Placeholder"), node("waits", "NoOp", "^no")])
-    behind = {"s", "t", "yes", "no", "never", "merged", "one", "waits"}
-    assert conditional_nodes(graph) == behind
+    expected = {"s", "t", "yes", "no", "never", "merged", "one", "waits"}
+    assert conditional_nodes(graph) == expected

@@ -1,4 +1,4 @@
-"""Dropout: a tensor under a random mask, and the tensor before it was scaled up."""
+"""Detection of dropout and of its scale."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MASK = [
 ]
 
 
-def under_mask(op: str, inputs: str) -> Ref | None:
-    found = masked(Graph([*MASK, node("out", op, inputs)]), node("out", op, inputs))
-    return None if found is None else found[0]
+def masked_tensor(op: str, inputs: str) -> Ref | None:
+    match = masked(Graph([*MASK, node("out", op, inputs)]), node("out", op, inputs))
+    return None if match is None else match[0]
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def under_mask(op: str, inputs: str) -> Ref | None:
         ("SelectV2", "chosen x zeros"),
     ],
 )
-def test_what_a_mask_is_laid_on(op: str, inputs: str) -> None:
-    assert under_mask(op, inputs) == Ref("x")
+def test_masked_tensor_is_found(op: str, inputs: str) -> None:
+    assert masked_tensor(op, inputs) == Ref("x")
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_what_a_mask_is_laid_on(op: str, inputs: str) -> None:
         ("Fill", "chosen x zero"),
     ],
 )
-def test_what_is_no_dropout(op: str, inputs: str) -> None:
-    assert under_mask(op, inputs) is None
+def test_other_nodes_are_not_dropout(op: str, inputs: str) -> None:
+    assert masked_tensor(op, inputs) is None
 
 
 @pytest.mark.parametrize(
-    ("scaled", "found"),
+    ("scaled", "expected"),
     [
         (node("scaled", "RealDiv", "x keep"), Ref("x")),
         (node("scaled", "Div", "x keep"), Ref("x")),
@@ -75,8 +75,8 @@ def test_what_is_no_dropout(op: str, inputs: str) -> None:
     ],
     ids=lambda x: f"{x.op}-{'-'.join(map(str, x.inputs))}" if isinstance(x, Node) else "",
 )
-def test_the_scale_is_one_divided_by_what_is_kept(scaled: Node, found: Ref | None) -> None:
+def test_scale_must_be_the_reciprocal_of_the_keep_rate(scaled: Node, expected: Ref | None) -> None:
     graph = Graph([*MASK, const("up", 4 / 3), scaled, node("out", "Mul", "scaled mask")])
     dropout = masked(graph, graph["out"])
     assert dropout is not None
-    assert unscaled(graph, *dropout) == found
+    assert unscaled(graph, *dropout) == expected

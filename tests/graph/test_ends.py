@@ -1,4 +1,4 @@
-"""Where a graph begins and ends."""
+"""Detection of the inputs and outputs of a graph."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ GRAPH = Graph(
 )
 
 
-def test_a_graph_begins_at_placeholders_and_ends_where_nothing_reads() -> None:
+def test_inputs_are_placeholders_and_outputs_are_unread_nodes() -> None:
     assert placeholders(GRAPH) == ["image", "old"]
     assert ends(GRAPH) == ["probabilities"]
 
 
-def test_placeholders_that_nothing_reads_count_where_there_are_no_others() -> None:
+def test_unread_placeholder_counts_if_it_is_the_only_one() -> None:
     assert placeholders(Graph([Node("x", "Placeholder")])) == ["x"]
 
 
-def test_what_leaves_a_lowered_loop_unread_is_no_output() -> None:
-    left = [Node("rnn/while/exit/_7", "Exit"), Node("while/Exit_1", "Exit")]
-    assert ends(Graph([*left, Node("y", "Identity")])) == ["while/Exit_1", "y"]
-    assert ends(Graph(left[:1])) == ["rnn/while/exit/_7"]
+def test_unread_exit_of_a_lowered_loop_is_not_an_output() -> None:
+    exits = [Node("rnn/while/exit/_7", "Exit"), Node("while/Exit_1", "Exit")]
+    assert ends(Graph([*exits, Node("y", "Identity")])) == ["while/Exit_1", "y"]
+    assert ends(Graph(exits[:1])) == ["rnn/while/exit/_7"]
 
 
-def test_tensors_belong_to_nodes() -> None:
+def test_nodes_of_tensor_names() -> None:
     assert nodes_of(["x", "x:1", "y:0", "^z"]) == {"x", "y", "z"}
 
 
@@ -49,9 +49,9 @@ def test_tensors_belong_to_nodes() -> None:
         ("qqqq", "output", "nothing reads probabilities"),
     ],
 )
-def test_a_name_that_is_not_there_gets_a_hint(name: str, what: str, hint: str) -> None:
+def test_hint_for_an_unknown_name(name: str, what: str, hint: str) -> None:
     assert name_hint(GRAPH, name, what) == hint
 
 
-def test_an_empty_graph_has_no_likely_names() -> None:
+def test_hint_for_an_empty_graph() -> None:
     assert name_hint(Graph(), "x", "input") == "look at the names in the graph"

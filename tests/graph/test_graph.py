@@ -1,4 +1,4 @@
-"""Graphs and their look-ups."""
+"""Graphs and lookups by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def node(name: str, *inputs: str) -> Node:
 GRAPH = Graph([node("a"), node("b", "a", "a:1"), node("c", "b", "^a"), node("d", "missing")])
 
 
-def test_nodes_are_found_by_name() -> None:
+def test_lookup_by_name() -> None:
     assert GRAPH["b"] is GRAPH.nodes[1]
     assert GRAPH.get("b") is GRAPH.nodes[1]
     assert GRAPH.get("x") is None
@@ -28,17 +28,17 @@ def test_nodes_are_found_by_name() -> None:
         GRAPH["x"]
 
 
-def test_of_two_nodes_with_one_name_the_later_is_found() -> None:
+def test_last_node_of_a_duplicate_name_wins() -> None:
     nodes = [node("a"), node("a", "b")]
     assert Graph(nodes).by_name["a"] is nodes[1]
 
 
-def test_consumers_come_once_and_in_order() -> None:
+def test_consumers_are_unique_and_in_graph_order() -> None:
     consumers = {name: [n.name for n in nodes] for name, nodes in GRAPH.consumers.items()}
     assert consumers == {"a": ["b", "c"], "b": ["c"], "missing": ["d"]}
 
 
-def test_other_nodes_keep_library_and_versions() -> None:
+def test_with_nodes_keeps_library_and_versions() -> None:
     library = Library({"f": Function(OpDef("f"))})
     graph = Graph(GRAPH.nodes, library, Versions(27, 12))
     other = graph.with_nodes(iter(GRAPH.nodes[:1]))
@@ -46,7 +46,7 @@ def test_other_nodes_keep_library_and_versions() -> None:
     assert len(graph) == 4
 
 
-def test_an_empty_library_is_none() -> None:
+def test_empty_library_is_falsy() -> None:
     assert not Library()
     assert Library(gradients=(("f", "g"),))
     assert Function(OpDef("f")).name == "f"

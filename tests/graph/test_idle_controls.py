@@ -1,4 +1,4 @@
-"""Control inputs from constants carry nothing, but in branches and loops."""
+"""Removing control inputs that have no effect."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def _inputs(graph: Graph, name: str) -> list[str]:
     return [str(r) for r in graph[name].inputs]
 
 
-def test_edges_from_constants_and_what_only_waits_for_them_go():
+def test_control_inputs_from_constants_are_removed():
     graph = Graph(
         [
             placeholder(),
@@ -23,21 +23,21 @@ def test_edges_from_constants_and_what_only_waits_for_them_go():
             node("out", "Add", "x c ^all"),
         ]
     )
-    done = without_idle_controls(graph, {"x", "out"})
-    assert shown(done) == (
+    result = without_idle_controls(graph, {"x", "out"})
+    assert shown(result) == (
         "x = Placeholder()\nc = Const() value=float32[]:1\nout = Add(x, c) T=float32"
     )
 
 
-def test_a_fetched_no_op_stays():
+def test_fetched_no_op_is_not_removed():
     graph = Graph([const("c", 1.0), node("all", "NoOp", "^c", T=None)])
-    done = without_idle_controls(graph, {"all"})
-    assert sorted(done.by_name) == ["all"]
-    assert not done["all"].inputs
+    result = without_idle_controls(graph, {"all"})
+    assert sorted(result.by_name) == ["all"]
+    assert not result["all"].inputs
 
 
 @pytest.mark.parametrize("gate", ["Placeholder", "Relu", "Assert", "Enter"])
-def test_edges_from_what_runs_stay(gate):
+def test_control_inputs_that_lead_to_other_ops_are_not_removed(gate):
     graph = Graph(
         [
             placeholder(),
@@ -50,7 +50,7 @@ def test_edges_from_what_runs_stay(gate):
     assert without_idle_controls(graph, {"x", "out"}) is graph
 
 
-def test_a_constant_of_a_branch_still_tells_of_it():
+def test_constant_of_a_branch_keeps_its_control_input():
     graph = Graph(
         [
             placeholder("p", DType.BOOL),
@@ -61,16 +61,16 @@ def test_a_constant_of_a_branch_still_tells_of_it():
             node("out", "Identity", "free ^tied"),
         ]
     )
-    done = without_idle_controls(graph, {"p", "out"})
-    assert _inputs(done, "tied") == ["^then"]
-    assert _inputs(done, "out") == ["free", "^tied"]
+    result = without_idle_controls(graph, {"p", "out"})
+    assert _inputs(result, "tied") == ["^then"]
+    assert _inputs(result, "out") == ["free", "^tied"]
 
 
-def test_nodes_that_wait_for_each_other_are_not_idle():
+def test_cycle_of_control_inputs_is_not_removed():
     graph = Graph([node("a", "NoOp", "^b", T=None), node("b", "NoOp", "^a", T=None)])
     assert without_idle_controls(graph, ()) is graph
 
 
-def test_a_graph_without_control_inputs_comes_back():
+def test_graph_without_control_inputs_is_returned_as_is():
     graph = Graph([const("c", 1.0), node("out", "Identity", "c")])
     assert without_idle_controls(graph, ()) is graph

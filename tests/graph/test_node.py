@@ -1,4 +1,4 @@
-"""Nodes and the typed look at their attributes."""
+"""Nodes and typed access to their attributes."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize("method", VALUES)
-def test_an_attribute_is_read_as_its_kind(method: str) -> None:
+def test_attribute_is_read_as_its_kind(method: str) -> None:
     value, expected = VALUES[method]
     node = Node("n", "Op", attrs={"a": value})
     assert getattr(node, method)("a") == expected
 
 
 @pytest.mark.parametrize("method", VALUES)
-def test_an_attribute_of_another_kind_is_an_error(method: str) -> None:
+def test_attribute_of_another_kind_is_an_error(method: str) -> None:
     other = attr.string("x") if method != "attr_str" else attr.integer(1)
     node = Node("n", "Op", attrs={"a": other})
     with pytest.raises(InvalidGraphError, match=r"attribute 'a' of node 'n' \(Op\) is not a "):
@@ -60,13 +60,13 @@ def test_an_attribute_of_another_kind_is_an_error(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", sorted(set(VALUES) - {"attr_shape"}))
-def test_an_absent_attribute_is_an_error(method: str) -> None:
+def test_absent_attribute_is_an_error(method: str) -> None:
     with pytest.raises(InvalidGraphError, match=r"node 'n' \(Op\) has no .* attribute 'a'"):
         getattr(Node("n", "Op"), method)("a")
 
 
 @pytest.mark.parametrize("method", DEFAULTS)
-def test_a_default_stands_for_an_absent_attribute_alone(method: str) -> None:
+def test_default_is_used_only_for_an_absent_attribute(method: str) -> None:
     default = DEFAULTS[method]
     assert getattr(Node("n", "Op"), method)("a", default) == default
     value, expected = VALUES[method]
@@ -75,26 +75,26 @@ def test_a_default_stands_for_an_absent_attribute_alone(method: str) -> None:
         getattr(Node("n", "Op", attrs={"a": AttrValue("placeholder", "T")}), method)("a", default)
 
 
-def test_an_absent_shape_is_unknown() -> None:
+def test_absent_shape_is_unknown() -> None:
     assert Node("n", "Op").attr_shape("shape") is None
 
 
 @pytest.mark.parametrize("method", [m for m in VALUES if m.endswith("s") and m != "attr_bools"])
-def test_an_empty_list_is_of_every_kind(method: str) -> None:
+def test_empty_list_is_valid_for_every_list_kind(method: str) -> None:
     assert getattr(Node("n", "Op", attrs={"a": AttrValue("list", ())}), method)("a") == ()
 
 
-def test_text_that_is_no_utf8_is_escaped() -> None:
+def test_invalid_utf8_is_escaped() -> None:
     assert Node("n", "Op", attrs={"a": attr.string(b"a\xff")}).attr_str("a") == "a\\xff"
 
 
-def test_inputs_are_told_apart() -> None:
+def test_data_and_control_inputs() -> None:
     node = Node("n", "Op", tuple(parse_ref(t) for t in ("a", "b:1", "^c")))
     assert [str(r) for r in node.data_inputs] == ["a", "b:1"]
     assert [str(r) for r in node.control_inputs] == ["^c"]
 
 
-def test_changes_make_new_nodes() -> None:
+def test_nodes_are_immutable() -> None:
     node = Node("n", "Op", attrs={"a": attr.integer(1), "b": attr.integer(2)})
     assert node.with_attrs(a=attr.integer(3)).attr_int("a") == 3
     assert set(node.without_attrs("a", "none").attrs) == {"b"}
@@ -103,7 +103,7 @@ def test_changes_make_new_nodes() -> None:
         node.name = "other"  # type: ignore[misc]
 
 
-def test_a_constant_names_its_type() -> None:
+def test_constant_has_a_dtype_attribute() -> None:
     value = Tensor.of(np.zeros(2, np.uint8), DType.QUINT8)
     node = constant("c", value, "/cpu:0", (parse_ref("^a"),))
     assert (node.op, node.device, str(node.inputs[0])) == ("Const", "/cpu:0", "^a")
@@ -111,7 +111,7 @@ def test_a_constant_names_its_type() -> None:
     assert node.attr_tensor("value") is value
 
 
-def test_nodes_are_copied_and_pickled_whole() -> None:
+def test_nodes_are_copied_and_pickled() -> None:
     attrs = {"a": attr.integer(1)}
     node = Node("n", "Op", (parse_ref("a:0"), parse_ref("^b")), "/cpu:0", attrs, (b"x", b"y"))
     for copy in (pickle.loads(pickle.dumps(node)), deepcopy(node), replace(node)):

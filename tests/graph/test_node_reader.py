@@ -1,4 +1,4 @@
-"""Reading short nodes from their bytes gives what their messages give."""
+"""Reading nodes from bytes gives the same result as parsing protobuf messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def by_message(data: bytes) -> Graph:
 
 
 def spelling(graph: Graph) -> list[object]:
-    """All that nodes are made of, with how their inputs are spelt and how attributes are sorted."""
+    """Return the nodes with the spelling of their inputs and the order of their attributes."""
     return [(n, list(map(str, n.inputs)), list(n.attrs.items()), type(n)) for n in graph]
 
 
@@ -74,7 +74,7 @@ NODES = st.builds(
 
 
 @given(st.lists(NODES, max_size=12))
-def test_nodes_are_what_their_messages_say(nodes: list[pb.NodeDef]) -> None:
+def test_nodes_are_read_as_protobuf_reads_them(nodes: list[pb.NodeDef]) -> None:
     data = pb.GraphDef(node=nodes).SerializeToString(deterministic=True)
     assert spelling(graph_from_bytes(data, "g")) == spelling(by_message(data))
 
@@ -88,8 +88,8 @@ def parts_of(node: pb.NodeDef) -> list[bytes]:
     return [*head, *(delimited(3, text.encode()) for text in node.input), *attrs]
 
 
-def long_way(field: bytes) -> bytes:
-    """A short field with a length of two bytes where one would do."""
+def padded_length(field: bytes) -> bytes:
+    """Encode the length of a short field in two bytes instead of one."""
     return bytes([field[0], field[1] | 0x80, 0]) + field[2:]
 
 
@@ -106,9 +106,9 @@ OTHER_FORMS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "an empty name at the end": lambda p: [*p, delimited(1, b"")],
     "no name": lambda p: p[1:],
     "no op": lambda p: [p[0], *p[2:]],
-    "a long length of the name": lambda p: [long_way(p[0]), *p[1:]],
-    "a long length of the op": lambda p: [p[0], long_way(p[1]), *p[2:]],
-    "a long length of an input": lambda p: [*p[:2], long_way(p[2]), *p[3:]],
+    "a long length of the name": lambda p: [padded_length(p[0]), *p[1:]],
+    "a long length of the op": lambda p: [p[0], padded_length(p[1]), *p[2:]],
+    "a long length of an input": lambda p: [*p[:2], padded_length(p[2]), *p[3:]],
     "an empty device": lambda p: [*p[:4], delimited(4, b""), *p[4:]],
     "an unknown field": lambda p: [*p, encode_varint(99 << 3 | VARINT) + b"\x07"],
     "an unknown field before the inputs": lambda p: [
@@ -123,7 +123,7 @@ OTHER_FORMS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 
 @pytest.mark.parametrize("form", OTHER_FORMS)
-def test_other_forms_of_a_node_are_read_too(form: str) -> None:
+def test_unusual_encodings_are_read(form: str) -> None:
     nodes = []
     for number in range(6):
         node = pb.NodeDef(name=f"n{number}", op="Op", input=["a:0", "^b"])
@@ -136,7 +136,7 @@ def test_other_forms_of_a_node_are_read_too(form: str) -> None:
 
 
 def constants(count: int, change: Callable[[pb.TensorProto], None]) -> bytes:
-    """Constants of one form, of which the last is changed."""
+    """Return a graph of similar constants, with a change in the last one."""
     graph = pb.GraphDef()
     for number in range(count):
         node = graph.node.add(name=f"c{number}", op="Const")
@@ -146,7 +146,7 @@ def constants(count: int, change: Callable[[pb.TensorProto], None]) -> bytes:
     return graph.SerializeToString(deterministic=True)
 
 
-def test_the_last_of_many_alike_is_looked_at_too() -> None:
+def test_last_of_many_similar_constants_is_checked() -> None:
     def too_short(tensor: pb.TensorProto) -> None:
         tensor.tensor_content = tensor.tensor_content[:-1]
 
@@ -163,14 +163,14 @@ def test_the_last_of_many_alike_is_looked_at_too() -> None:
         graph_from_bytes(constants(5, impossible), "g")
 
 
-def test_constants_of_one_form_have_their_own_elements() -> None:
+def test_similar_constants_keep_their_own_elements() -> None:
     graph = graph_from_bytes(constants(5, lambda _: None), "g")
-    found = [node.attr_tensor("value").array().tolist() for node in graph]
-    assert found == [[number] * 3 for number in range(5)]
+    values = [node.attr_tensor("value").array().tolist() for node in graph]
+    assert values == [[number] * 3 for number in range(5)]
 
 
-def test_content_that_also_stands_elsewhere_is_no_form() -> None:
-    """The end of these nodes repeats the content, and is not it."""
+def test_content_repeated_in_another_attribute_is_read() -> None:
+    """These nodes end with an attribute that has the same bytes as the content."""
     nodes = []
     for number in (1, 2):
         four = np.float32(number).tobytes()
@@ -189,18 +189,18 @@ def outcome(read: Callable[[bytes], Graph], data: bytes) -> object:
         return type(error).__name__
 
 
-def test_damaged_nodes_are_read_or_refused_as_messages_are() -> None:
+def test_damaged_nodes_are_handled_as_protobuf_does() -> None:
     base = text_format.Parse(EVERY_ATTR, pb.GraphDef()).SerializeToString(deterministic=True)
     base += constants(4, lambda _: None)
     generator = random.Random(3)
     for _ in range(1500):
-        spoilt = bytearray(base)
-        spoilt[generator.randrange(len(base))] ^= 1 << generator.randrange(8)
-        data = bytes(spoilt)
+        damaged = bytearray(base)
+        damaged[generator.randrange(len(base))] ^= 1 << generator.randrange(8)
+        data = bytes(damaged)
         with_messages = outcome(lambda d: graph_from_proto(_proto(d), [], "g"), data)
         by_bytes = outcome(lambda d: graph_from_bytes(d, "g"), data)
         if by_bytes != with_messages:
-            # Beyond protobuf, the outer fields are held to what graphs have.
+            # Unlike protobuf, the reader refuses unknown fields of a GraphDef.
             assert by_bytes == "CorruptFileError"
 
 
@@ -212,7 +212,7 @@ def _proto(data: bytes) -> pb.GraphDef:
         raise CorruptFileError(message, "", "g") from error
 
 
-def test_nodes_of_a_kind_share_what_they_have_in_common() -> None:
+def test_similar_nodes_share_attributes_and_inputs() -> None:
     attrs = {"T": pb.AttrValue(type=pb.DT_FLOAT)}
     nodes = [pb.NodeDef(name=f"n{i}", op="Relu", input=["a"], attr=attrs) for i in range(3)]
     first, *others = graph_from_bytes(pb.GraphDef(node=nodes).SerializeToString(), "g")
@@ -221,7 +221,7 @@ def test_nodes_of_a_kind_share_what_they_have_in_common() -> None:
     assert isinstance(first, Node)
 
 
-def test_a_node_just_below_and_above_the_size_of_short_ones() -> None:
+def test_nodes_around_the_size_limit_for_short_nodes() -> None:
     for length in range(LARGE - 40, LARGE + 8):
         node = pb.NodeDef(name="n", op="Op", input=["a"])
         node.attr["s"].s = b"x" * length

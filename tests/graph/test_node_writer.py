@@ -1,4 +1,4 @@
-"""Nodes are written byte for byte as protobuf's deterministic form has them."""
+"""Nodes are written byte for byte like protobuf's deterministic serialization."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mobileprep.graph.tensor import Tensor
 def by_message(graph: Graph) -> bytes:
     proto = pb.GraphDef()
     for node in graph:
-        written = proto.node.add(name=node.name, op=node.op, device=node.device)
-        written.input.extend(map(str, node.inputs))
+        message = proto.node.add(name=node.name, op=node.op, device=node.device)
+        message.input.extend(map(str, node.inputs))
         for name, value in node.attrs.items():
-            attr_to_proto(value, written.attr[name])
-        written.experimental_debug_info, written.experimental_type = node.debug_info
+            attr_to_proto(value, message.attr[name])
+        message.experimental_debug_info, message.experimental_type = node.debug_info
     return proto.SerializeToString(deterministic=True)
 
 
@@ -62,45 +62,45 @@ VALUES = st.one_of(
         ]
     ),
 )
-TEXTS = st.sampled_from(["", "a", "é", "n" * 127, "n" * 128, "n" * 500])
+STRINGS = st.sampled_from(["", "a", "é", "n" * 127, "n" * 128, "n" * 500])
 REFS = st.builds(
     Ref,
-    TEXTS,
+    STRINGS,
     st.sampled_from([0, 1, 300, CONTROL]),
     st.sampled_from(["", "out"]),
     st.booleans(),
 )
 NODES = st.builds(
     Node,
-    TEXTS,
-    TEXTS,
+    STRINGS,
+    STRINGS,
     st.lists(REFS, max_size=3).map(tuple),
-    TEXTS,
+    STRINGS,
     st.dictionaries(st.text(alphabet="aTé\0b", max_size=3), VALUES, max_size=6),
     st.tuples(st.binary(max_size=3), st.binary(max_size=3)),
 )
 
 
 @given(st.lists(NODES, max_size=8))
-def test_nodes_are_written_as_messages_are(nodes: list[Node]) -> None:
+def test_nodes_are_written_as_protobuf_writes_them(nodes: list[Node]) -> None:
     graph = Graph([*nodes, *nodes])
     assert graph_to_bytes(graph) == by_message(graph)
 
 
 @pytest.mark.parametrize("names", [("T", "Tpaddings", "Tp"), ("a", "a\0", "aé", "")])
-def test_a_name_comes_before_its_own_beginnings(names: tuple[str, ...]) -> None:
+def test_attributes_with_a_common_prefix_are_sorted(names: tuple[str, ...]) -> None:
     graph = Graph([Node("n", "Op", attrs=dict.fromkeys(names, attr.integer(1)))])
     assert graph_to_bytes(graph) == by_message(graph)
 
 
-def test_attributes_that_are_made_and_dropped_on_the_way_are_told_apart() -> None:
+def test_attributes_freed_while_writing_are_not_confused() -> None:
     nodes = (Node(f"n{i}", "Op", attrs={"i": attr.integer(i)}) for i in range(3000))
     graph = Graph(nodes)
     assert graph_to_bytes(graph) == by_message(graph)
 
 
 @pytest.mark.parametrize("device", ["", "/cpu:0"])
-def test_a_node_with_content_worth_a_view_is_left_to_others(device: str) -> None:
+def test_node_with_large_content_has_no_record(device: str) -> None:
     large = attr.tensor(Tensor.packed(np.zeros(LARGE, np.uint8)))
     writer = NodeWriter(1)
     node = Node("n", "Const", device=device, attrs={"value": large})

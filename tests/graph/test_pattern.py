@@ -1,4 +1,4 @@
-"""Patterns and their matches, with the semantics of the original's GraphMatcher."""
+"""Patterns and their matches, as in GraphMatcher of the original tool."""
 
 import pytest
 
@@ -40,56 +40,56 @@ SCALED = _graph(
     ],
     ids=str,
 )
-def test_ops_and_inputs_must_fit(pattern, heads):
+def test_ops_and_inputs_must_match(pattern, heads):
     assert _heads(SCALED, pattern) == heads
 
 
-def test_control_inputs_are_not_counted():
+def test_control_inputs_are_ignored():
     graph = _graph(node("wait", "NoOp"), node("out", "Relu", "x ^wait"))
     assert _heads(graph, op("Relu", "Placeholder")) == ["out"]
 
 
-def test_an_output_number_does_not_hide_the_node():
+def test_any_output_of_a_node_matches():
     graph = _graph(node("split", "Split", "x"), node("out", "Relu", "split:1"))
     assert _heads(graph, op("Relu", "Split")) == ["out"]
 
 
-def test_matches_share_no_node():
-    """Even the nodes that a star stands for belong to one match only."""
+def test_matches_do_not_share_nodes():
+    """Nodes that match a star also belong to one match only."""
     graph = _graph(node("a", "Relu", "x"), node("b", "Relu", "x"))
     assert len(_heads(graph, op("Relu", "*"))) == 1
     assert len(_heads(graph, op("Relu"))) == 2
 
 
-def test_borrowed_nodes_serve_several_matches():
+def test_borrowed_nodes_may_be_shared():
     graph = _graph(node("a", "Relu", "x"), node("b", "Relu", "x"))
     pattern = op("Relu", op("*", borrowed=True))
-    found = GraphMatcher(graph).find(pattern).matches
-    assert [[n.name for n in m.nodes] for m in found] == [["b"], ["a"]]
+    matches = GraphMatcher(graph).find(pattern).matches
+    assert [[n.name for n in m.nodes] for m in matches] == [["b"], ["a"]]
 
 
-def test_the_first_in_execution_order_wins():
+def test_first_match_in_execution_order_wins():
     graph = Graph([node("second", "Relu", "first"), node("first", "Relu", "x"), placeholder()])
     assert _heads(graph, op("Relu", "*")) == ["first"]
 
 
-def test_a_star_alone_fits_every_node():
+def test_star_matches_every_node():
     assert sorted(_heads(SCALED, op("*"))) == sorted(SCALED.by_name)
 
 
-def test_a_node_may_stand_for_two_inputs_of_one_match():
+def test_node_may_match_two_inputs():
     graph = _graph(node("out", "Mul", "x x"))
     (match,) = GraphMatcher(graph).find(op("Mul", "*", "*")).matches
     assert [n.name for n in match.nodes] == ["out", "x"]
 
 
-def test_nodes_are_listed_level_by_level():
+def test_nodes_are_listed_breadth_first():
     pattern = op("Mul", op("MatMul", "*", "Const"), "Const")
     (match,) = GraphMatcher(SCALED).find(pattern).matches
     assert [n.name for n in match.nodes] == ["out", "layer", "f", "x", "w"]
 
 
-def test_labels_name_the_nodes():
+def test_nodes_are_found_by_label():
     pattern = op("Mul", op("MatMul", label="layer"), op("Const", label="factors"))
     (match,) = GraphMatcher(SCALED).find(pattern).matches
     assert match["factors"].name == "f"
@@ -99,23 +99,23 @@ def test_labels_name_the_nodes():
     assert "'factors'" in error.value.hint
 
 
-def test_a_check_leaves_nodes_free_for_others():
+def test_rejected_match_does_not_claim_nodes():
     graph = _graph(node("a", "Relu", "x"), node("b", "Relu", "x"))
-    found = GraphMatcher(graph).find(
+    result = GraphMatcher(graph).find(
         op("Relu", "*"), lambda m: "not this one" if m.node.name == "b" else ""
     )
-    assert [m.node.name for m in found.matches] == ["a"]
-    assert found.skipped == {"not this one": 1}
+    assert [m.node.name for m in result.matches] == ["a"]
+    assert result.skipped == {"not this one": 1}
 
 
-def test_nodes_used_outside_are_known():
+def test_nodes_used_outside_of_a_match():
     graph = _graph(*SCALED.nodes[1:], node("relu", "Relu", "layer"), node("end", "NoOp", "^w"))
     pattern = op("Mul", op("MatMul", "*", "Const"), "Const")
     (match,) = GraphMatcher(graph, protected={"f", "elsewhere"}).find(pattern).matches
     assert match.used_outside == {"layer", "w", "f"}
 
 
-def test_loops_are_searched_too():
+def test_loops_are_searched():
     loop = [
         node("enter", "Enter", "x"),
         node("merge", "Merge", "enter next"),
@@ -125,14 +125,14 @@ def test_loops_are_searched_too():
     assert _heads(_graph(*loop), op("Relu", "Merge")) == ["relu"]
 
 
-def test_nodes_of_a_cycle_are_looked_at_last():
+def test_nodes_of_a_cycle_are_matched_last():
     graph = _graph(node("a", "Relu", "b"), node("b", "Relu", "a"), node("c", "Relu", "x"))
     assert _heads(graph, op("Relu")) == ["c", "a", "b"]
 
 
-def test_inputs_that_are_not_there_fit_nothing():
+def test_missing_input_does_not_match():
     assert _heads(_graph(node("a", "Relu", "lost")), op("Relu", "*")) == []
 
 
-def test_a_pattern_is_shown_as_the_original_spells_it():
+def test_patterns_are_formatted_as_in_the_original():
     assert str(op("Mul", op("MatMul", "*"), "Const")) == "{Mul, {{MatMul, {{*}}}, {Const}}}"

@@ -19,7 +19,7 @@ from mobileprep.graph.refs import CONTROL, Ref, control, parse_function_ref, par
         ("a:12", Ref("a", 12)),
         ("^a", Ref("a", CONTROL)),
         ("^scope/a", Ref("scope/a", CONTROL)),
-        # What is no number belongs to the name.
+        # A suffix that is not a number belongs to the name.
         ("a:b", Ref("a:b")),
         ("a:-1", Ref("a:-1")),
         ("a:+1", Ref("a:+1")),
@@ -30,29 +30,29 @@ from mobileprep.graph.refs import CONTROL, Ref, control, parse_function_ref, par
         ("a:b:2", Ref("a:b", 2)),
         ("", Ref("")),
         (":3", Ref("", 3)),
-        # A control dependency has no output to count.
+        # A control dependency has no output number.
         ("^a:1", Ref("a:1", CONTROL)),
     ],
 )
-def test_references_are_read(text: str, ref: Ref) -> None:
+def test_references_are_parsed(text: str, ref: Ref) -> None:
     assert parse_ref(text) == ref
 
 
 @pytest.mark.parametrize("digits", ["1" * 5000, "9" * 10])
-def test_an_endless_number_is_part_of_the_name(digits: str) -> None:
+def test_very_long_number_is_part_of_the_name(digits: str) -> None:
     assert parse_ref(f"a:{digits}") == Ref(f"a:{digits}")
 
 
 @given(st.text())
-def test_what_was_read_is_written_as_it_was(text: str) -> None:
-    spelt = str(parse_ref(text))
-    # A number with leading zeros is the only thing that is spelt anew.
-    assert parse_ref(spelt) == parse_ref(text)
+def test_references_survive_a_round_trip(text: str) -> None:
+    formatted = str(parse_ref(text))
+    # Only a number with leading zeros is normalized.
+    assert parse_ref(formatted) == parse_ref(text)
     if not text.rpartition(":")[2].startswith("0"):
-        assert spelt == text
+        assert formatted == text
 
 
-def test_a_first_output_spelt_out_stays_spelt_out_and_is_the_same() -> None:
+def test_explicit_first_output_is_preserved_and_equal() -> None:
     assert str(parse_ref("a:0")) == "a:0"
     assert str(parse_ref("a")) == "a"
     assert parse_ref("a:0") == parse_ref("a")
@@ -69,19 +69,19 @@ def test_a_first_output_spelt_out_stays_spelt_out_and_is_the_same() -> None:
         ("x:1", Ref("x", 1)),
     ],
 )
-def test_references_inside_functions_are_read(text: str, ref: Ref) -> None:
+def test_references_inside_functions_are_parsed(text: str, ref: Ref) -> None:
     assert parse_function_ref(text) == ref
     assert str(parse_function_ref(text)) == text
 
 
-def test_the_node_can_be_another() -> None:
+def test_renamed_references() -> None:
     assert str(parse_ref("a:2").renamed("b")) == "b:2"
     assert str(parse_ref("^a").renamed("b")) == "^b"
     assert str(parse_ref("a:0").renamed("b")) == "b:0"
     assert str(parse_function_ref("a:out:1").renamed("b")) == "b:out:1"
 
 
-def test_control_dependencies_are_told_apart() -> None:
+def test_control_dependencies() -> None:
     assert control("a") == parse_ref("^a")
     assert control("a").is_control
     assert not parse_ref("a").is_control

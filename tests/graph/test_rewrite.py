@@ -1,4 +1,4 @@
-"""Replacing matches, with the semantics of the original's ReplaceMatchingOpTypes."""
+"""Replacing matches, as in ReplaceMatchingOpTypes of the original tool."""
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ def _names(graph):
 
 
 def _merge(match):
-    """Neg of Relu becomes one node of the head's name; the input stays."""
+    """Replace Neg of Relu by one node with the name of the Neg."""
     inner, source = match["inner"], match["source"]
     return [source, replace(match.node, op="NegRelu", inputs=inner.inputs)]
 
@@ -33,81 +33,81 @@ CHAIN = Graph(
 )
 
 
-def test_new_nodes_stand_where_the_head_stood():
-    done = rewrite(CHAIN, RULE)
-    assert _names(done.graph) == ["out", "x", "neg"]
-    assert done.graph["neg"].op == "NegRelu"
-    assert (done.matched, done.skipped) == (1, {})
+def test_new_nodes_replace_the_head_of_the_match():
+    result = rewrite(CHAIN, RULE)
+    assert _names(result.graph) == ["out", "x", "neg"]
+    assert result.graph["neg"].op == "NegRelu"
+    assert (result.matched, result.skipped) == (1, {})
 
 
-def test_without_a_match_the_graph_is_the_same_object():
+def test_graph_without_a_match_is_returned_as_is():
     assert rewrite(CHAIN, Rule(op("Softmax"), _merge)).graph is CHAIN
 
 
-def test_a_replacement_that_loses_a_node_needed_elsewhere_is_not_made():
+def test_match_with_a_node_needed_elsewhere_is_skipped():
     graph = Graph([*CHAIN.nodes, node("other", "Tanh", "relu")])
-    done = rewrite(graph, RULE)
-    assert done.matched == 0
-    assert list(done.skipped) == ["a node that something else needs would be lost"]
-    assert done.graph.by_name == graph.by_name
-    # The match's nodes are put back at its head, level by level, as the original does.
-    assert _names(done.graph) == ["out", "neg", "relu", "x", "other"]
+    result = rewrite(graph, RULE)
+    assert result.matched == 0
+    assert list(result.skipped) == ["a node that something else needs would be lost"]
+    assert result.graph.by_name == graph.by_name
+    # As in the original, the nodes of the match are written back breadth first at its head.
+    assert _names(result.graph) == ["out", "neg", "relu", "x", "other"]
 
 
-def test_a_protected_node_is_not_lost_either():
+def test_match_with_a_protected_node_is_skipped():
     assert rewrite(CHAIN, RULE, protected={"relu"}).matched == 0
 
 
-def test_inconsistencies_may_be_allowed():
+def test_inconsistencies_can_be_allowed():
     graph = Graph([*CHAIN.nodes, node("other", "Tanh", "relu")])
-    done = rewrite(graph, replace(RULE, allow_inconsistencies=True))
-    assert done.matched == 1
-    assert "relu" not in done.graph
+    result = rewrite(graph, replace(RULE, allow_inconsistencies=True))
+    assert result.matched == 1
+    assert "relu" not in result.graph
 
 
-def test_leaving_gives_a_reason_and_an_order():
+def test_skipping_a_match_sets_a_reason_and_an_order():
     rule = Rule(PATTERN, lambda m: Leave("no", (m["source"], m["inner"], m.node)))
-    done = rewrite(CHAIN, rule)
-    assert done.skipped == {"no": 1}
-    assert _names(done.graph) == ["out", "x", "relu", "neg"]
+    result = rewrite(CHAIN, rule)
+    assert result.skipped == {"no": 1}
+    assert _names(result.graph) == ["out", "x", "relu", "neg"]
 
 
-def test_a_check_leaves_everything_in_its_place():
-    done = rewrite(CHAIN, replace(RULE, check=lambda m: "no"))
-    assert done.graph is CHAIN
-    assert done.skipped == {"no": 1}
+def test_failed_check_keeps_the_graph():
+    result = rewrite(CHAIN, replace(RULE, check=lambda m: "no"))
+    assert result.graph is CHAIN
+    assert result.skipped == {"no": 1}
 
 
-def test_a_node_given_twice_is_put_in_once():
+def test_duplicate_new_node_is_added_once():
     rule = Rule(PATTERN, lambda m: [m["source"], *_merge(m)])
     assert _names(rewrite(CHAIN, rule).graph) == ["out", "x", "neg"]
 
 
-def test_two_different_nodes_of_one_name_leave_the_match():
+def test_two_new_nodes_with_one_name_skip_the_match():
     rule = Rule(PATTERN, lambda m: [*_merge(m), node("x", "Const")])
-    done = rewrite(CHAIN, rule)
-    assert done.matched == 0
-    assert list(done.skipped) == ["two of the new nodes would have one name"]
+    result = rewrite(CHAIN, rule)
+    assert result.matched == 0
+    assert list(result.skipped) == ["two of the new nodes would have one name"]
 
 
-def test_a_new_node_may_not_take_a_name_of_the_graph():
+def test_new_node_with_an_existing_name_is_refused():
     rule = Rule(PATTERN, lambda m: [*_merge(m), node("out", "Const")])
     with pytest.raises(InvalidGraphError, match="'out'"):
         rewrite(CHAIN, rule)
 
 
-def test_rewriting_again_finds_what_shares_a_node():
+def test_repeated_rewriting_finds_overlapping_matches():
     branches = [n for i in "abc" for n in (node(f"r{i}", "Relu", "x"), node(i, "Neg", f"r{i}"))]
     graph = Graph([placeholder(), *branches])
     assert rewrite(graph, RULE).matched == 1
-    done = rewrite_all(graph, RULE)
-    assert done.matched == 3
-    assert sorted(_names(done.graph)) == ["a", "b", "c", "x"]
+    result = rewrite_all(graph, RULE)
+    assert result.matched == 3
+    assert sorted(_names(result.graph)) == ["a", "b", "c", "x"]
 
 
-def test_rewriting_again_counts_what_is_left_once():
-    done = rewrite_all(CHAIN, replace(RULE, check=lambda m: "no"))
-    assert (done.graph, done.matched, done.skipped) == (CHAIN, 0, {"no": 1})
+def test_repeated_rewriting_counts_a_skipped_match_once():
+    result = rewrite_all(CHAIN, replace(RULE, check=lambda m: "no"))
+    assert (result.graph, result.matched, result.skipped) == (CHAIN, 0, {"no": 1})
 
 
 def _renamed(inputs, renames, ignored=()):
@@ -115,25 +115,25 @@ def _renamed(inputs, renames, ignored=()):
     return " ".join(str(r) for r in rename_inputs(graph, renames, ignored)["n"].inputs)
 
 
-def test_a_node_is_renamed_with_its_outputs_and_control_inputs():
+def test_node_is_renamed_with_its_outputs_and_control_inputs():
     renames = Renames()
     renames.node("a", "b")
     assert _renamed("a a:1 ^a c", renames) == "b b:1 ^b c"
 
 
-def test_a_tensor_is_renamed_alone():
+def test_tensor_is_renamed_without_its_node():
     renames = Renames()
     renames.tensor(Ref("a", 1), parse_ref("b:2"))
     assert _renamed("a a:1 ^a", renames) == "a b:2 ^a"
 
 
-def test_an_output_spelt_out_is_the_same_tensor():
+def test_explicit_first_output_is_the_same_tensor():
     renames = Renames()
     renames.tensor(parse_ref("a:0"), parse_ref("b:0"))
     assert _renamed("a a:0", renames) == "b:0 b:0"
 
 
-def test_renames_are_followed_to_the_end():
+def test_chained_renames_are_followed():
     renames = Renames()
     renames.node("a", "b")
     renames.tensor(Ref("b"), Ref("c", 3))
@@ -141,7 +141,7 @@ def test_renames_are_followed_to_the_end():
     assert renames.resolve(control("a")) == control("b")
 
 
-def test_renames_in_a_circle_are_refused():
+def test_circular_renames_are_refused():
     renames = Renames()
     renames.node("a", "b")
     renames.node("b", "a")
@@ -149,11 +149,11 @@ def test_renames_in_a_circle_are_refused():
         _renamed("a", renames)
 
 
-def test_ignored_nodes_keep_their_inputs():
+def test_inputs_of_ignored_nodes_are_not_renamed():
     renames = Renames()
     renames.node("a", "b")
     assert _renamed("a", renames, ignored={"n"}) == "a"
 
 
-def test_without_renames_the_graph_is_the_same_object():
+def test_graph_without_renames_is_returned_as_is():
     assert rename_inputs(CHAIN, Renames()) is CHAIN

@@ -1,4 +1,4 @@
-"""Graphs to bytes and back."""
+"""Serialization of graphs."""
 
 from __future__ import annotations
 
@@ -31,23 +31,26 @@ def parsed(text: str) -> pb.GraphDef:
     return text_format.Parse(text, pb.GraphDef())
 
 
-def again(graph: pb.GraphDef) -> pb.GraphDef:
-    """A message read by us, written by us, and read by protobuf."""
+def round_trip(graph: pb.GraphDef) -> pb.GraphDef:
     ours = graph_from_bytes(graph.SerializeToString(), "test")
     return pb.GraphDef.FromString(graph_to_bytes(ours))
 
 
+def first_tensor(graph: pb.GraphDef) -> Tensor:
+    return graph_from_bytes(graph.SerializeToString(), "g").nodes[0].attr_tensor("value")
+
+
 def test_every_kind_of_attribute_and_function_survives() -> None:
     graph = parsed(EVERY_ATTR)
-    assert again(graph) == graph
+    assert round_trip(graph) == graph
 
 
 @pytest.mark.parametrize("count", [1, 3, 2 * LARGE])
 @pytest.mark.parametrize("dtype", NUMBERS, ids=lambda d: d.short)
 def test_content_of_every_type_survives(dtype: DType, count: int) -> None:
     graph = const_proto(dtype, as_content=True, count=count)
-    assert again(graph) == graph
-    array = graph_from_bytes(graph.SerializeToString(), "t").nodes[0].attr_tensor("value").array()
+    assert round_trip(graph) == graph
+    array = first_tensor(graph).array()
     assert array.astype(np.complex128).tolist() == [i % 2 for i in range(count)]
 
 
@@ -73,22 +76,21 @@ def test_content_of_every_type_survives(dtype: DType, count: int) -> None:
         ("DT_STRING", "", [b""] * 4),
     ],
 )
-def test_listed_values_repeat_the_last(dtype: str, values: str, expected: list[object]) -> None:
+def test_last_listed_value_is_repeated(dtype: str, values: str, expected: list[object]) -> None:
     text = f"tensor {{ dtype: {dtype} tensor_shape {{ dim {{ size: 4 }} }} {values} }}"
     graph = parsed(f'node {{ name: "c" op: "Const" attr {{ key: "value" value {{ {text} }} }} }}')
-    assert again(graph) == graph
-    tensor = graph_from_bytes(graph.SerializeToString(), "t").nodes[0].attr_tensor("value")
-    assert tensor.array().tolist() == expected
+    assert round_trip(graph) == graph
+    assert first_tensor(graph).array().tolist() == expected
 
 
-def test_a_splat_stays_one_number() -> None:
+def test_splat_is_written_as_one_number() -> None:
     graph = const_proto(DType.FLOAT, as_content=False, count=1 << 20)
     graph.node[0].attr["value"].tensor.float_val.append(2.5)
     data = graph_to_bytes(graph_from_bytes(graph.SerializeToString(), "t"))
     assert len(data) < 100
 
 
-def test_large_constants_are_views_on_the_file(tmp_path: Path) -> None:
+def test_large_constants_are_views_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "g.pb"
     write_graph(path, Graph([constant("c", Tensor.of(np.arange(5000, dtype=np.float32)))]))
     with path.open("rb") as stream:
@@ -98,7 +100,7 @@ def test_large_constants_are_views_on_the_file(tmp_path: Path) -> None:
     assert array.tolist() == list(range(5000))
 
 
-def test_large_float_values_are_views_too() -> None:
+def test_large_float_values_are_views() -> None:
     graph = const_proto(DType.FLOAT, as_content=False, count=5000)
     graph.node[0].attr["value"].tensor.float_val.extend(range(5000))
     data = graph.SerializeToString()
@@ -107,7 +109,7 @@ def test_large_float_values_are_views_too() -> None:
     assert array.tolist() == list(range(5000))
 
 
-def test_content_given_twice_takes_the_last_as_protobuf_does() -> None:
+def test_last_of_repeated_contents_wins_as_in_protobuf() -> None:
     first = pb.TensorProto(tensor_content=bytes(4 * LARGE)).SerializeToString()
     second = const_proto(DType.FLOAT, as_content=True, count=LARGE).node[0].attr["value"].tensor
     value = delimited(8, first + second.SerializeToString())
@@ -116,53 +118,46 @@ def test_content_given_twice_takes_the_last_as_protobuf_does() -> None:
     assert array.tolist() == [i % 2 for i in range(LARGE)]
 
 
-def test_nan_bits_survive() -> None:
+def test_nan_bits_are_preserved() -> None:
     bits = np.array([0x7FC00001, 0xFF800001, 0x80000000], np.uint32)
     graph = const_proto(DType.FLOAT, as_content=True)
     graph.node[0].attr["value"].tensor.tensor_content = bits.tobytes()
-    assert again(graph).node[0].attr["value"].tensor.tensor_content == bits.tobytes()
+    assert round_trip(graph).node[0].attr["value"].tensor.tensor_content == bits.tobytes()
 
 
-def test_types_of_a_newer_tensorflow_pass_through() -> None:
+def test_unknown_types_are_preserved() -> None:
     graph = pb.GraphDef()
     node = graph.node.add(name="a", op="Future")
     node.attr["T"].type = 77
     node.attr["value"].tensor.dtype = 77
     node.attr["value"].tensor.tensor_content = b"??"
-    assert again(graph) == graph
+    assert round_trip(graph) == graph
 
 
-def test_resource_handles_pass_through() -> None:
+def test_resource_handles_are_preserved() -> None:
     graph = parsed(
         'node { name: "a" op: "Const" attr { key: "value" value { tensor { dtype: DT_RESOURCE '
         'tensor_shape { } resource_handle_val { name: "v" container: "c" } } } } }'
     )
-    assert again(graph) == graph
+    assert round_trip(graph) == graph
 
 
 def test_equal_graphs_give_equal_bytes() -> None:
     data = parsed(EVERY_ATTR).SerializeToString()
-    assert graph_to_bytes(graph_from_bytes(data, "a")) == graph_to_bytes(
-        graph_from_bytes(data, "b")
-    )
+    one, other = (graph_to_bytes(graph_from_bytes(data, name)) for name in "ab")
+    assert one == other
 
 
-def test_a_field_of_our_own_in_a_file_is_refused() -> None:
-    graph = const_proto(DType.FLOAT, as_content=True, count=LARGE)
+@pytest.mark.parametrize("count", [3, LARGE])
+def test_internal_payload_field_is_refused(count: int) -> None:
+    graph = const_proto(DType.FLOAT, as_content=True, count=count)
     graph.node[0].attr["value"].tensor.payload = 1
     with pytest.raises(CorruptFileError, match="no TensorFlow writes"):
         graph_from_bytes(graph.SerializeToString(), "g")
     assert pb.TensorProto.DESCRIPTOR.fields_by_name["payload"].number == PAYLOAD_FIELD
 
 
-def test_a_small_field_of_our_own_in_a_file_is_refused_too() -> None:
-    graph = const_proto(DType.FLOAT, as_content=True)
-    graph.node[0].attr["value"].tensor.payload = 1
-    with pytest.raises(CorruptFileError, match="no TensorFlow writes"):
-        graph_from_bytes(graph.SerializeToString(), "g")
-
-
-def test_a_field_of_our_own_cannot_stand_for_another_constant() -> None:
+def test_payload_field_cannot_refer_to_another_constant() -> None:
     graph = const_proto(DType.FLOAT, as_content=True, count=LARGE)
     graph.node.extend(const_proto(DType.FLOAT, as_content=False, count=LARGE).node)
     graph.node[1].attr["value"].tensor.payload = 1
@@ -171,40 +166,40 @@ def test_a_field_of_our_own_cannot_stand_for_another_constant() -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.INT32, DType.DOUBLE, DType.STRING, DType.HALF])
-def test_elements_in_another_type_s_field_do_not_count(dtype: DType) -> None:
+def test_elements_in_the_field_of_another_type_are_ignored(dtype: DType) -> None:
     graph = const_proto(DType.FLOAT, as_content=False, count=LARGE)
     tensor = graph.node[0].attr["value"].tensor
     tensor.float_val.extend([7.0] * LARGE)
     tensor.dtype = dtype.value
-    array = graph_from_bytes(graph.SerializeToString(), "g").nodes[0].attr_tensor("value").array()
+    array = first_tensor(graph).array()
     assert array.dtype == (dtype.numpy or object)
     assert set(array.tolist()) == ({0} if dtype.numpy else {b""})
 
 
-def test_large_tensors_of_a_newer_tensorflow_pass_through() -> None:
+def test_large_tensors_of_unknown_types_are_preserved() -> None:
     graph = const_proto(DType.FLOAT, as_content=True, count=LARGE)
     graph.node[0].attr["value"].tensor.dtype = 77
-    assert again(graph) == graph
+    assert round_trip(graph) == graph
 
 
 @pytest.mark.parametrize("rank", [33, 65, 254])
-def test_more_axes_than_numpy_has_are_an_error_not_a_crash(rank: int) -> None:
+def test_too_many_axes_for_numpy_are_an_error(rank: int) -> None:
     graph = const_proto(DType.FLOAT, as_content=True, count=1)
     shape = graph.node[0].attr["value"].tensor.tensor_shape
     for _ in range(rank - 1):
         shape.dim.add(size=1)
-    assert again(graph) == graph
-    tensor = graph_from_bytes(graph.SerializeToString(), "g").nodes[0].attr_tensor("value")
+    assert round_trip(graph) == graph
+    tensor = first_tensor(graph)
     try:
         assert tensor.array().ndim == rank
     except UnsupportedError as error:
         assert f"{rank} axes" in error.message
 
 
-def test_no_elements_under_a_huge_axis_are_an_error_not_a_crash() -> None:
+def test_empty_tensor_with_a_huge_axis_is_an_error() -> None:
     graph = const_proto(DType.FLOAT, as_content=False, count=0)
     graph.node[0].attr["value"].tensor.tensor_shape.dim.add(size=1 << 62)
-    tensor = graph_from_bytes(graph.SerializeToString(), "g").nodes[0].attr_tensor("value")
+    tensor = first_tensor(graph)
     with pytest.raises(MobileprepError):
         tensor.array()
 
@@ -226,10 +221,10 @@ def test_impossible_shapes_are_refused(sizes: list[int]) -> None:
         graph_from_bytes(graph.SerializeToString(), "g")
 
 
-def test_a_huge_splat_is_not_spread_out() -> None:
+def test_huge_splat_is_not_expanded() -> None:
     graph = const_proto(DType.FLOAT, as_content=False)
     graph.node[0].attr["value"].tensor.tensor_shape.dim[0].size = 1 << 40
-    tensor = graph_from_bytes(graph.SerializeToString(), "g").nodes[0].attr_tensor("value")
+    tensor = first_tensor(graph)
     with pytest.raises(InvalidGraphError, match="would take 4398046511104"):
         tensor.array()
 
@@ -241,7 +236,7 @@ def damaged_graph() -> bytes:
 
 
 def read_or_refuse(data: bytes) -> None:
-    """Read a graph and its constants; only our own errors may come out."""
+    """Read a graph and its constants. Only a MobileprepError may be raised."""
     try:
         graph = graph_from_bytes(data, "g")
         for node in graph:
@@ -253,38 +248,38 @@ def read_or_refuse(data: bytes) -> None:
         return
 
 
-def test_a_graph_cut_anywhere_gives_no_traceback() -> None:
+def test_truncated_graphs_raise_only_our_errors() -> None:
     data = damaged_graph()
     for end in [*range(1600), *range(1600, len(data), 97)]:
         read_or_refuse(data[:end])
 
 
-def test_flipped_bits_give_no_traceback() -> None:
+def test_flipped_bits_raise_only_our_errors() -> None:
     data = damaged_graph()
     generator = random.Random(7)
     for _ in range(2000):
-        spoilt = bytearray(data)
-        # Mostly in the structure, which comes first; the constant's content is last.
+        damaged = bytearray(data)
+        # Mostly in the structure, which comes first. The content of the constant is last.
         position = generator.randrange(1700 if generator.random() < 0.9 else len(data))
-        spoilt[position] ^= 1 << generator.randrange(8)
-        read_or_refuse(bytes(spoilt))
+        damaged[position] ^= 1 << generator.randrange(8)
+        read_or_refuse(bytes(damaged))
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_names_that_are_no_utf8_are_refused(number: int) -> None:
+def test_invalid_utf8_in_a_node_is_refused(number: int) -> None:
     node = delimited(1, b"a") + delimited(number, b"\xff\xfe")
     with pytest.raises(CorruptFileError, match="not a binary GraphDef"):
         graph_from_bytes(delimited(1, node), "g")
 
 
-def test_an_attribute_s_name_that_is_no_utf8_is_refused() -> None:
+def test_invalid_utf8_in_an_attribute_name_is_refused() -> None:
     value = delimited(2, pb.AttrValue(i=1).SerializeToString())
     entries = [delimited(5, delimited(1, key) + value) for key in (b"T", b"\xff\xfe")]
     with pytest.raises(CorruptFileError, match="not a binary GraphDef"):
         graph_from_bytes(delimited(1, delimited(1, b"a") + b"".join(entries)), "g")
 
 
-def test_deep_nesting_is_an_error_not_a_crash() -> None:
+def test_deep_nesting_is_an_error() -> None:
     value = pb.AttrValue(i=1).SerializeToString()
     for _ in range(2000):
         value = delimited(10, delimited(1, b"f") + delimited(2, delimited(2, value)))

@@ -1,4 +1,4 @@
-"""Graphs in numbers."""
+"""Statistics of graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mobileprep.graph.statistics import GraphStatistics, graph_statistics
 from mobileprep.graph.tensor import Tensor
 
 
-def test_functions_count_and_constants_are_not_spread_out() -> None:
+def test_functions_count_and_splats_are_not_expanded() -> None:
     huge = Tensor(DType.FLOAT, (1 << 40,), values=np.zeros(1, np.float32))
     body = (Node("n", "Relu"), constant("k", Tensor.of(np.zeros(3, np.float32))))
     graph = Graph(
@@ -30,15 +30,15 @@ def test_functions_count_and_constants_are_not_spread_out() -> None:
     )
 
 
-def test_ops_come_sorted() -> None:
+def test_ops_are_sorted() -> None:
     graph = Graph([Node(n, op) for n, op in (("x", "Relu"), ("y", "Add"), ("z", "MatMul"))])
     assert list(graph_statistics(graph, 0).ops) == ["Add", "MatMul", "Relu"]
 
 
-def test_an_empty_graph_is_all_zeros() -> None:
+def test_empty_graph_is_all_zeros() -> None:
     assert graph_statistics(Graph(), 0) == GraphStatistics(0, 0, 0, 0, {})
 
 
-def test_a_constant_without_value_is_an_invalid_graph() -> None:
+def test_constant_without_value_is_an_error() -> None:
     with pytest.raises(InvalidGraphError, match="has no tensor attribute 'value'"):
         graph_statistics(Graph([Node("c", "Const")]), 0)

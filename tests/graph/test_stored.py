@@ -1,4 +1,4 @@
-"""Graphs whose large tensors lie in files of their own."""
+"""Graphs whose large tensors are stored in separate files."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ RNG = np.random.default_rng(5)
 BELOW = APART // 4 - 1
 
 
-class Kept:
-    """Contents by digest, as a store has them."""
+class ContentStore:
+    """Store contents by digest, like the cache."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
 
-    def keep(self, tensor: Tensor) -> Part:
+    def add(self, tensor: Tensor) -> Part:
         data = bytes(tensor.raw())
         digest = hashlib.sha256(data).hexdigest()
         self.contents[digest] = data
@@ -64,70 +64,69 @@ TENSORS = {
 }
 
 
-def graph(library: Library | None = None) -> Graph:
+def large_graph() -> Graph:
     nodes = [constant(name.replace(" ", "_"), value) for name, value in TENSORS.items()]
     listed = Node("two", "Odd", attrs={"a": attr.tensor(LARGE), "b": attr.tensor(OTHER)})
-    return Graph([*nodes, listed], library, Versions(27, 3, (9,)))
+    return Graph([*nodes, listed], versions=Versions(27, 3, (9,)))
 
 
-def restored(of: Graph) -> tuple[Graph, bytes, Kept]:
-    kept = Kept()
-    data = graph_index(of, kept.keep)
-    return graph_from_index(data, kept.find, "f"), data, kept
+def restored(graph: Graph) -> tuple[Graph, bytes, ContentStore]:
+    store = ContentStore()
+    data = graph_index(graph, store.add)
+    return graph_from_index(data, store.find, "f"), data, store
 
 
-def test_a_graph_comes_back_as_it_was() -> None:
-    found, _, _ = restored(graph())
-    assert graph_to_bytes(found) == graph_to_bytes(graph())
-    assert found.versions == graph().versions
-    assert found["large"].attr_tensor("value") == LARGE
+def test_graph_survives_a_round_trip() -> None:
+    result, _, _ = restored(large_graph())
+    assert graph_to_bytes(result) == graph_to_bytes(large_graph())
+    assert result.versions == large_graph().versions
+    assert result["large"].attr_tensor("value") == LARGE
 
 
-def test_contents_in_functions_stay_where_they_are() -> None:
+def test_contents_in_functions_are_not_separated() -> None:
     body = Function(OpDef("f"), (constant("inside", LARGE),))
-    of = Graph([], Library({"f": body}))
-    found, data, kept = restored(of)
-    assert graph_to_bytes(found) == graph_to_bytes(of)
-    assert kept.contents == {}
+    graph = Graph([], Library({"f": body}))
+    result, data, store = restored(graph)
+    assert graph_to_bytes(result) == graph_to_bytes(graph)
+    assert store.contents == {}
     assert len(data) > LARGE.nbytes
 
 
-def test_large_contents_lie_apart_each_once_and_small_ones_do_not() -> None:
-    _, data, kept = restored(graph())
-    sizes = sorted(len(content) for content in kept.contents.values())
+def test_only_large_contents_are_separated_and_each_once() -> None:
+    _, data, store = restored(large_graph())
+    sizes = sorted(len(content) for content in store.contents.values())
     large = [LARGE.nbytes, APART, LARGE.nbytes, 2 * APART, APART, LARGE.nbytes]
     assert sizes == sorted(large)
     assert len(data) < BELOW * 4 + 2 * APART + 4096
 
 
-def test_what_was_read_knows_its_digests() -> None:
-    found, _, kept = restored(graph())
-    tensor = found["least"].attr_tensor("value")
-    assert tensor.digest() == hashlib.sha256(kept.contents[tensor.digest()]).hexdigest()
-    again = graph_index(found, kept.keep)
-    assert again == graph_index(graph(), kept.keep)
+def test_restored_tensors_have_digests() -> None:
+    result, _, store = restored(large_graph())
+    tensor = result["least"].attr_tensor("value")
+    assert tensor.digest() == hashlib.sha256(store.contents[tensor.digest()]).hexdigest()
+    assert graph_index(result, store.add) == graph_index(large_graph(), store.add)
 
 
-def test_the_file_is_put_together_from_its_index() -> None:
-    of = graph()
-    kept = Kept()
-    data = file_index(graph_to_pieces(of), kept.keep)
-    pieces = [kept.find(p) if isinstance(p, Part) else p for p in read_between(data, "f")]
-    assert b"".join(pieces) == graph_to_bytes(of)
-    assert serialized_size(of) == len(graph_to_bytes(of))
+def test_file_is_assembled_from_its_index() -> None:
+    graph = large_graph()
+    store = ContentStore()
+    data = file_index(graph_to_pieces(graph), store.add)
+    pieces = [store.find(p) if isinstance(p, Part) else p for p in read_between(data, "f")]
+    assert b"".join(pieces) == graph_to_bytes(graph)
+    assert serialized_size(graph) == len(graph_to_bytes(graph))
 
 
-def test_a_renamed_graph_of_millions_of_weights_takes_little() -> None:
-    of = Graph([constant(f"w{i}", floats(100_000)) for i in range(3)])
-    kept = Kept()
-    graph_index(of, kept.keep)
-    before = set(kept.contents)
-    renamed = Graph([constant(f"v{i}", n.attr_tensor("value")) for i, n in enumerate(of)])
-    assert len(graph_index(renamed, kept.keep)) < 1000
-    assert set(kept.contents) == before
+def test_renamed_graph_adds_little_to_the_store() -> None:
+    graph = Graph([constant(f"w{i}", floats(100_000)) for i in range(3)])
+    store = ContentStore()
+    graph_index(graph, store.add)
+    before = set(store.contents)
+    renamed = Graph([constant(f"v{i}", n.attr_tensor("value")) for i, n in enumerate(graph)])
+    assert len(graph_index(renamed, store.add)) < 1000
+    assert set(store.contents) == before
 
 
-def test_a_tensor_that_lies_elsewhere_is_the_same_tensor() -> None:
+def test_tensor_with_external_content_is_equal() -> None:
     values = RNG.standard_normal(1000).astype(np.float32)
     tensor = Tensor.of(values)
     tensor.lying_at(memoryview(values.tobytes()), tensor.digest())
@@ -135,12 +134,12 @@ def test_a_tensor_that_lies_elsewhere_is_the_same_tensor() -> None:
     assert tensor == Tensor.of(values)
 
 
-def test_a_damaged_index_is_refused() -> None:
-    kept = Kept()
-    data = graph_index(graph(), kept.keep)
+def test_damaged_index_is_refused() -> None:
+    store = ContentStore()
+    data = graph_index(large_graph(), store.add)
     parts, body = read_index(data, "f")
     for damaged in (data[:40], data[: len(data) - 3], b"", data[:19] + b"\xff" * 4 + data[23:]):
         with pytest.raises(CorruptFileError):
-            graph_from_index(damaged, kept.find, "f")
+            graph_from_index(damaged, store.find, "f")
     assert len(parts) == 8
     assert graph_from_bytes(bytes(body)[:0], "f").nodes == ()

@@ -1,4 +1,4 @@
-"""Constants' values."""
+"""Tensors: the values of constants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUANTIZED = [d for d in NUMBERS if d.is_quantized]
 
 @pytest.mark.parametrize("dtype", NUMBERS, ids=lambda d: d.short)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (1, 0, 2)])
-def test_elements_come_back(dtype: DType, shape: tuple[int, ...]) -> None:
+def test_elements_survive_a_round_trip(dtype: DType, shape: tuple[int, ...]) -> None:
     assert dtype.numpy is not None
     array = (np.arange(np.prod(shape, dtype=int)) % 2).astype(dtype.numpy).reshape(shape)
     for tensor in (Tensor.of(array, dtype), Tensor.packed(array, dtype)):
@@ -28,9 +28,9 @@ def test_elements_come_back(dtype: DType, shape: tuple[int, ...]) -> None:
         assert tensor.nbytes == array.nbytes
         assert tensor.array().tobytes() == array.tobytes()
         assert bytes(tensor.raw()) == array.tobytes()
-        again = Tensor(dtype, shape, content=bytes(tensor.raw()))
-        assert again.array().dtype == dtype.numpy
-        assert again == tensor
+        copy = Tensor(dtype, shape, content=bytes(tensor.raw()))
+        assert copy.array().dtype == dtype.numpy
+        assert copy == tensor
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,9 @@ def test_elements_come_back(dtype: DType, shape: tuple[int, ...]) -> None:
         ([["a"], ["b"]], DType.STRING, (2, 1)),
     ],
 )
-def test_types_are_numpy_s(value: object, dtype: DType, shape: tuple[int, ...]) -> None:
+def test_dtypes_are_inferred_as_in_numpy(
+    value: object, dtype: DType, shape: tuple[int, ...]
+) -> None:
     tensor = Tensor.of(value)
     assert (tensor.dtype, tensor.shape) == (dtype, shape)
 
@@ -73,7 +75,7 @@ def test_strings_are_bytes() -> None:
 
 
 @pytest.mark.parametrize("elements", [[None], [1], [b"a", 1.5], [["a"]]])
-def test_objects_that_are_no_strings_are_refused(elements: list[object]) -> None:
+def test_objects_other_than_strings_are_refused(elements: list[object]) -> None:
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
     with pytest.raises(UnsupportedError, match="is not a string"):
@@ -81,7 +83,7 @@ def test_objects_that_are_no_strings_are_refused(elements: list[object]) -> None
 
 
 @pytest.mark.parametrize("kind", ["M8[s]", "V3", [("a", "i4")]])
-def test_numpy_types_without_counterpart_are_refused(kind: object) -> None:
+def test_unsupported_numpy_types_are_refused(kind: object) -> None:
     with pytest.raises(UnsupportedError, match="have no TensorFlow counterpart"):
         Tensor.of(np.zeros(2, dtype=kind))  # type: ignore[call-overload]
 
@@ -96,15 +98,15 @@ def test_types_without_elements_are_refused(dtype: DType) -> None:
 
 def test_strides_and_byte_order_do_not_matter() -> None:
     plain = np.arange(12, dtype="<i4").reshape(3, 4)
-    wanted = Tensor.of(plain)
+    expected = Tensor.of(plain)
     for other in (np.asfortranarray(plain), plain.astype(">i4"), plain[::-1][::-1]):
         tensor = Tensor.of(other)
         assert tensor.dtype is DType.INT32
-        assert tensor == wanted
+        assert tensor == expected
         assert bytes(tensor.raw()) == plain.tobytes()
-    turned = Tensor.of(plain.T)
-    assert turned.shape == (4, 3)
-    assert bytes(turned.raw()) == plain.T.tobytes()
+    transposed = Tensor.of(plain.T)
+    assert transposed.shape == (4, 3)
+    assert bytes(transposed.raw()) == plain.T.tobytes()
     assert bytes(Tensor.of(plain[:, ::2]).raw()) == plain[:, ::2].tobytes()
     assert bytes(Tensor.of(np.broadcast_to(np.float32(3), (2, 2))).raw()) == b"\0\0\x40\x40" * 4
 
@@ -118,7 +120,7 @@ def test_arrays_are_read_only() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 4097])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_identical_means_every_byte(count: int, dtype: type) -> None:
+def test_identical_compares_every_byte(count: int, dtype: type) -> None:
     array = np.arange(count).astype(dtype)
     assert Tensor.of(array).identical(
         Tensor(Tensor.of(array).dtype, (count,), content=bytes(array))
@@ -129,7 +131,7 @@ def test_identical_means_every_byte(count: int, dtype: type) -> None:
         assert not Tensor.of(array).identical(Tensor.of(other))
 
 
-def test_nan_is_identical_to_itself_and_zero_not_to_minus_zero() -> None:
+def test_equality_compares_bits_of_nan_and_zero() -> None:
     nan = np.array([np.nan, 0], np.float32)
     assert Tensor.of(nan) == Tensor.of(nan.copy())
     assert Tensor.of(nan) != Tensor.of(np.array([np.nan, -0.0], np.float32))
@@ -138,7 +140,7 @@ def test_nan_is_identical_to_itself_and_zero_not_to_minus_zero() -> None:
     assert Tensor.of(nan) != Tensor.of(other)
 
 
-def test_type_and_shape_count() -> None:
+def test_equality_includes_type_and_shape() -> None:
     array = np.zeros((2, 3), np.int32)
     tensor = Tensor.of(array)
     assert tensor != Tensor.of(array.reshape(3, 2))
@@ -148,7 +150,7 @@ def test_type_and_shape_count() -> None:
     assert hash(tensor) == hash(Tensor.of(array.copy()))
 
 
-def test_opaque_tensors_are_what_their_bytes_are() -> None:
+def test_equality_of_opaque_and_string_tensors() -> None:
     a, b, c = (Tensor(DType.RESOURCE, (), opaque=x) for x in (b"a", b"a", b"c"))
     assert a == b
     assert a != c
@@ -160,7 +162,7 @@ def test_opaque_tensors_are_what_their_bytes_are() -> None:
 SPLAT = Tensor(DType.FLOAT, (1 << 20,), values=np.array([2.5], np.float32))
 
 
-def test_leading_values_repeat_the_last() -> None:
+def test_last_value_is_repeated() -> None:
     values = np.array([1, 2], np.int32)
     tensor = Tensor(DType.INT32, (2, 2), values=values)
     assert tensor.array().tolist() == [[1, 2], [2, 2]]
@@ -170,7 +172,7 @@ def test_leading_values_repeat_the_last() -> None:
     assert Tensor(DType.INT32, (0,), values=values).array().tolist() == []
 
 
-def test_a_splat_takes_no_memory_until_its_bytes_are_asked_for() -> None:
+def test_splat_takes_no_memory_until_its_bytes_are_read() -> None:
     tracemalloc.start()
     try:
         tensor = Tensor(DType.FLOAT, (1 << 28,), values=np.array([2.5], np.float32))
@@ -193,12 +195,12 @@ def test_a_splat_takes_no_memory_until_its_bytes_are_asked_for() -> None:
     ],
     ids=["array", "content", "values", "quantized", "strings"],
 )
-def test_another_shape_keeps_type_elements_and_form(tensor: Tensor) -> None:
-    turned = tensor.reshaped((2, 3))
-    assert (turned.shape, turned.dtype) == ((2, 3), tensor.dtype)
-    assert turned.array().tolist() == tensor.array().reshape(2, 3).tolist()
-    assert turned.content is tensor.content
-    assert turned.values is tensor.values
+def test_reshaped_tensor_keeps_type_elements_and_storage(tensor: Tensor) -> None:
+    reshaped = tensor.reshaped((2, 3))
+    assert (reshaped.shape, reshaped.dtype) == ((2, 3), tensor.dtype)
+    assert reshaped.array().tolist() == tensor.array().reshape(2, 3).tolist()
+    assert reshaped.content is tensor.content
+    assert reshaped.values is tensor.values
     for shape in ((2, 2), (7,), ()):
         with pytest.raises(InvalidGraphError, match="does not fit into"):
             tensor.reshaped(shape)
@@ -212,14 +214,14 @@ def test_impossible_shapes_are_refused(dims: list[int]) -> None:
 
 
 @pytest.mark.parametrize("dims", [[], [0], [1, 2, 3], [1 << 62], [0, 5]])
-def test_possible_shapes_are_taken(dims: list[int]) -> None:
+def test_possible_shapes_are_accepted(dims: list[int]) -> None:
     assert check_shape(dims, "") == tuple(dims)
 
 
 @pytest.mark.parametrize(
     ("dtype", "size"), [(DType.FLOAT, MAX_BYTES // 4 + 1), (DType.BOOL, 1 << 50)]
 )
-def test_what_no_memory_holds_is_not_allocated(dtype: DType, size: int) -> None:
+def test_oversized_tensors_are_not_allocated(dtype: DType, size: int) -> None:
     with pytest.raises(InvalidGraphError, match="would take"):
         Tensor(dtype, (size,)).array()
     with pytest.raises(InvalidGraphError, match="would take"):
@@ -238,22 +240,22 @@ def test_what_no_memory_holds_is_not_allocated(dtype: DType, size: int) -> None:
         Tensor(DType.FLOAT, (1,) * 70),
     ],
 )
-def test_hostile_tensors_are_errors_not_crashes(tensor: Tensor) -> None:
+def test_hostile_tensors_raise_our_errors(tensor: Tensor) -> None:
     with pytest.raises(MobileprepError):
         tensor.array()
 
 
-def test_string_content_is_lengths_then_characters() -> None:
+def test_string_content_is_lengths_followed_by_characters() -> None:
     tensor = Tensor(DType.STRING, (3,), content=b"\x01\x00\x02abc")
     assert tensor.array().tolist() == [b"a", b"", b"bc"]
 
 
-def test_a_tensor_is_shown_by_type_and_shape() -> None:
+def test_repr_shows_type_and_shape() -> None:
     assert repr(SPLAT) == "Tensor(float32, [1048576])"
 
 
-def test_as_many_strings_as_fit_are_decoded_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    # One text costs at least the eight bytes of its reference.
+def test_strings_are_decoded_up_to_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each string needs at least 8 bytes for its reference.
     monkeypatch.setattr("mobileprep.graph.tensor.MAX_BYTES", 64)
     assert list(Tensor(DType.STRING, (8,), values=(b"a",)).array()) == [b"a"] * 8
     with pytest.raises(InvalidGraphError, match=r"a string tensor of shape \[9\] is too large"):
@@ -261,7 +263,7 @@ def test_as_many_strings_as_fit_are_decoded_and_no_more(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("at", [0, 1 << 14, (1 << 17) - 1, 1 << 17, (1 << 17) + 2])
-def test_a_difference_at_any_place_is_seen(at: int) -> None:
+def test_difference_at_any_position_is_detected(at: int) -> None:
     array = np.zeros((1 << 17) + 3, np.uint8)
     other = array.copy()
     other[at] = 1
@@ -269,7 +271,7 @@ def test_a_difference_at_any_place_is_seen(at: int) -> None:
     assert Tensor.of(array).identical(Tensor.of(array.copy()))
 
 
-def test_where_digests_are_known_nothing_is_read() -> None:
+def test_comparison_uses_digests_if_known() -> None:
     one, same, other = (
         Tensor(DType.UINT8, (2,), content=content) for content in (b"ab", b"ab", b"ac")
     )
@@ -281,7 +283,7 @@ def test_where_digests_are_known_nothing_is_read() -> None:
 
 
 def _resident(path: Path) -> int:
-    """The bytes of a file's map that count as this process's."""
+    """Return the resident size of the mapping of a file in bytes."""
     lines = iter(Path("/proc/self/smaps").read_text().splitlines())
     for line in lines:
         if line.endswith(str(path)):
@@ -289,8 +291,8 @@ def _resident(path: Path) -> int:
     raise AssertionError(path)
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="what is resident: Linux tells")
-def test_what_is_let_go_takes_no_memory_and_can_be_read_again(tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc")
+def test_released_tensor_takes_no_memory_and_can_be_read_again(tmp_path: Path) -> None:
     path = tmp_path / "content"
     array = np.arange(1 << 18, dtype=np.float32)
     path.write_bytes(array.tobytes())
@@ -302,7 +304,7 @@ def test_what_is_let_go_takes_no_memory_and_can_be_read_again(tmp_path: Path) ->
     assert tensor.array().tobytes() == array.tobytes()
 
 
-def test_a_map_that_holds_more_than_the_tensor_stays(tmp_path: Path) -> None:
+def test_mapping_larger_than_the_tensor_is_not_released(tmp_path: Path) -> None:
     path = tmp_path / "content"
     path.write_bytes(bytes(1 << 20))
     whole = map_file(path)

@@ -1,4 +1,4 @@
-"""Digests of what computes a tensor."""
+"""Digests of the computation of a tensor."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ALL = [("x", 0), ("product", 0), ("sum", 0), ("y", 0)]
 
 
 def digests(graph: Graph) -> dict[str, str]:
-    found = tensor_digests(graph, ALL, FED)
-    assert all(len(digest) == 16 for digest in found.values())
-    return {name: digest for (name, _), digest in found.items()}
+    result = tensor_digests(graph, ALL, FED)
+    assert all(len(digest) == 16 for digest in result.values())
+    return {name: digest for (name, _), digest in result.items()}
 
 
 def changed(graph: Graph) -> set[str]:
@@ -35,11 +35,11 @@ def with_node(node: Node) -> Graph:
     return layer().with_nodes(node if other.name == node.name else other for other in layer())
 
 
-def test_every_tensor_has_its_own() -> None:
+def test_digests_are_unique() -> None:
     assert len(set(digests(layer()).values())) == 4
 
 
-def test_a_change_is_seen_by_what_it_reaches() -> None:
+def test_change_affects_all_dependent_tensors() -> None:
     bias = constant("b", Tensor.of(np.array([0.5, -1, 2.5], np.float32)))
     assert changed(with_node(bias)) == {"sum", "y"}
     product = layer()["product"].with_attrs(transpose_b=attr.boolean(True))
@@ -47,7 +47,7 @@ def test_a_change_is_seen_by_what_it_reaches() -> None:
     assert changed(with_node(replace(layer()["y"], op="Relu6"))) == {"y"}
 
 
-def test_devices_names_of_others_and_forms_of_constants_do_not_count() -> None:
+def test_devices_node_names_and_constant_encodings_are_ignored() -> None:
     assert changed(with_node(replace(layer()["sum"], device="/cpu:0"))) == set()
     renamed = layer().with_nodes(
         replace(
@@ -63,14 +63,14 @@ def test_devices_names_of_others_and_forms_of_constants_do_not_count() -> None:
     assert changed(with_node(same)) == set()
 
 
-def test_what_is_before_what_is_fed_does_not_count() -> None:
+def test_nodes_before_a_fed_tensor_are_ignored() -> None:
     first = tensor_digests(layer(), [("y", 0)], [("sum", 0)])
     bias = constant("b", Tensor.of(np.array([9, 9, 9], np.float32)))
     assert tensor_digests(with_node(bias), [("y", 0)], [("sum", 0)]) == first
 
 
 @pytest.mark.parametrize("name", ["body", "y"])
-def test_the_whole_of_a_loop_counts(name) -> None:
+def test_every_node_of_a_loop_counts(name) -> None:
     def loop(factor: float) -> Graph:
         frame = {"frame_name": "f"}
         return Graph(

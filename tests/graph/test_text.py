@@ -1,4 +1,4 @@
-"""Graphs as text: readable, and read back without loss."""
+"""The text format of graphs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def same(one: Graph, other: Graph) -> bool:
     return (one.nodes, one.library, one.versions) == (other.nodes, other.library, other.versions)
 
 
-def test_a_line_for_each_node() -> None:
+def test_each_node_has_a_line() -> None:
     weights = const("weights", np.float32([[1, 0.5], [-0.1, 1e-20]]))
     product = op("y", "MatMul", ["x", "weights", "^start"], T=DType.FLOAT, transpose_a=False)
     graph = Graph([feed("x", (-1, 2)), weights, product], versions=Versions(1482))
@@ -84,7 +84,7 @@ ATTRIBUTES = {
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
-def test_an_attribute_is_read_back(name: str) -> None:
+def test_attributes_survive_a_round_trip(name: str) -> None:
     graph = Graph([Node("n", "Op", (Ref("a"), Ref("b", 2)), "/cpu:0", {name: ATTRIBUTES[name]})])
     assert same(read_back(graph), graph)
 
@@ -97,28 +97,28 @@ KINDS = [
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 40)])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
-def test_a_tensor_is_read_back(kind: type, shape: tuple[int, ...]) -> None:
+def test_tensors_survive_a_round_trip(kind: type, shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(1).standard_normal(shape) * 3
     graph = Graph([constant("c", Tensor.of(np.asarray(values).astype(kind)))])
     assert same(read_back(graph), graph)
 
 
-def test_strings_quantized_and_opaque_tensors_are_read_back() -> None:
-    texts = Tensor.of(np.array([b"a", b"\xff" * 200], object))
+def test_string_quantized_and_opaque_tensors_survive_a_round_trip() -> None:
+    strings = Tensor.of(np.array([b"a", b"\xff" * 200], object))
     steps = Tensor.of(np.uint8([1, 2, 3]), DType.QUINT8)
     handle = Tensor(DType.RESOURCE, (), opaque=b"\x01\x02")
-    graph = Graph([constant(f"c{i}", t) for i, t in enumerate((texts, steps, handle))])
+    graph = Graph([constant(f"c{i}", t) for i, t in enumerate((strings, steps, handle))])
     assert same(read_back(graph), graph)
 
 
-def test_names_that_are_no_words_are_quoted() -> None:
+def test_unusual_names_are_quoted() -> None:
     names = ["a b", "graph", "on", "ü", "", "function", "gradient", 'q"', "a/b:c", "x>y"]
     nodes = [Node(name, "Op", (parse_ref("graph"),)) for name in names]
     graph = Graph(nodes)
     assert same(read_back(graph), graph)
 
 
-def test_functions_are_read_back() -> None:
+def test_functions_survive_a_round_trip() -> None:
     signature = OpDef(
         "double",
         (ArgDef("a", type_attr="T"), ArgDef("n", DType.INT32, number_attr="N", is_ref=True)),
@@ -154,17 +154,17 @@ def test_nodes_in_a_loop_are_indented() -> None:
     assert same(read_back(graph), graph)
 
 
-def test_a_real_graph_is_read_back() -> None:
+def test_real_graph_survives_a_round_trip() -> None:
     graph = read_graph(DIGITS)
     # Debug information is not part of the text.
     graph = graph.with_nodes(replace(node, debug_info=(b"", b"")) for node in graph)
-    found = read_back(graph)
-    assert same(found, graph)
-    assert graph_text(found) == graph_text(graph)
+    result = read_back(graph)
+    assert same(result, graph)
+    assert graph_text(result) == graph_text(graph)
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "location"),
     [
         ("x = ", "graph:1"),
         ("x = Op(", "graph:1"),
@@ -181,7 +181,7 @@ def test_a_real_graph_is_read_back() -> None:
         ('x = Op() a="\\q"', "graph:1"),
     ],
 )
-def test_other_texts_are_refused_with_their_line(text: str, place: str) -> None:
+def test_invalid_text_is_refused_with_its_line(text: str, location: str) -> None:
     with pytest.raises(CorruptFileError) as error:
         parse_graph_text(text)
-    assert str(error.value).startswith(place)
+    assert str(error.value).startswith(location)

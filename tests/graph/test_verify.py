@@ -1,4 +1,4 @@
-"""The rules that every graph keeps."""
+"""Checks that every graph must pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.work import lines_run
 
 
 def graph(text: str) -> Graph:
-    """A graph from lines such as ``c: Add a b:1 ^d``."""
+    """Return a graph of lines such as ``c: Add a b:1 ^d``."""
     nodes = []
     for line in filter(None, map(str.strip, text.splitlines())):
         name, _, rest = line.partition(": ")
@@ -50,20 +50,20 @@ LOOP = """
 
 @pytest.mark.parametrize("next_op", ["NextIteration", "RefNextIteration"])
 @pytest.mark.parametrize("merge", ["Merge", "RefMerge"])
-def test_while_loops_are_no_cycles(next_op: str, merge: str) -> None:
+def test_while_loops_are_not_cycles(next_op: str, merge: str) -> None:
     text = LOOP.format(merge=merge, next=next_op)
     check_graph(graph(text), "g")
     assert order(text) == "start enter merge less cond switch body next exit"
 
 
 @pytest.mark.parametrize(("next_op", "merge"), [("Identity", "Merge"), ("NextIteration", "AddN")])
-def test_only_the_edges_of_while_loops_may_go_back(next_op: str, merge: str) -> None:
+def test_only_loop_edges_may_go_back(next_op: str, merge: str) -> None:
     with pytest.raises(InvalidGraphError, match="in a circle"):
         check_graph(graph(LOOP.format(merge=merge, next=next_op)), "g")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "path"),
     [
         ("a: Op a", "a <- a"),
         ("a: Op ^a", "a <- a"),
@@ -72,13 +72,13 @@ def test_only_the_edges_of_while_loops_may_go_back(next_op: str, merge: str) -> 
         ("x: Const\na: Op x ^b\nb: Op a", "a <- b <- a"),
     ],
 )
-def test_a_cycle_is_named(text: str, told: str) -> None:
-    with pytest.raises(InvalidGraphError, match=f"in a circle: {told}$") as caught:
+def test_cycle_is_reported(text: str, path: str) -> None:
+    with pytest.raises(InvalidGraphError, match=f"in a circle: {path}$") as caught:
         check_graph(graph(text), "g.pb")
     assert caught.value.where == "g.pb"
 
 
-def test_a_cycle_beside_a_loop_is_the_one_that_is_named() -> None:
+def test_cycle_outside_of_a_loop_is_reported() -> None:
     text = LOOP.format(merge="Merge", next="NextIteration")
     text = text.replace("start: Const", "").replace("enter next", "next enter")
     text = text.replace("enter: Enter start", "") + "enter: Enter x\nx: Op y\ny: Op x"
@@ -86,7 +86,7 @@ def test_a_cycle_beside_a_loop_is_the_one_that_is_named() -> None:
         check_graph(graph(text), "g")
 
 
-def test_of_a_long_cycle_the_beginning_is_shown() -> None:
+def test_long_cycle_is_abbreviated() -> None:
     ring = [Node(f"n{i}", "Op", (parse_ref(f"n{(i + 1) % 100}"),)) for i in range(100)]
     with pytest.raises(InvalidGraphError, match=r"n0 <- n1 <- .* <- n7 \.\.\.$"):
         check_graph(Graph(ring), "g")
@@ -95,7 +95,7 @@ def test_of_a_long_cycle_the_beginning_is_shown() -> None:
 @pytest.mark.parametrize(
     "name", ["a", "A9", ".a", "a/b", "a_b", "a.b-c", "a\\b", "a>b", "_", "_a", "9"]
 )
-def test_names_that_tensorflow_takes_are_taken(name: str) -> None:
+def test_valid_tensorflow_names_are_accepted(name: str) -> None:
     check_names(Graph([Node(name, "Op")]), "g")
 
 
@@ -107,13 +107,13 @@ def test_malformed_names_are_refused(name: str) -> None:
         check_graph(Graph([Node(name, "Op")]), "g")
 
 
-def test_a_name_taken_twice_is_refused() -> None:
+def test_duplicate_name_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="2 nodes have the name 'a'"):
         check_graph(graph("a: Op\na: Op"), "g")
 
 
 @pytest.mark.parametrize("ref", ["scope/sums", "scope/sums:1", "^scope/sums"])
-def test_a_missing_input_is_named_with_its_nearest(ref: str) -> None:
+def test_missing_input_is_reported_with_the_closest_name(ref: str) -> None:
     with pytest.raises(InvalidGraphError) as caught:
         check_inputs(Graph([Node("scope/sum", "Op"), Node("b", "Op", (parse_ref(ref),))]), "g.pb")
     assert caught.value.message == f"node 'b' (Op) takes {ref!r}, which does not exist"
@@ -121,12 +121,12 @@ def test_a_missing_input_is_named_with_its_nearest(ref: str) -> None:
     assert caught.value.where == "g.pb"
 
 
-def test_a_tensor_after_a_control_input_is_refused() -> None:
+def test_tensor_after_a_control_input_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="takes the tensor 'b:1' after a control input"):
         check_graph(graph("a: Op\nb: Op\nc: Op ^a b:1"), "g")
 
 
-def test_named_tensors_must_be_there() -> None:
+def test_missing_tensor_is_reported() -> None:
     check_tensors(graph("split: Op"), ["split:1", "split", "^split"], "output", "r.yaml:3:1")
     with pytest.raises(InvalidGraphError, match="the output 'splits:1' is not in the graph") as c:
         check_tensors(graph("split: Op"), ["splits:1"], "output", "r.yaml:3:1")
@@ -150,7 +150,7 @@ def test_inputs_come_before_their_consumers(text: str, expected: str) -> None:
     assert order(text) == expected
 
 
-def test_any_order_of_a_graph_is_sorted() -> None:
+def test_shuffled_nodes_are_sorted() -> None:
     generator = random.Random(1)
     nodes = [Node("n0", "Op")]
     for i in range(1, 300):
@@ -165,28 +165,28 @@ def test_any_order_of_a_graph_is_sorted() -> None:
 
 
 def work(count: int, *, cycle: bool) -> int:
-    """The lines that checking a chain runs, one of its nodes with every tenth as control input."""
+    """Count the lines that run to check a chain, with a node that waits for every tenth node."""
     nodes = [Node("n0", "Op", (parse_ref(f"n{count - 1}"),) if cycle else ())]
     nodes += [Node(f"n{i}", "Op", (parse_ref(f"n{i - 1}"),)) for i in range(1, count)]
     nodes.append(Node("all", "NoOp", tuple(parse_ref(f"^n{i}") for i in range(0, count, 10))))
-    made = Graph(nodes)
+    chain = Graph(nodes)
 
     def check() -> None:
         if cycle:
             with pytest.raises(InvalidGraphError, match="in a circle"):
-                check_graph(made, "g")
+                check_graph(chain, "g")
         else:
-            check_graph(made, "g")
+            check_graph(chain, "g")
 
     return lines_run(check)
 
 
 @pytest.mark.parametrize("cycle", [False, True])
-def test_work_grows_with_the_graph_and_no_faster(cycle: bool) -> None:
+def test_checking_takes_linear_time(cycle: bool) -> None:
     assert work(5_000, cycle=cycle) < 11 * work(500, cycle=cycle)
 
 
-def test_a_missing_name_among_many_is_told_soon() -> None:
+def test_missing_name_among_many_is_reported_quickly() -> None:
     nodes = [Node(f"block{i % 97}/layer{i}/weights", "Op") for i in range(50_000)]
     nodes.append(Node("b", "Op", (parse_ref("block7/layer9/weight"),)))
     started = time.process_time()

@@ -1,12 +1,13 @@
-"""Cases of shape functions and costs: an op, its inputs, and what follows from them by hand."""
+"""Shape and cost test cases: an op, its inputs, and the expected result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -29,27 +30,27 @@ NODE = "node"
 REFUSED = "refused"
 UNCOUNTED = -1
 _PRODUCER = 1482
-_LIKELY = (DType.FLOAT, DType.INT32, DType.INT64, DType.COMPLEX64, DType.STRING, DType.BOOL)
+_PREFERRED = (DType.FLOAT, DType.INT32, DType.INT64, DType.COMPLEX64, DType.STRING, DType.BOOL)
 
 
 class Partly(Struct, frozen=True):
-    """An input that holds sizes of which some (-1) are not known."""
+    """A shape input with some unknown (-1) sizes."""
 
     sizes: tuple[int, ...]
 
 
 class OpCase(Struct, frozen=True):
-    """An op with its inputs, and the shapes of its outputs.
+    """An op with its inputs, and the expected shapes of its outputs.
 
     Args:
         op: the op.
-        inputs: for each input its shape, as a tuple or None; or its elements, as a number or a
-            list; or ``Partly``; or a case whose first output it is.
-        outputs: the shapes, or ``REFUSED`` where the inputs do not fit.
-        flops: the operations, None where they are not known; not looked at for ops without a cost,
-            nor where it is ``UNCOUNTED``.
-        attrs: attributes that have no default, or another value.
-        unlike: whether TensorFlow's shape inference knows more or less, or refuses it or not.
+        inputs: one entry per input: a shape (tuple or None), a value (number or list), ``Partly``,
+            or a case whose first output is the input.
+        outputs: the shapes, or ``REFUSED`` for invalid inputs.
+        flops: the number of operations, or None if unknown; ignored for ops without a cost and
+            for ``UNCOUNTED``.
+        attrs: attributes without a default, or with another value.
+        unlike: whether TensorFlow's shape inference gives another result.
     """
 
     op: str
@@ -63,22 +64,22 @@ class OpCase(Struct, frozen=True):
         return f"{self.op} {self.inputs}"
 
     def graph(self, prefix: str = "") -> Graph:
-        """The node, named ``NODE``, with nodes that feed it."""
+        """A graph of the node, named ``NODE``, and its inputs."""
         deprecated = _definition(self.op).deprecated_at
-        # Graphs of some versions may not have ops that are older.
+        # Newer graphs may not have deprecated ops.
         versions = Versions(deprecated - 1 if deprecated else _PRODUCER)
         return Graph(list(self.nodes(f"{prefix}{NODE}")), versions=versions)
 
     def nodes(self, name: str) -> Iterator[Node]:
-        """The node with nodes that feed it."""
+        """The node, after its input nodes."""
         definition = _definition(self.op)
         bare = Node(name, self.op, attrs=_attrs(definition, len(self.inputs), self.attrs))
         types = input_types(bare, definition)
         assert len(types) == len(self.inputs), f"{self.op} takes {len(types)} inputs"
         refs = []
-        for i, (given, dtype) in enumerate(zip(self.inputs, types, strict=True)):
+        for i, (spec, dtype) in enumerate(zip(self.inputs, types, strict=True)):
             refs.append(Ref(f"{name}_{i}"))
-            yield from _feeding(f"{name}_{i}", given, dtype.base)
+            yield from _feeding(f"{name}_{i}", spec, dtype.base)
         yield Node(name, self.op, tuple(refs), attrs=bare.attrs)
 
     def check(self) -> None:
@@ -88,17 +89,17 @@ class OpCase(Struct, frozen=True):
         defaults = {a.name: a.default for a in _definition(self.op).attrs}
         written = {name: v for name, v in node.attrs.items() if v != defaults[name]}
         short = replace(node, attrs=written)
-        for given in (graph, graph.with_nodes([*graph.nodes[:-1], short])):
-            assert infer(given) == self.outputs
+        for variant in (graph, graph.with_nodes([*graph.nodes[:-1], short])):
+            assert infer(variant) == self.outputs
         if self.outputs == REFUSED or self.flops == UNCOUNTED or self.op not in counted_ops():
             return
-        known = shape_inference.infer_shapes(graph)
-        inputs = [known[r.node][r.index] for r in node.data_inputs]
+        inferred = shape_inference.infer_shapes(graph)
+        inputs = [inferred[r.node][r.index] for r in node.data_inputs]
         assert count_flops(Sizes(node, inputs, self.outputs)) == self.flops
 
 
 class CostCase(Struct, frozen=True):
-    """An op with its tensors' shapes and attributes, and how many operations it does."""
+    """An op with its tensors' shapes and attributes, and its number of operations."""
 
     op: str
     inputs: Sequence[TensorShape]
@@ -110,20 +111,19 @@ class CostCase(Struct, frozen=True):
         return f"{self.op} {self.inputs} {self.attrs or ''}"
 
     def check(self) -> None:
-        """Compare what is counted with the case's number."""
         kinds = {a.name: a.kind for a in _definition(self.op).attrs}
-        attrs = {name: value(kinds[name], given) for name, given in self.attrs.items()}
+        attrs = {name: value(kinds[name], raw) for name, raw in self.attrs.items()}
         node = Node(NODE, self.op, attrs=attrs)
         assert count_flops(Sizes(node, self.inputs, self.outputs)) == self.flops
 
 
 def case(op: str, inputs: list[Any], outputs: Any, flops: int | None = 0, **attrs: Any) -> OpCase:
-    """A case; attributes by name."""
+    """A case with attributes by name."""
     return OpCase(op, inputs, outputs, flops, attrs)
 
 
 def shapes(op: str, inputs: list[Any], outputs: Any, **attrs: Any) -> OpCase:
-    """A case of a shape function alone; ``outputs`` is None where the inputs do not fit."""
+    """A case of a shape function only; ``outputs`` is None for invalid inputs."""
     return OpCase(op, inputs, REFUSED if outputs is None else outputs, UNCOUNTED, attrs)
 
 
@@ -134,30 +134,40 @@ def cost(
     flops: int | None,
     **attrs: Any,
 ) -> CostCase:
-    """A case of a cost alone; no operations are known where ``flops`` is None."""
+    """A case of a cost only; ``flops`` is None if unknown."""
     return CostCase(op, inputs, outputs, flops, attrs)
 
 
+def case_tests(*tables: Sequence[OpCase | CostCase]) -> Callable[..., None]:
+    """A test of each case in the tables."""
+
+    @pytest.mark.parametrize("case", [case for table in tables for case in table], ids=str)
+    def check(case: OpCase | CostCase) -> None:
+        case.check()
+
+    return check
+
+
 def refused(op: str, inputs: list[Any], **attrs: Any) -> OpCase:
-    """Inputs that do not fit each other or the op."""
+    """A case with invalid inputs."""
     return OpCase(op, inputs, REFUSED, attrs=attrs)
 
 
 def unlike(tried: OpCase) -> OpCase:
-    """A case of which TensorFlow's shape inference knows more or less."""
+    """A case with another result in TensorFlow's shape inference."""
     return replace(tried, unlike=True)
 
 
-def made(op: str, *inputs: Any, **attrs: Any) -> OpCase:
-    """An input that another op gives."""
+def output_of(op: str, *inputs: Any, **attrs: Any) -> OpCase:
+    """An input that is the output of another op."""
     return OpCase(op, list(inputs), None, attrs=attrs)
 
 
 def infer(graph: Graph) -> Any:
-    """The shapes of the node's outputs as a list, or ``REFUSED``."""
-    refusals: list[Exception] = []
+    """The output shapes of the node as a list, or ``REFUSED``."""
+    errors: list[Exception] = []
 
-    def found(op: str) -> Any:
+    def recording(op: str) -> Any:
         function = original(op)
 
         def run(args: Any) -> Any:
@@ -165,17 +175,17 @@ def infer(graph: Graph) -> Any:
                 return function(args)
             except (ShapeConflictError, InvalidGraphError, IndexError, ValueError) as error:
                 if args.node.name == NODE:
-                    refusals.append(error)
+                    errors.append(error)
                 raise
 
         return function and run
 
     original = shape_inference.find_shape_fn
-    with mock.patch.object(shape_inference, "find_shape_fn", found):
+    with mock.patch.object(shape_inference, "find_shape_fn", recording):
         shapes = shape_inference.infer_shapes(graph)[NODE]
-    # What is refused must be told as such: another error would be a slip of the function.
-    assert all(isinstance(e, ShapeConflictError | InvalidGraphError) for e in refusals), refusals
-    return REFUSED if refusals else list(shapes)
+    # Another error type would be a bug in the shape function.
+    assert all(isinstance(e, ShapeConflictError | InvalidGraphError) for e in errors), errors
+    return REFUSED if errors else list(shapes)
 
 
 def _definition(op: str) -> OpDef:
@@ -184,43 +194,43 @@ def _definition(op: str) -> OpDef:
     return definition
 
 
-def _feeding(name: str, given: Any, dtype: DType) -> Iterator[Node]:
-    if isinstance(given, OpCase):
-        yield from given.nodes(name)
-    elif isinstance(given, Partly):
-        yield _placeholder(f"{name}_of", given.sizes, DType.FLOAT)
+def _feeding(name: str, spec: Any, dtype: DType) -> Iterator[Node]:
+    if isinstance(spec, OpCase):
+        yield from spec.nodes(name)
+    elif isinstance(spec, Partly):
+        yield _placeholder(f"{name}_of", spec.sizes, DType.FLOAT)
         kinds = {"T": attr.dtype(DType.FLOAT), "out_type": attr.dtype(dtype)}
         yield Node(name, "Shape", (Ref(f"{name}_of"),), attrs=kinds)
-    elif given is None or isinstance(given, tuple):
-        yield _placeholder(name, given, dtype)
+    elif spec is None or isinstance(spec, tuple):
+        yield _placeholder(name, spec, dtype)
     else:
-        yield constant(name, Tensor.of(np.array(given, dtype.numpy or object), dtype))
+        yield constant(name, Tensor.of(np.array(spec, dtype.numpy or object), dtype))
 
 
 def _placeholder(name: str, shape: Any, dtype: DType) -> Node:
     return Node(name, "Placeholder", attrs={"dtype": attr.dtype(dtype), "shape": attr.shape(shape)})
 
 
-def _attrs(definition: OpDef, inputs: int, given: Mapping[str, Any]) -> dict[str, AttrValue]:
+def _attrs(definition: OpDef, inputs: int, values: Mapping[str, Any]) -> dict[str, AttrValue]:
     attrs = {}
     for declared in definition.attrs:
-        if declared.name in given:
-            attrs[declared.name] = value(declared.kind, given[declared.name])
+        if declared.name in values:
+            attrs[declared.name] = value(declared.kind, values[declared.name])
         elif declared.default is not None:
             attrs[declared.name] = declared.default
         elif declared.kind == "type":
             allowed = None if declared.allowed is None else declared.allowed.value
-            likely = [t for t in _LIKELY if allowed is None or t in allowed]
-            attrs[declared.name] = attr.dtype((likely or allowed)[0])
+            candidates = [t for t in _PREFERRED if allowed is None or t in allowed]
+            attrs[declared.name] = attr.dtype((candidates or allowed)[0])
         elif declared.kind == "int":
             attrs[declared.name] = attr.integer(_repeated(definition, declared.name, inputs))
-    unknown = set(given) - set(attrs)
+    unknown = set(values) - set(attrs)
     assert not unknown, f"{definition.name} has no attributes {unknown}"
     return attrs
 
 
 def _repeated(definition: OpDef, name: str, inputs: int) -> int:
-    """How often the arguments that an attribute counts stand among so many inputs."""
+    """How often the arguments that an attribute counts occur among ``inputs`` inputs."""
     counted = [a for a in definition.inputs if a.number_attr == name]
     assert counted, f"{definition.name} needs a value of {name}"
     return (inputs - len(definition.inputs) + len(counted)) // len(counted)

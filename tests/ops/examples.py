@@ -1,4 +1,4 @@
-"""Serialized examples, written field by field so that odd ones can be made too."""
+"""Serialized examples, written field by field to allow invalid ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mobileprep.formats.wire import delimited, encode_varint
 
 
 def texts_of(*values: bytes) -> bytes:
-    """A feature of texts."""
+    """A feature of strings."""
     return delimited(1, b"".join(delimited(1, v) for v in values))
 
 

@@ -1,4 +1,4 @@
-"""Graphs of a single op, with the attributes that follow from its inputs filled in."""
+"""Graphs of a single op, with attributes inferred from its inputs."""
 
 from __future__ import annotations
 
@@ -19,58 +19,58 @@ from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
 
 
-def value(kind: str, given: Any) -> AttrValue:
+def value(kind: str, raw: Any) -> AttrValue:
     """A Python value as an attribute of the kind that the op's definition names."""
-    if isinstance(given, AttrValue):
-        return given
+    if isinstance(raw, AttrValue):
+        return raw
     if kind == "string":
-        return attr.string(given)
+        return attr.string(raw)
     if kind == "list(string)":
-        return AttrValue(kind, tuple(s.encode() if isinstance(s, str) else s for s in given))
+        return AttrValue(kind, tuple(s.encode() if isinstance(s, str) else s for s in raw))
     if kind == "tensor":
-        return attr.tensor(Tensor.of(np.asarray(given)))
+        return attr.tensor(Tensor.of(np.asarray(raw)))
     if kind.startswith("list("):
-        return AttrValue(kind, tuple(given))
+        return AttrValue(kind, tuple(raw))
     if kind == "type":
-        return attr.dtype(given if isinstance(given, DType) else dtype_of(np.empty(0, given)))
-    return AttrValue(kind, given)
+        return attr.dtype(raw if isinstance(raw, DType) else dtype_of(np.empty(0, raw)))
+    return AttrValue(kind, raw)
 
 
 def dtype_of(array: np.ndarray) -> DType:
-    found = dtype_from_numpy(array.dtype)
-    assert found is not None
-    return found
+    result = dtype_from_numpy(array.dtype)
+    assert result is not None
+    return result
 
 
 def attributes(
-    definition: OpDef, inputs: Sequence[np.ndarray], **given: Any
+    definition: OpDef, inputs: Sequence[np.ndarray], **values: Any
 ) -> dict[str, AttrValue]:
-    """The given attributes, and the types and numbers that follow from the inputs."""
+    """The attributes in ``values``, and the types and counts that follow from the inputs."""
     kinds = {a.name: a.kind for a in definition.attrs}
-    found = {name: value(kinds.get(name, "int"), v) for name, v in given.items()}
-    left = list(inputs)
+    inferred = {name: value(kinds.get(name, "int"), v) for name, v in values.items()}
+    remaining = list(inputs)
     lists = [a for a in definition.inputs if a.number_attr or a.type_list_attr]
     share = (len(inputs) - (len(definition.inputs) - len(lists))) // max(len(lists), 1)
     for arg in definition.inputs:
         count = 1
         if arg.number_attr:
-            count = found.setdefault(arg.number_attr, attr.integer(share)).value
+            count = inferred.setdefault(arg.number_attr, attr.integer(share)).value
         elif arg.type_list_attr:
-            known = found.get(arg.type_list_attr)
-            count = share if known is None else len(known.value)
-        taken, left = left[:count], left[count:]
+            types = inferred.get(arg.type_list_attr)
+            count = share if types is None else len(types.value)
+        chunk, remaining = remaining[:count], remaining[count:]
         if arg.type_list_attr:
-            kinds_of = tuple(dtype_of(x) for x in taken)
-            found.setdefault(arg.type_list_attr, AttrValue("list(type)", kinds_of))
-        if arg.type_attr and taken:
-            found.setdefault(arg.type_attr, attr.dtype(dtype_of(taken[0])))
-    return found
+            kinds_of = tuple(dtype_of(x) for x in chunk)
+            inferred.setdefault(arg.type_list_attr, AttrValue("list(type)", kinds_of))
+        if arg.type_attr and chunk:
+            inferred.setdefault(arg.type_attr, attr.dtype(dtype_of(chunk[0])))
+    return inferred
 
 
 def op_graph(
     op: str, inputs: Sequence[np.ndarray], *, constants: Sequence[int] = (), **attrs: Any
 ) -> Graph:
-    """Placeholders x0, x1, ... (constants where listed), and the node "y" that takes them."""
+    """Placeholders x0, x1, ... (constants where listed), and the node "y" with these inputs."""
     definition = any_op_def(op)
     assert definition is not None, op
     sources = []
@@ -78,8 +78,8 @@ def op_graph(
         if i in constants:
             sources.append(constant(f"x{i}", Tensor.of(x)))
         else:
-            known = {"dtype": attr.dtype(dtype_of(x)), "shape": attr.shape(x.shape)}
-            sources.append(Node(f"x{i}", "Placeholder", (), "", known))
+            kinds = {"dtype": attr.dtype(dtype_of(x)), "shape": attr.shape(x.shape)}
+            sources.append(Node(f"x{i}", "Placeholder", (), "", kinds))
     refs = tuple(Ref(f"x{i}") for i in range(len(inputs)))
     return Graph([*sources, Node("y", op, refs, "", attributes(definition, inputs, **attrs))])
 
@@ -114,16 +114,16 @@ def i32(*values: Any) -> np.ndarray:
 
 
 def n(name: str, op: str, *inputs: str, **attrs: Any) -> Node:
-    """A node; inputs as a graph spells them, attributes of the kinds that its op names."""
+    """A node; inputs as in a graph, attributes as Python values."""
     definition = any_op_def(op)
     kinds = {a.name: a.kind for a in definition.attrs} if definition is not None else {}
-    known = {name: value(kinds.get(name, "int"), v) for name, v in attrs.items()}
-    return Node(name, op, tuple(parse_ref(i) for i in inputs), "", known)
+    parsed = {name: value(kinds.get(name, "int"), v) for name, v in attrs.items()}
+    return Node(name, op, tuple(parse_ref(i) for i in inputs), "", parsed)
 
 
-def c(name: str, given: Any, *controls: str, dtype: Any = None) -> Node:
-    """A constant; Python's numbers become float32 or int32."""
-    array = np.asarray(given, dtype=dtype)
+def c(name: str, content: Any, *controls: str, dtype: Any = None) -> Node:
+    """A constant; Python numbers become float32 or int32."""
+    array = np.asarray(content, dtype=dtype)
     if dtype is None and array.dtype.kind in "if":
         array = array.astype(np.int32 if array.dtype.kind == "i" else np.float32)
     return constant(name, Tensor.of(array), "", tuple(parse_ref(i) for i in controls))

@@ -1,4 +1,4 @@
-"""Graphs of one op with the largest attributes, shapes and sizes that they can name."""
+"""Graphs of one op with very large attributes, shapes, and sizes."""
 
 from __future__ import annotations
 
@@ -37,38 +37,38 @@ _FAMILIES = (arrays, elementwise, features, images, networks, products, reductio
 _OPS = Path(__file__).parent
 _TABLES = ("OP_CASES", "SHAPES")
 NUMBERS = (1 << 24, (1 << 31) - 1, 1 << 40, (1 << 63) - 1)
-"""Sizes to ask for."""
+"""Sizes to request."""
 LONG = 1 << 13
-"""Elements of an axis that is made longer: the product of two such axes is beyond the budget."""
+"""Elements of a lengthened axis: the product of two such axes is beyond the budget."""
 _HOLDS_SIZES = 64
 _LARGEST_INPUT = 1 << 18
 
 
 @lru_cache(maxsize=1)
 def examples() -> dict[str, list[tuple[Graph, str]]]:
-    """Graphs with one op each and their node's name, by op; constants feed it."""
-    found: dict[str, list[tuple[Graph, str]]] = {}
+    """Graphs with one op each, fed by constants, and the name of the node, by op."""
+    graphs: dict[str, list[tuple[Graph, str]]] = {}
     for family in _FAMILIES:
         for case in family.cases():
             every = range(len(case.inputs))
             graph = op_graph(case.op, case.inputs, constants=every, **case.attrs)
-            found.setdefault(case.op, []).append((graph, "y"))
+            graphs.setdefault(case.op, []).append((graph, "y"))
     for case in quantized.cases():
         graph = quantized_graph(case.op, case.inputs, **case.attrs)
-        found.setdefault(case.op, []).append((graph, "y"))
-    for tried in _op_cases():
+        graphs.setdefault(case.op, []).append((graph, "y"))
+    for case_ in _op_cases():
         try:
-            graph = _with_constants(tried.graph())
-        except (AssertionError, MobileprepError):  # what is refused, or takes no constants
+            graph = _with_constants(case_.graph())
+        except (AssertionError, MobileprepError):  # invalid, or takes no constants
             continue
-        found.setdefault(tried.op, []).append((graph, "node"))
+        graphs.setdefault(case_.op, []).append((graph, "node"))
     for graph in _more():
-        found.setdefault(graph["y"].op, []).append((graph, "y"))
-    return found
+        graphs.setdefault(graph["y"].op, []).append((graph, "y"))
+    return graphs
 
 
 def _more() -> Iterator[Graph]:
-    """Graphs of ops whose cases tell shapes that no elements fit."""
+    """Graphs of ops whose cases have shapes without matching values."""
     yield op_graph("RandomUniformInt", [i32(2, 3), i32(0), i32(9)], constants=(0, 1, 2))
     parts = [f32([[1, 2], [3, 4], [5, 6]]), i32(-1), np.array([1, 2])]
     yield op_graph("TensorListSplit", parts, constants=(0, 1, 2))
@@ -86,7 +86,7 @@ def _op_cases() -> Iterator[OpCase]:
 
 
 def _with_constants(graph: Graph) -> Graph:
-    """A graph with ones in place of what is fed."""
+    """A graph with its placeholders replaced by ones."""
     return graph.with_nodes([_constant(n) if n.op == "Placeholder" else n for n in graph])
 
 
@@ -101,7 +101,7 @@ def _constant(node: Node) -> Node:
 
 
 def grown(graph: Graph) -> Iterator[Graph]:
-    """Graphs that differ from one in a size, which is large in them."""
+    """Variants of a graph with one large size."""
     for node in graph:
         if node.op != "Const":
             for attrs in _grown_attrs(node):
@@ -119,20 +119,20 @@ def _with(graph: Graph, *nodes: Node) -> Graph:
 
 
 def _grown_attrs(node: Node) -> Iterator[dict[str, AttrValue]]:
-    for name, held in node.attrs.items():
-        for value in _grown_values(held):
-            yield {**node.attrs, name: AttrValue(held.kind, value)}
+    for name, attr in node.attrs.items():
+        for value in _grown_values(attr):
+            yield {**node.attrs, name: AttrValue(attr.kind, value)}
 
 
-def _grown_values(held: AttrValue) -> Iterator[Any]:
-    if held.kind == "int":
+def _grown_values(attr: AttrValue) -> Iterator[Any]:
+    if attr.kind == "int":
         yield from NUMBERS
-    elif held.kind in ("list(int)", "shape") and held.value:
+    elif attr.kind in ("list(int)", "shape") and attr.value:
         for number in NUMBERS:
-            yield (number,) * len(held.value)
-            for i in range(len(held.value)):
-                yield (*held.value[:i], number, *held.value[i + 1 :])
-    elif held.kind == "shape":
+            yield (number,) * len(attr.value)
+            for i in range(len(attr.value)):
+                yield (*attr.value[:i], number, *attr.value[i + 1 :])
+    elif attr.kind == "shape":
         yield from ((number,) for number in NUMBERS)
 
 
@@ -142,13 +142,13 @@ def _grown_sizes(tensor: Tensor) -> Iterator[Tensor]:
         return
     for number in NUMBERS:
         if array.dtype.kind in "iu":
-            most = min(number, np.iinfo(array.dtype).max)
+            largest = min(number, np.iinfo(array.dtype).max)
         else:
-            most = min(float(number), float(np.finfo(array.dtype).max))
-        yield Tensor.of(np.full(array.shape, most, array.dtype), tensor.dtype)
-        for place in range(array.size) if array.size > 1 else ():
+            largest = min(float(number), float(np.finfo(array.dtype).max))
+        yield Tensor.of(np.full(array.shape, largest, array.dtype), tensor.dtype)
+        for index in range(array.size) if array.size > 1 else ():
             changed = array.copy()
-            changed.reshape(-1)[place] = most
+            changed.reshape(-1)[index] = largest
             yield Tensor.of(changed, tensor.dtype)
 
 
@@ -157,9 +157,9 @@ def _longer(graph: Graph, constants: Sequence[Node]) -> Iterator[Graph]:
     long = [(n.name, t) for n in constants for t in _longer_tensors(n.attr_tensor("value"))]
     for name, tensor in long:
         yield _with(graph, constant(name, tensor))
-    for (a, left), (b, right) in combinations(long, 2):
+    for (a, first), (b, second) in combinations(long, 2):
         if a != b:
-            yield _with(graph, constant(a, left), constant(b, right))
+            yield _with(graph, constant(a, first), constant(b, second))
 
 
 def _longer_tensors(tensor: Tensor) -> Iterator[Tensor]:

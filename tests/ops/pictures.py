@@ -1,4 +1,4 @@
-"""Small encoded pictures, made by Pillow."""
+"""Small images, encoded by Pillow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
 
 
 def encoded(pixels: np.ndarray, kind: str, mode: str | None = None, **options) -> bytes:
-    """A picture file of some pixels, converted to one of Pillow's modes first."""
+    """An image file, converted to a Pillow mode first."""
     image = Image.fromarray(pixels)
     stream = io.BytesIO()
     (image if mode is None else image.convert(mode)).save(stream, kind, **options)
@@ -21,7 +21,7 @@ def encoded(pixels: np.ndarray, kind: str, mode: str | None = None, **options) -
 
 
 def text(data: bytes) -> np.ndarray:
-    """A scalar tensor of text."""
+    """A scalar string tensor."""
     out = np.empty((), dtype=object)
     out[()] = data
     return out

@@ -1,4 +1,4 @@
-"""Graphs of a single quantized op, fed by constants of the types that it takes."""
+"""Graphs of a single quantized op, fed by constants of its input types."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.ops.graphs import fetches, n
 
 
 def quantized_graph(op: str, inputs: Sequence[Any], **attrs: Any) -> Graph:
-    """Constants x0, x1, ..., and the node "y" that takes them."""
+    """Constants x0, x1, ..., and the node "y" with these inputs."""
     definition = any_op_def(op)
     assert definition is not None, op
     node = n("y", op, *(f"x{i}" for i in range(len(inputs))), **attrs)
     kinds = input_types(node, definition)
-    given = zip(inputs, kinds, strict=True)
-    constants = [constant(f"x{i}", Tensor.of(x, kind)) for i, (x, kind) in enumerate(given)]
-    # The first version of this op is not known to graphs of later producers.
+    pairs = zip(inputs, kinds, strict=True)
+    constants = [constant(f"x{i}", Tensor.of(x, kind)) for i, (x, kind) in enumerate(pairs)]
+    # Later producers do not know the first version of this op.
     versions = Versions(21 if op == "QuantizeAndDequantize" else 26)
     return Graph([*constants, node], versions=versions)
 

@@ -1,4 +1,4 @@
-"""How many operations ops do."""
+"""Numbers of operations by op."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from tests.transforms.graphs import conv, node
 IMAGE, FILTER = (1, 8, 8, 3), (3, 3, 3, 16)
 
 
-def flops(of: Node | str, inputs: list, outputs: list) -> int | None:
-    made = of if isinstance(of, Node) else node("n", of)
-    return count_flops(Sizes(made, inputs, outputs))
+def flops(op: Node | str, inputs: list, outputs: list) -> int | None:
+    return count_flops(Sizes(op if isinstance(op, Node) else node("n", op), inputs, outputs))
 
 
-def test_every_op_that_runs_has_a_rule() -> None:
+def test_every_op_with_a_kernel_has_a_cost() -> None:
     missing = {*kernel_names(), *context_kernel_names()} - set(counted_ops())
-    assert not missing, "give them a cost rule beside their kernel"
+    assert not missing, "add a cost rule next to the kernel"
 
 
-def test_convolutions_multiply_and_add() -> None:
+def test_convolutions() -> None:
     out = (1, 8, 8, 16)
     assert flops(conv("n", ""), [IMAGE, FILTER], [out]) == 2 * 8 * 8 * 16 * 27
     depthwise = conv("n", "", op="DepthwiseConv2dNative")
@@ -32,7 +31,7 @@ def test_convolutions_multiply_and_add() -> None:
     assert flops(transposed, [(4,), (2, 2, 5, 3), IMAGE], [(1, 16, 16, 5)]) == 2 * 192 * 20
 
 
-def test_matrix_products_multiply_and_add() -> None:
+def test_matrix_products() -> None:
     product = node("n", "MatMul", transpose_a=True, transpose_b=False)
     assert flops(product, [(4, 2), (4, 3)], [(2, 3)]) == 2 * 2 * 3 * 4
     batch = node("n", "BatchMatMulV2", adj_x=False, adj_y=False)
@@ -41,7 +40,7 @@ def test_matrix_products_multiply_and_add() -> None:
     assert flops(einsum, [(5, 2, 4), (5, 4, 3)], [(5, 2, 3)]) == 5 * 2 * 2 * 3 * 4
 
 
-def test_what_fused_ops_do_afterwards_counts() -> None:
+def test_fused_ops_are_counted() -> None:
     from mobileprep.graph.attrs import AttrValue
 
     fused = conv("n", "", op="_FusedConv2D").with_attrs(
@@ -55,7 +54,7 @@ def test_what_fused_ops_do_afterwards_counts() -> None:
     ("op", "factor"),
     [("Relu", 1), ("Relu6", 2), ("Add", 1), ("Rsqrt", 2), ("Sigmoid", 4), ("Softmax", 5)],
 )
-def test_elementwise_ops_count_each_element(op: str, factor: int) -> None:
+def test_elementwise_ops(op: str, factor: int) -> None:
     assert flops(op, [(2, 3), (2, 3)], [(2, 3)]) == factor * 6
 
 
@@ -70,7 +69,7 @@ def test_sums_of_several_tensors() -> None:
     assert flops("AddN", [(4,)] * 3, [(4,)]) == 8
 
 
-def test_sizes_that_only_a_run_tells() -> None:
+def test_data_dependent_sizes() -> None:
     assert flops("SegmentMean", [(4, 3), (4,)], [(2, 3)]) == 12 + 6
     assert flops("SparseSegmentMean", [(7, 3), (4,), (4,)], [(2, 3)]) == 12 + 6
     assert flops("RaggedRange", [(3,), (3,), (3,)], [(4,), (9,)]) == 18
@@ -81,16 +80,16 @@ def test_batch_normalization() -> None:
     assert flops(node("n", "FusedBatchNormV3", is_training=True), [IMAGE], [IMAGE]) == 6 * 192
 
 
-def test_moving_costs_no_operations() -> None:
+def test_transpose_costs_nothing() -> None:
     assert flops("Transpose", [IMAGE, (4,)], [(1, 3, 8, 8)]) == 0
 
 
 @pytest.mark.parametrize("shape", [None, (1, -1, 8, 3)])
-def test_unknown_shapes_are_unknown_costs(shape) -> None:
+def test_unknown_shapes_have_unknown_costs(shape) -> None:
     assert flops("Relu", [shape], [shape]) is None
     assert flops(conv("n", ""), [IMAGE, shape], [(1, 8, 8, 16)]) is None
 
 
-def test_unknown_ops_are_unknown_costs() -> None:
+def test_unknown_ops_have_unknown_costs() -> None:
     assert flops("Frobnicate", [IMAGE], [IMAGE]) is None
     assert flops("NonMaxSuppressionV2", [(9, 4), (9,), (), ()], [(-1,)]) is None

@@ -1,4 +1,4 @@
-"""Arithmetic of shapes that are known in part."""
+"""Arithmetic on partially known shapes."""
 
 import pytest
 
@@ -16,31 +16,31 @@ from mobileprep.ops.shape_function import (
 )
 
 
-def test_only_a_shape_without_unknown_sizes_is_full():
+def test_full_shape_has_no_unknown_sizes():
     assert is_full(())
     assert is_full((0, 3))
     assert not is_full((2, -1))
     assert not is_full(None)
 
 
-def test_elements_are_counted_where_all_sizes_are_known():
+def test_element_count_needs_known_sizes():
     assert element_count((2, 0, 3)) == 0
     assert element_count(()) == 1
     assert element_count((2, -1)) == -1
 
 
-def test_merging_adds_up_what_is_known():
+def test_merge_combines_known_sizes():
     assert merge((2, -1), (-1, 3)) == (2, 3)
     assert merge(None, (1,)) == (1,)
 
 
 @pytest.mark.parametrize(("a", "b"), [((2,), (3,)), ((2,), (2, 2))])
-def test_merging_what_differs_is_a_conflict(a, b):
+def test_merging_different_shapes_is_a_conflict(a, b):
     with pytest.raises(ShapeConflictError):
         merge(a, b)
 
 
-def test_broadcasting_lines_up_last_dimensions():
+def test_broadcast_aligns_last_dimensions():
     assert broadcast((4, 1), (3,)) == (4, 3)
     assert broadcast((-1,), (1,)) == (-1,)
     assert broadcast((-1,), (2,)) == (2,)
@@ -49,25 +49,25 @@ def test_broadcasting_lines_up_last_dimensions():
         broadcast((2,), (3,))
 
 
-def test_branches_have_in_common_what_is_equal():
+def test_common_shape_keeps_equal_sizes():
     assert common([(2, 3), (2, 4)]) == (2, -1)
     assert common([(2,), (2, 2)]) is None
 
 
-def test_unknown_sizes_stay_unknown():
+def test_arithmetic_with_unknown_sizes():
     assert multiply_dims(-1, 3) == -1
     assert multiply_dims(-1, 0) == 0
     assert divide_dim(-1, 3) == -1
     assert concatenate((1,), None) is None
 
 
-def test_an_uneven_division_is_a_conflict():
+def test_uneven_division_is_a_conflict():
     assert divide_dim(7, 2, evenly=False) == 3
     with pytest.raises(ShapeConflictError):
         divide_dim(7, 2)
 
 
-def test_a_rank_is_checked_or_assumed():
+def test_with_rank_checks_or_sets_the_rank():
     assert with_rank(None, 2) == (-1, -1)
     with pytest.raises(ShapeConflictError, match="rank 2"):
         with_rank((1,), 2)

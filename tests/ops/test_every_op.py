@@ -1,4 +1,4 @@
-"""Every op that is registered has a kernel, a shape function and a cost, all from one module."""
+"""Every registered op has a kernel, a shape function, and a cost in the same module."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ KERNELS = {*kernel.registry, *context.registry}
 SHAPES, COSTS = set(shape_function.registry), set(cost.registry)
 
 WITHOUT_KERNEL = {
-    "the runtime itself runs them": {
+    "run by the runtime itself": {
         *("Const", "Placeholder", "PlaceholderV2"),
         *("Enter", "Exit", "Merge", "NextIteration", "Switch"),
     },
-    "they hold or change state, which freezing makes constant": {
+    "stateful; freezing makes them constant": {
         *("Assign", "AssignAdd", "AssignSub", "CountUpTo", "GetSessionHandleV2", "HostConst"),
         *("ImmutableConst", "IsVariableInitialized", "ReadVariableOp", "ResourceGather", "Stage"),
         *("VarHandleOp", "VarIsInitializedOp", "Variable", "VariableShape", "VariableV2"),
         *("RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSelect", "RefSwitch"),
     },
-    "control flow v2 becomes control flow v1 before it runs": {
+    "control flow v2 is lowered to v1 before a run": {
         *("Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"),
     },
-    "they read or write files and summaries": {
+    "read or write files and summaries": {
         *("AudioSummaryV2", "HistogramSummary", "ImageSummary", "MergeSummary", "ScalarSummary"),
         *("EncodeJpeg", "EncodePng", "MergeV2Checkpoints", "ParseTensor", "ReadFile", "RestoreV2"),
         *("Save", "SaveSlices", "SaveV2", "SerializeTensor", "ShardedFilename", "Timestamp"),
         "WriteFile",
     },
-    "gradients and other ops of training: only their shapes are known": {
+    "gradients and training ops: only shapes": {
         *("AvgPoolGrad", "BiasAddGrad", "BroadcastGradientArgs", "Conv2DBackpropFilter"),
         *("Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter", "EluGrad", "InvGrad"),
         *("FakeQuantWithMinMaxArgsGradient", "LeakyReluGrad", "MaxPoolGrad", "ReciprocalGrad"),
@@ -47,7 +47,7 @@ WITHOUT_KERNEL = {
         *("InplaceAdd", "InplaceSub", "InplaceUpdate", "ParallelConcat"),
         *("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2"),
     },
-    "no deployed model was seen with them: only their shapes are known": {
+    "not seen in deployed models: only shapes": {
         *("AdjustContrast", "BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "Betainc"),
         *("Copy", "CopyHost", "Cross", "CumulativeLogsumexp", "DebugIdentity"),
         *("DebugIdentityV2", "DebugIdentityV3", "DrawBoundingBoxes", "DrawBoundingBoxesV2"),
@@ -70,22 +70,22 @@ FAMILIES_WITH_CASES = (
     *("array", "control_flow", "data_flow", "io", "linalg", "lookup", "math", "ragged"),
     *("sparse", "strings"),
 )
-# Their shapes stand in attributes beside functions: tests/runtime has graphs with them.
+# Their shapes come from functions: tests/runtime has such graphs.
 WITHOUT_CASE = {"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"}
 
-# Notes from where each op is registered, in a process that has imported nothing yet.
+# Records the module that registers each op, in a fresh process.
 HOMES = """
 import json, sys
 from mobileprep.core.loading import Registry
 homes, register = {}, Registry.register
-def noted(self, *names):
+def record(self, *names):
     for name in names:
         homes.setdefault(name, set()).add(sys._getframe(2).f_globals["__name__"])
     return register(self, *names)
-Registry.register = noted
+Registry.register = record
 from mobileprep.ops.kernel import import_ops
 import_ops()
-print(json.dumps({op: sorted(found) for op, found in homes.items()}))
+print(json.dumps({op: sorted(modules) for op, modules in homes.items()}))
 """
 
 
@@ -94,29 +94,29 @@ def _index() -> dict[str, list[str]]:
     return index
 
 
-def test_ops_without_a_kernel_are_listed_with_their_reason() -> None:
+def test_ops_without_a_kernel_are_listed() -> None:
     assert set().union(*WITHOUT_KERNEL.values()) == (SHAPES | COSTS) - KERNELS
 
 
-def test_every_op_that_runs_has_a_shape_function() -> None:
+def test_every_op_with_a_kernel_has_a_shape_function() -> None:
     assert set() == KERNELS - SHAPES
 
 
-def test_every_op_that_runs_has_a_cost() -> None:
+def test_every_op_with_a_kernel_has_a_cost() -> None:
     assert set() == KERNELS - COSTS
 
 
-def test_what_an_op_has_is_registered_by_one_module() -> None:
-    printed = subprocess.run([sys.executable, "-c", HOMES], check=True, capture_output=True).stdout
-    homes = json.loads(printed)
+def test_each_op_is_registered_by_one_module() -> None:
+    output = subprocess.run([sys.executable, "-c", HOMES], check=True, capture_output=True).stdout
+    homes = json.loads(output)
     indexed = {op: [f"mobileprep.ops.{m}"] for m, ops in _index().items() for op in ops}
     assert homes == indexed
 
 
 @pytest.mark.parametrize("family", FAMILIES_WITH_CASES)
-def test_every_op_of_a_family_has_a_case_by_hand(family: str) -> None:
+def test_every_op_of_a_family_has_a_case(family: str) -> None:
     ops = {
-        op for module, found in _index().items() if module.startswith(f"{family}.") for op in found
+        op for module, names in _index().items() if module.startswith(f"{family}.") for op in names
     }
     folder = Path(__file__).parent / family
     modules = [importlib.import_module(f"tests.ops.{family}.{p.stem}") for p in folder.glob("*.py")]

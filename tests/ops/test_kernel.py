@@ -1,4 +1,4 @@
-"""The registry of op kernels."""
+"""Registry of op kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mobileprep.graph.opdefs.definitions import any_op_def
 from mobileprep.ops.kernel import call_kernel, find_kernel, kernel, kernel_names
 
 
-def test_every_kernel_is_of_an_op_that_there_is() -> None:
+def test_every_kernel_has_an_op_definition() -> None:
     names = kernel_names()
     assert names == sorted(set(names))
     assert {"Add", "Conv2D", "MatMul", "Softmax"} <= set(names)
@@ -23,17 +23,17 @@ def test_every_kernel_is_of_an_op_that_there_is() -> None:
     assert all(find_kernel(name) is not None for name in names)
 
 
-def test_an_op_without_kernel_has_none() -> None:
+def test_unknown_op_has_no_kernel() -> None:
     assert find_kernel("NoSuchOp") is None
 
 
-def test_an_op_has_one_kernel() -> None:
+def test_duplicate_kernel_is_refused() -> None:
     find_kernel("Add")
     with pytest.raises(InternalError, match="'Add' is registered twice"):
         kernel("Add")(lambda _node, x: x)
 
 
-def test_outputs_are_always_a_tuple() -> None:
+def test_kernel_outputs_are_a_tuple() -> None:
     one, two = np.zeros(1), np.zeros(2)
     node = Node("n", "Op")
     assert call_kernel(lambda _n, x: x, node, [one])[0] is one
@@ -43,7 +43,7 @@ def test_outputs_are_always_a_tuple() -> None:
     assert call_kernel(lambda _n: (), node, []) == ()
 
 
-def test_the_module_of_a_kernel_is_loaded_when_it_is_asked_for() -> None:
+def test_kernel_modules_are_loaded_on_demand() -> None:
     code = (
         "import sys, mobileprep.ops.kernel as k;"
         "names = lambda: (m for m in sys.modules if m.startswith('mobileprep.ops.'));"

@@ -1,4 +1,4 @@
-"""Constants that are TensorLists."""
+"""TensorList constants."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from mobileprep.ops.constant_evaluation import constant_array, evaluate_node, li
 from mobileprep.ops.data_flow.tensor_array import handle_of
 from mobileprep.ops.data_flow.tensor_list import TensorList
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.transforms.tf115.folding import tf115_kernel
 from tests.ops.graphs import i32, n
 
-# What the original tool wrote of a list of two vectors of eight floats, none of them set.
+# Output of the original tool for an unset list of two vectors of eight floats.
 WRITTEN = (
     b"\x08\x15\x12\x00z9\n\x16tensorflow::TensorList\x12\x1f\x02\x00\x01\x01"
     + b"\xff" * 9
@@ -32,7 +31,7 @@ RESERVE = n("r", "TensorListReserve", "s", "n", element_dtype=DType.FLOAT, shape
 
 def reserved(shape: np.ndarray, count: int) -> Tensor:
     inputs = [Tensor.of(shape), Tensor.of(i32(count))]
-    return evaluate_node(RESERVE, inputs, tf115=tf115_kernel)[0]
+    return evaluate_node(RESERVE, inputs, tf115=True)[0]
 
 
 def variant(metadata: bytes, name: str = "tensorflow::TensorList", tensors: int = 0) -> Tensor:
@@ -43,24 +42,24 @@ def variant(metadata: bytes, name: str = "tensorflow::TensorList", tensors: int 
     return Tensor(DType.VARIANT, (), opaque=proto.SerializeToString())
 
 
-def test_a_list_is_written_as_the_original_writes_it() -> None:
+def test_list_is_encoded_like_the_original() -> None:
     written = reserved(i32(-1, 8), 2)
     assert written.dtype is DType.VARIANT
     assert written.opaque == WRITTEN
 
 
-def test_a_written_list_is_read_again() -> None:
-    held = constant_array(Tensor(DType.VARIANT, (), opaque=WRITTEN)).item()
-    assert held == TensorList((None, None), np.dtype(np.float32), (-1, 8), -1)
+def test_encoded_list_is_decoded() -> None:
+    value = constant_array(Tensor(DType.VARIANT, (), opaque=WRITTEN)).item()
+    assert value == TensorList((None, None), np.dtype(np.float32), (-1, 8), -1)
     unknown = constant_array(reserved(i32(-1).reshape(()), 0)).item()
     assert unknown == TensorList((), np.dtype(np.float32), None, -1)
 
 
-def test_other_constants_are_arrays() -> None:
+def test_other_constants_are_decoded_as_arrays() -> None:
     assert constant_array(Tensor.of(i32(3, 4))).tolist() == [3, 4]
 
 
-def test_the_interpreter_takes_a_constant_list() -> None:
+def test_interpreter_runs_a_list_constant() -> None:
     kinds = {"element_dtype": DType.FLOAT}
     graph = Graph(
         [
@@ -77,19 +76,19 @@ def test_the_interpreter_takes_a_constant_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "held",
+    "value",
     [
         handle_of(TensorList((np.float32(1),), np.dtype(np.float32), ())),
         handle_of("something else"),
         np.float32([1]),
     ],
 )
-def test_only_lists_without_values_are_written(held: np.ndarray) -> None:
+def test_other_values_are_not_encoded(value: np.ndarray) -> None:
     with pytest.raises(UnsupportedError):
-        list_constant(RESERVE, held)
+        list_constant(RESERVE, value)
 
 
-def test_a_list_of_an_unnamed_type_is_not_written() -> None:
+def test_list_without_element_dtype_is_not_encoded() -> None:
     resized = Node("r", "TensorListResize", attrs={"T": attr.dtype(DType.FLOAT)})
     with pytest.raises(UnsupportedError):
         list_constant(resized, handle_of(TensorList((), np.dtype(np.float32), ())))
@@ -104,17 +103,17 @@ def test_a_list_of_an_unnamed_type_is_not_written() -> None:
         Tensor(DType.RESOURCE, ()),
     ],
 )
-def test_what_is_no_list_without_values_is_not_read(tensor: Tensor) -> None:
+def test_other_variants_are_not_decoded(tensor: Tensor) -> None:
     with pytest.raises(UnsupportedError):
         constant_array(tensor)
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00\x01", b"\x02\x00\x01\x01", b"\x00\x01\x01\xff"])
-def test_a_list_that_ends_early_is_corrupt(metadata: bytes) -> None:
+def test_truncated_list_is_corrupt(metadata: bytes) -> None:
     with pytest.raises(CorruptFileError):
         constant_array(variant(metadata))
 
 
-def test_a_recipe_leaves_lists() -> None:
+def test_lists_are_not_folded_without_tf115() -> None:
     with pytest.raises(UnsupportedError):
         evaluate_node(RESERVE, [Tensor.of(i32(2)), Tensor.of(i32(1))])

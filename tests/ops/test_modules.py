@@ -1,4 +1,4 @@
-"""The index of the modules that kernels are in."""
+"""Index of kernel modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mobileprep.ops.kernel import INDEX
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_index_is_up_to_date() -> None:
+def test_index_is_up_to_date() -> None:
     path = ROOT / "tools" / "make_op_index.py"
     spec = importlib.util.spec_from_file_location("make_op_index", path)
     assert spec is not None
@@ -24,7 +24,7 @@ def test_the_index_is_up_to_date() -> None:
     assert INDEX.read_text(encoding="utf-8") == module.render(), command
 
 
-def test_kernels_that_the_index_lacks_are_found_all_the_same(tmp_path: Path) -> None:
+def test_kernels_missing_from_the_index_are_loaded(tmp_path: Path) -> None:
     index = tmp_path / "index.json"
     index.write_text(json.dumps({"math.arithmetic": ["Add"]}))
     code = (

@@ -1,4 +1,4 @@
-"""Shapes that follow from a graph alone."""
+"""Shape inference of graphs."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.shape_function import shape_fn_names
 from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.transforms.tf115.importing import Tf115Values
+from mobileprep.transforms.tf115 import Tf115Values
 
 VERSIONS = Versions(producer=100)
 F, INT = DType.FLOAT, DType.INT32
@@ -33,8 +33,8 @@ def _attr(value):
 
 
 def node(name, op, inputs="", **attrs):
-    given = {k: _attr(v) for k, v in {"T": F, **attrs}.items()}
-    return Node(name, op, tuple(parse_ref(i) for i in inputs.split()), attrs=given)
+    kinds = {k: _attr(v) for k, v in {"T": F, **attrs}.items()}
+    return Node(name, op, tuple(parse_ref(i) for i in inputs.split()), attrs=kinds)
 
 
 def fed(name, shape, kind=F):
@@ -59,7 +59,7 @@ VALID = {"strides": (1, 2, 2, 1), "padding": "VALID"}
 NCHW = {"strides": (1, 1, 2, 2), "padding": "VALID", "data_format": "NCHW"}
 POOL = {"ksize": (1, 3, 3, 1), **VALID}
 
-# Of each: the op, its inputs (a shape to feed, or constant integers in a list), attributes, result.
+# The op, its inputs (a shape to feed, or constant integers in a list), attributes, result.
 CASES = [
     ("Relu", [(2, -1)], {}, (2, -1)),
     ("Add", [(2, 1, -1), (3, 4)], {}, (2, 3, 4)),
@@ -128,59 +128,59 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]} {c[1]}")
-def test_the_shape_of_an_op_follows_from_its_inputs(case):
+def test_output_shape(case):
     op, inputs, attrs, expected = case
     nodes = [
-        const(f"i{i}", given) if isinstance(given, list | int) else fed(f"i{i}", given)
-        for i, given in enumerate(inputs)
+        const(f"i{i}", spec) if isinstance(spec, list | int) else fed(f"i{i}", spec)
+        for i, spec in enumerate(inputs)
     ]
     names = " ".join(n.name for n in nodes)
     assert shape(*nodes, node("out", op, names, **attrs)) == expected
 
 
 def test_all_outputs_have_shapes():
-    found = shapes(
+    result = shapes(
         fed("x", (4, 5, 5, 8)),
         *(fed(f"v{i}", (8,)) for i in range(4)),
         node("n", "FusedBatchNormV3", "x v0 v1 v2 v3", U=F),
     )
-    assert found["n"] == ((4, 5, 5, 8), (8,), (8,), (8,), (8,), None)
+    assert result["n"] == ((4, 5, 5, 8), (8,), (8,), (8,), (8,), None)
 
 
-def test_inputs_that_do_not_fit_leave_the_outputs_unknown():
+def test_invalid_inputs_have_unknown_outputs():
     assert shape(fed("a", (2, 3)), fed("b", (4, 5)), node("n", "MatMul", "a b")) is None
 
 
 @pytest.mark.parametrize("op", shape_fn_names())
-def test_a_node_without_its_inputs_and_attributes_is_no_failure(op):
+def test_shape_functions_accept_incomplete_nodes(op):
     custom = ["TFLite_Detection_PostProcess"]  # LiteRT defines it
     assert op in (*op_names(TF115), *op_names(NEWEST), *custom)
-    found = infer_shapes(Graph([Node("n", op)]))["n"]
-    assert all(shape is None or min(shape, default=0) >= -1 for shape in found)
+    result = infer_shapes(Graph([Node("n", op)]))["n"]
+    assert all(shape is None or min(shape, default=0) >= -1 for shape in result)
 
 
-def test_an_op_that_nobody_knows_has_no_known_shapes():
-    found = shapes(Node("n", "MyOwnOp"), node("r", "Relu", "n"))
-    assert found == {"n": (), "r": (None,)}
+def test_unknown_op_has_unknown_shapes():
+    result = shapes(Node("n", "MyOwnOp"), node("r", "Relu", "n"))
+    assert result == {"n": (), "r": (None,)}
 
 
-def test_a_missing_input_is_an_error():
+def test_missing_input_is_an_error():
     with pytest.raises(InvalidGraphError, match="gone"):
         shapes(node("n", "Relu", "gone"))
 
 
-def test_a_fed_shape_replaces_the_graphs():
+def test_fed_shape_overrides_the_graph():
     nodes = [fed("x", (-1, 4)), node("n", "Relu", "x")]
     assert shape(*nodes, feeds={"x": (7, 4)}) == (7, 4)
     assert shape(*nodes, feeds={"n:0": (1,)}) == (1,)
 
 
-def test_a_fed_constant_has_no_value():
+def test_fed_constant_has_unknown_value():
     nodes = [fed("x", (2, 6)), const("to", [3, 4]), node("n", "Reshape", "x to")]
     assert shape(*nodes, feeds={"to": (2,)}) == (-1, -1)
 
 
-def test_a_scalar_placeholder_of_an_old_graph_may_have_any_shape():
+def test_scalar_placeholder_of_an_old_graph_has_unknown_shape():
     x = fed("x", ())
     assert infer_shapes(Graph([x], versions=Versions(producer=21)))["x"] == (None,)
     assert infer_shapes(Graph([x], versions=Versions(producer=22)))["x"] == ((),)
@@ -196,8 +196,8 @@ def _shape_of(source):
     return node("s", "Shape", source, out_type=INT)
 
 
-def test_a_shape_is_followed_through_slices_and_packs():
-    found = shape(
+def test_shape_values_pass_through_slice_and_pack():
+    result = shape(
         fed("x", (-1, 4, 6)),
         _shape_of("x"),
         *_strided("batch", "s", 0, 1, shrink_axis_mask=1),
@@ -207,11 +207,11 @@ def test_a_shape_is_followed_through_slices_and_packs():
         fed("y", None),
         node("n", "Reshape", "y to"),
     )
-    assert found == (-1, 5, 6)
+    assert result == (-1, 5, 6)
 
 
-def test_a_shape_is_followed_through_arithmetic_where_it_is_known():
-    found = shape(
+def test_shape_values_pass_through_arithmetic():
+    result = shape(
         fed("x", (3, 4)),
         _shape_of("x"),
         *_strided("a", "s", 0, 1),
@@ -220,15 +220,15 @@ def test_a_shape_is_followed_through_arithmetic_where_it_is_known():
         fed("y", None),
         node("n", "Reshape", "y to"),
     )
-    assert found == (12,)
+    assert result == (12,)
 
 
-def test_a_value_that_depends_on_a_feed_is_unknown():
-    found = shape(fed("x", (2, 6)), fed("to", (3,), INT), node("n", "Reshape", "x to"))
-    assert found == (-1, -1, -1)
+def test_fed_value_is_unknown():
+    result = shape(fed("x", (2, 6)), fed("to", (3,), INT), node("n", "Reshape", "x to"))
+    assert result == (-1, -1, -1)
 
 
-def test_the_oldest_release_finds_no_size_that_needs_a_shape_twice():
+def test_tf115_does_not_use_a_shape_value_twice():
     nodes = [
         fed("x", (3, 4)),
         _shape_of("x"),
@@ -240,7 +240,7 @@ def test_the_oldest_release_finds_no_size_that_needs_a_shape_twice():
     assert shape(*nodes, values=Tf115Values) == (-1, -1)
 
 
-def test_the_oldest_release_finds_no_single_size_of_a_partly_known_shape():
+def test_tf115_does_not_slice_partially_known_shapes():
     nodes = [
         fed("x", (-1, 4)),
         _shape_of("x"),
@@ -253,7 +253,7 @@ def test_the_oldest_release_finds_no_single_size_of_a_partly_known_shape():
     assert shape(*nodes, values=Tf115Values) == (-1,)
 
 
-def test_recorded_shapes_count_where_they_are_believed():
+def test_recorded_shapes_are_optional():
     recorded = AttrValue("list(shape)", ((3, 4),))
     x = node("x", "Identity", "y", _output_shapes=recorded)
     assert shape(fed("y", (-1, 4)), x) == (-1, 4)
@@ -261,37 +261,37 @@ def test_recorded_shapes_count_where_they_are_believed():
     assert shape(fed("y", (-1, 5)), x, recorded=True) == (-1, 5)
 
 
-def test_a_loop_may_change_shapes():
-    found = shapes(
+def test_loop_variables_have_unknown_shapes():
+    result = shapes(
         fed("x", (2, 3)),
         node("enter", "Enter", "x"),
         node("turn", "Merge", "enter next", N=2),
         node("next", "NextIteration", "turn"),
         node("fixed", "Enter", "x", is_constant=True),
     )
-    assert found["turn"] == (None, ())
-    assert found["fixed"] == ((2, 3),)
+    assert result["turn"] == (None, ())
+    assert result["fixed"] == ((2, 3),)
 
 
-def test_branches_keep_what_they_have_in_common():
-    found = shapes(
+def test_merge_keeps_common_sizes():
+    result = shapes(
         fed("x", (2, 3)),
         fed("y", (2, 4)),
         fed("p", (), DType.BOOL),
         node("s", "Switch", "x p"),
         node("m", "Merge", "s y", N=2),
     )
-    assert found["s"] == ((2, 3), (2, 3))
-    assert found["m"][0] == (2, -1)
+    assert result["s"] == ((2, 3), (2, 3))
+    assert result["m"][0] == (2, -1)
 
 
-def test_a_variable_is_read_with_its_shape():
+def test_read_variable_has_the_variable_shape():
     handle = Node("v", "VarHandleOp", attrs={"shape": attr.shape((3, 4)), "dtype": attr.dtype(F)})
     read = node("read", "ReadVariableOp", "same", dtype=F)
     assert shape(handle, node("same", "Identity", "v", T=DType.RESOURCE), read) == (3, 4)
 
 
-def test_a_tensor_array_gives_elements_of_its_shape():
+def test_tensor_array_read_has_the_element_shape():
     array = {
         "dtype": attr.dtype(F),
         "element_shape": attr.shape((5,)),
@@ -306,9 +306,9 @@ def test_a_tensor_array_gives_elements_of_its_shape():
     assert shape(*nodes) == (5,)
 
 
-def test_a_hostile_range_is_not_made():
-    found = shape(const("a", 0), const("b", 2**31 - 1), const("c", 1), node("n", "Range", "a b c"))
-    assert found == (2**31 - 1,)
+def test_huge_range_is_not_allocated():
+    result = shape(const("a", 0), const("b", 2**31 - 1), const("c", 1), node("n", "Range", "a b c"))
+    assert result == (2**31 - 1,)
 
 
 @pytest.mark.parametrize(
@@ -319,16 +319,16 @@ def test_a_hostile_range_is_not_made():
         ("Range", "texts texts texts", (-1,)),
     ],
 )
-def test_texts_in_place_of_numbers_are_no_failure(op, inputs, expected):
-    given = [
+def test_strings_instead_of_numbers_are_accepted(op, inputs, expected):
+    constants = [
         const("texts", [b"a"], object),
         const("pairs", [[b"a", b"b"]] * 2, object),
         const("sizes", [2]),
     ]
-    assert shape(fed("x", (1, 4)), *given, node("out", op, inputs)) == expected
+    assert shape(fed("x", (1, 4)), *constants, node("out", op, inputs)) == expected
 
 
-def test_a_value_behind_a_long_chain_is_found():
+def test_value_passes_through_a_long_chain():
     chain = [
         const("n0", [2, 3]),
         *(node(f"n{i}", "Identity", f"n{i - 1}", T=INT) for i in range(1, 5000)),
@@ -336,7 +336,7 @@ def test_a_value_behind_a_long_chain_is_found():
     assert shape(*chain, fed("x", None), node("r", "Reshape", "x n4999")) == (2, 3)
 
 
-def test_more_outputs_than_there_can_be_are_not_listed():
+def test_huge_output_count_is_not_listed():
     split = node("s", "Split", "axis x", num_split=1 << 62)
     nodes = [fed("x", (4,)), constant("axis", Tensor.of(np.int32(0))), split]
     assert infer_shapes(Graph(nodes))["s"] == ()

@@ -1,4 +1,4 @@
-"""Attributes that name the type of a result: what is no type is told with the node."""
+"""Output type attributes: invalid types are reported with the node."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CASES: dict[str, tuple[tuple[Any, ...], str]] = {
 
 
 @pytest.mark.parametrize("op", CASES)
-def test_what_is_no_type_is_told(op: str) -> None:
+def test_invalid_type_attribute_is_refused(op: str) -> None:
     inputs, name = CASES[op]
     more = WINDOW if op == "MaxPoolWithArgmax" else {}
     with pytest.raises(InvalidGraphError, match=name):
         run_all(op, *inputs, **more, **{name: attr.boolean(True)})
 
 
-def test_a_type_that_numpy_has_not_gives_the_usual_one() -> None:
+def test_unsupported_numpy_type_uses_the_default() -> None:
     assert run("Shape", f32([1, 2]), out_type=np.object_).dtype == np.int32

@@ -1,4 +1,4 @@
-"""Branches and loops made of Switch, Merge, Enter and their kin, and TensorArrays in them."""
+"""Branches and loops of Switch, Merge, Enter, and Exit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRUE, FALSE = np.array(True), np.array(False)
 
 
 def branch() -> list[Node]:
-    """y = 2 x where "on" holds, else the constant 7; "which" tells the branch."""
+    """y = 2 x if "on" is true, else 7; "which" is the branch index."""
     return [
         p("x"),
         p("on", np.bool_),
@@ -33,7 +33,7 @@ def branch() -> list[Node]:
 
 @pytest.mark.parametrize("combine", [False, True])
 @pytest.mark.parametrize(("on", "expected"), [(TRUE, [6, 1]), (FALSE, [7, 0])])
-def test_a_branch_is_taken(on: np.ndarray, expected: list[int], combine: bool) -> None:
+def test_branch(on: np.ndarray, expected: list[int], combine: bool) -> None:
     runner = Interpreter(Graph(branch()), combine=combine)
     out = runner.run(["y", "which"], {"x": f32(3), "on": on})
     assert [a.tolist() for a in out] == expected
@@ -41,7 +41,7 @@ def test_a_branch_is_taken(on: np.ndarray, expected: list[int], combine: bool) -
 
 
 @pytest.mark.parametrize("combine", [False, True])
-def test_a_branch_of_constants_alone_is_taken_only_where_it_should_be(combine: bool) -> None:
+def test_branch_of_constants(combine: bool) -> None:
     sums = [
         n("add_yes", "Add", "a_yes", "b_yes"),
         n("add_no", "Add", "a_no", "b_no"),
@@ -54,25 +54,21 @@ def test_a_branch_of_constants_alone_is_taken_only_where_it_should_be(combine: b
         assert runner.run(["which"], {"x": f32(3), "on": on})[0] == which
 
 
-def test_what_follows_the_branches_always_runs() -> None:
+def test_nodes_after_the_merge_always_run() -> None:
     graph = Graph([*branch(), n("z", "Neg", "y", "^y")])
     for on, expected in ((TRUE, -6), (FALSE, -7)):
         assert Interpreter(graph).run(["z"], {"x": f32(3), "on": on})[0].tolist() == expected
 
 
-def test_a_tensor_of_the_other_branch_cannot_be_fetched() -> None:
+def test_tensor_of_inactive_branch_cannot_be_fetched() -> None:
     runner = Interpreter(Graph(branch()))
     assert runner.run(["double"], {"x": f32(3), "on": TRUE})[0].tolist() == 6
     with pytest.raises(UsageError, match="'double' was not computed: its branch was not taken"):
         runner.run(["double"], {"x": f32(3), "on": FALSE})
 
 
-def test_the_other_branch_is_not_run() -> None:
-    nodes = [
-        *branch()[:-2],
-        n("bad", "CheckNumerics", "double"),
-        n("y", "Merge", "seven", "bad"),
-    ]
+def test_inactive_branch_does_not_run() -> None:
+    nodes = [*branch()[:-2], n("bad", "CheckNumerics", "double"), n("y", "Merge", "seven", "bad")]
     runner = Interpreter(Graph(nodes))
     assert runner.run(["y"], {"x": f32(np.nan), "on": FALSE})[0].tolist() == 7
     with pytest.raises(InvalidGraphError, match="found NaN"):
@@ -80,7 +76,7 @@ def test_the_other_branch_is_not_run() -> None:
 
 
 def frozen_branch(on: bool) -> list[Node]:
-    """A branch whose predicate was frozen; the branch not taken has an op that cannot be run."""
+    """A branch with a frozen predicate; the inactive branch has an unsupported op."""
     return [
         p("x"),
         c("on", on, dtype=bool),
@@ -93,7 +89,7 @@ def frozen_branch(on: bool) -> list[Node]:
     ]
 
 
-def test_a_branch_that_is_never_taken_may_have_any_op() -> None:
+def test_unsupported_op_in_dead_branch_is_allowed() -> None:
     out = Interpreter(Graph(frozen_branch(on=False))).run(["z", "y:1"], {"x": f32(-3)})
     assert [a.tolist() for a in out] == [3, 0]
     with pytest.raises(UnsupportedError, match="Frobnicate"):
@@ -103,7 +99,7 @@ def test_a_branch_that_is_never_taken_may_have_any_op() -> None:
 
 
 def loop(*, step: Node | None = None, start: str = "x") -> list[Node]:
-    """y = x doubled until it passes "limit"; "turns" counts."""
+    """y = x doubled until it exceeds "limit"; "turns" is the number of iterations."""
     name = {"frame_name": "loop"}
     return [
         p("x"),
@@ -132,9 +128,7 @@ def loop(*, step: Node | None = None, start: str = "x") -> list[Node]:
 
 @pytest.mark.parametrize("combine", [False, True])
 @pytest.mark.parametrize(("limit", "expected"), [(100, [192, 6]), (3, [3, 0])])
-def test_a_loop_turns_until_its_condition_fails(
-    limit: float, expected: list[int], combine: bool
-) -> None:
+def test_loop(limit: float, expected: list[int], combine: bool) -> None:
     runner = Interpreter(Graph(loop()), combine=combine)
     out = runner.run(["y", "turns"], {"x": f32(3), "limit": f32(limit)})
     assert [a.tolist() for a in out] == expected
@@ -143,7 +137,7 @@ def test_a_loop_turns_until_its_condition_fails(
 @pytest.mark.parametrize("combine", [False, True])
 @pytest.mark.parametrize("source", ["enter_limit", "constant"])
 @pytest.mark.parametrize(("limit", "expected"), [(100, [192, 6, 100]), (3, [3, 0, 3])])
-def test_a_body_may_return_a_tensor_from_outside(
+def test_body_returns_an_outer_tensor(
     source: str, limit: float, expected: list[float], combine: bool
 ) -> None:
     nodes = [
@@ -160,19 +154,19 @@ def test_a_body_may_return_a_tensor_from_outside(
     assert [a.tolist() for a in out] == expected
 
 
-def test_a_loop_without_a_condition_is_refused() -> None:
+def test_loop_without_condition_is_refused() -> None:
     nodes = [n("go", "Identity", "less") if node.name == "go" else node for node in loop()]
     with pytest.raises(InvalidGraphError, match="has 0 LoopCond nodes, not 1"):
         Interpreter(Graph(nodes)).run(["y"], {"x": f32(3), "limit": f32(100)})
 
 
-def test_a_loop_runs_anew_each_time() -> None:
+def test_loop_runs_again() -> None:
     runner = Interpreter(Graph(loop()))
     for _ in range(2):
         assert runner.run(["turns"], {"x": f32(3), "limit": f32(100)})[0].tolist() == 6
 
 
-def test_results_of_a_loop_can_be_used() -> None:
+def test_loop_results_can_be_used() -> None:
     graph = Graph([*loop(), n("sum", "AddV2", "y", "x"), n("negated", "Neg", "sum")])
     assert Interpreter(graph).run(["negated"], {"x": f32(3), "limit": f32(100)})[0].tolist() == -195
 
@@ -182,7 +176,7 @@ def test_nodes_in_any_order() -> None:
     assert runner.run(["turns"], {"x": f32(3), "limit": f32(100)})[0].tolist() == 6
 
 
-def test_a_loop_in_a_branch_that_is_not_taken_does_not_run() -> None:
+def test_loop_in_inactive_branch_does_not_run() -> None:
     nodes = [
         *loop(start="gate:1"),
         p("on", np.bool_),
@@ -197,8 +191,8 @@ def test_a_loop_in_a_branch_that_is_not_taken_does_not_run() -> None:
 
 
 @pytest.mark.parametrize("combine", [False, True])
-def test_what_waits_for_a_loop_in_a_branch_runs_where_the_loop_did(combine: bool) -> None:
-    """A Merge takes its first input that was computed: what waits must not be."""
+def test_node_after_a_loop_in_a_branch_runs_with_the_loop(combine: bool) -> None:
+    """Merge uses its first computed input, so a dependent node must not run."""
     nodes = [
         *loop(start="gate:1"),
         p("on", np.bool_),
@@ -217,18 +211,18 @@ def test_what_waits_for_a_loop_in_a_branch_runs_where_the_loop_did(combine: bool
         assert [a.tolist() for a in out] == expected
 
 
-def test_a_tensor_in_a_loop_cannot_be_fetched() -> None:
+def test_tensor_in_a_loop_cannot_be_fetched() -> None:
     with pytest.raises(UsageError, match="'double' is inside a while loop"):
         Interpreter(Graph(loop())).run(["double"], {"x": f32(3), "limit": f32(100)})
 
 
-def test_constants_need_no_way_into_a_loop() -> None:
+def test_outer_constant_can_be_used_in_a_loop() -> None:
     step = n("double", "AddV2", "body", "ten")
     runner = Interpreter(Graph([*loop(step=step), c("ten", 10.0)]))
     assert runner.run(["y"], {"x": f32(3), "limit": f32(25)})[0].tolist() == 33
 
 
-def test_a_failure_in_a_loop_names_the_node() -> None:
+def test_failure_in_a_loop_names_the_node() -> None:
     step = n("double", "MatMul", "body", "two")
     with pytest.raises(
         InvalidGraphError, match=r"node 'double' \(MatMul\) cannot run on float32\[\]"
@@ -236,7 +230,7 @@ def test_a_failure_in_a_loop_names_the_node() -> None:
         Interpreter(Graph(loop(step=step))).run(["y"], {"x": f32(3), "limit": f32(100)})
 
 
-def test_a_condition_that_reads_what_enters_in_the_first_turn_alone_is_refused() -> None:
+def test_condition_without_a_loop_variable_is_refused() -> None:
     once = [n("once", "Enter", "x", frame_name="loop"), n("merged", "Merge", "once")]
     rest = [node for node in loop() if node.name != "less"]
     graph = Graph([*rest, *once, n("less", "Less", "merged", "enter_limit")])
@@ -244,16 +238,16 @@ def test_a_condition_that_reads_what_enters_in_the_first_turn_alone_is_refused()
         Interpreter(graph).run(["y"], {"x": f32(3), "limit": f32(100)})
 
 
-def test_an_op_in_a_loop_that_cannot_be_run() -> None:
+def test_unsupported_op_in_a_loop_is_refused() -> None:
     step = n("double", "Frobnicate", "body")
     with pytest.raises(UnsupportedError, match="node 'double' has the op 'Frobnicate'"):
         Interpreter(Graph(loop(step=step))).run(["y"], {"x": f32(3), "limit": f32(100)})
 
 
 @pytest.mark.parametrize(
-    ("nodes", "fetch", "message"),
+    ("nodes", "message"),
     [
-        ([p("x"), n("y", "Exit", "x")], "y", "leaves a loop that it is not in"),
+        ([p("x"), n("y", "Exit", "x")], "leaves a loop that it is not in"),
         (
             [
                 p("x"),
@@ -262,7 +256,6 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
                 n("sum", "Add", "a", "b"),
                 n("y", "Exit", "sum"),
             ],
-            "y",
             "takes tensors of two loops",
         ),
         (
@@ -274,7 +267,6 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
                 n("next", "NextIteration", "sum"),
                 n("y", "Exit", "sum"),
             ],
-            "y",
             "does not join the first value of a loop with later ones",
         ),
         (
@@ -286,7 +278,6 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
                 n("next", "NextIteration", "sum"),
                 n("y", "Exit", "sum"),
             ],
-            "y",
             "of a loop takes no tensor",
         ),
         (
@@ -297,17 +288,15 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
                 n("next", "NextIteration", "^head"),
                 n("y", "Exit", "head"),
             ],
-            "y",
             "of a loop takes no tensor",
         ),
         (
             [p("x"), n("next", "NextIteration", "x"), n("y", "AddV2", "next", "x")],
-            "y",
             "goes round a loop that it is not in",
         ),
     ],
     ids=["exit", "two loops", "head", "enter", "next without input", "next"],
 )
-def test_malformed_loops_are_refused(nodes: list[Node], fetch: str, message: str) -> None:
+def test_malformed_loops_are_refused(nodes: list[Node], message: str) -> None:
     with pytest.raises(InvalidGraphError, match=message):
-        Interpreter(Graph(nodes)).run([fetch], {"x": f32(3)})
+        Interpreter(Graph(nodes)).run(["y"], {"x": f32(3)})

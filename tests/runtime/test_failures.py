@@ -1,4 +1,4 @@
-"""Values in words."""
+"""Descriptions of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants are made ready once for all runs of a plan."""
+"""Constants are prepared once for all runs of a plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def at_offset(values: Array, offset: int) -> memoryview:
-    """The bytes of an array so many bytes into a buffer, as tensors lie in files."""
+    """The bytes of an array at an offset in a buffer."""
     return memoryview(bytes(offset) + values.tobytes())[offset:]
 
 
@@ -27,37 +27,37 @@ def folded(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.complex64])
-def test_constants_at_odd_addresses_are_copied_to_even_ones(dtype: type) -> None:
-    odd: Array = np.frombuffer(at_offset(WEIGHTS.astype(dtype), 1), dtype).reshape(2, 3)
-    assert not odd.flags.aligned
-    found = folded(odd)
-    assert found.flags.aligned
-    assert not found.flags.writeable
-    np.testing.assert_array_equal(found, WEIGHTS.astype(dtype))
+def test_unaligned_constants_are_copied(dtype: type) -> None:
+    unaligned: Array = np.frombuffer(at_offset(WEIGHTS.astype(dtype), 1), dtype).reshape(2, 3)
+    assert not unaligned.flags.aligned
+    result = folded(unaligned)
+    assert result.flags.aligned
+    assert not result.flags.writeable
+    np.testing.assert_array_equal(result, WEIGHTS.astype(dtype))
 
 
-def test_constants_at_even_addresses_are_not_copied() -> None:
+def test_aligned_constants_are_not_copied() -> None:
     assert folded(WEIGHTS) is WEIGHTS
 
 
-def test_copies_take_a_quarter_of_a_run_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    odd: Array = np.frombuffer(at_offset(WEIGHTS, 1), np.float32)
-    monkeypatch.setattr("mobileprep.runtime.regions.memory_limit", lambda: 8 * odd.nbytes)
-    known = {(name, 0): odd for name in "abc"}
-    _, constants = fold([], known, list(known), "graph")
-    assert [constants[tensor].flags.aligned for tensor in known] == [True, True, False]
+def test_copies_use_at_most_a_quarter_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    unaligned: Array = np.frombuffer(at_offset(WEIGHTS, 1), np.float32)
+    monkeypatch.setattr("mobileprep.runtime.regions.memory_limit", lambda: 8 * unaligned.nbytes)
+    values = {(name, 0): unaligned for name in "abc"}
+    _, constants = fold([], values, list(values), "graph")
+    assert [constants[tensor].flags.aligned for tensor in values] == [True, True, False]
 
 
 @pytest.mark.parametrize("offset", range(4))
-def test_products_with_constants_at_any_address(offset: int) -> None:
+def test_product_with_unaligned_constant(offset: int) -> None:
     constant = c("w", WEIGHTS)
     tensor = constant.attrs["value"].value
     assert isinstance(tensor, Tensor)
     tensor.lying_at(at_offset(WEIGHTS, offset), tensor.digest())
     graph = Graph([p("x"), constant, n("product", "MatMul", "x", "w")])
     x = np.ones((1, 2), np.float32)
-    (found,) = Interpreter(graph).run(["product"], {"x": x})
-    np.testing.assert_array_equal(found, x @ WEIGHTS)
+    (result,) = Interpreter(graph).run(["product"], {"x": x})
+    np.testing.assert_array_equal(result, x @ WEIGHTS)
 
 
 def test_constants_are_computed_once() -> None:

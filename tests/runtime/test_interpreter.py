@@ -1,4 +1,4 @@
-"""The interpreter: what is run, what is kept, and what is said when something does not fit."""
+"""The graph interpreter."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def test_any_tensor_can_be_fed() -> None:
     assert runner.run(["sum"], {"x": X, "two": f32(3)})[0].tolist() == [[9], [21]]
 
 
-def test_what_is_fed_and_fetched_comes_back() -> None:
+def test_feed_can_be_fetched() -> None:
     assert Interpreter(two_branches()).run(["x"], {"x": X})[0].tolist() == X.tolist()
 
 
-def test_a_feed_that_nothing_needs_is_fine() -> None:
+def test_unused_feed_is_allowed() -> None:
     assert Interpreter(two_branches()).run(["two"], {"x": X})[0].tolist() == 2
 
 
-def test_runs_do_not_disturb_each_other() -> None:
+def test_runs_are_independent() -> None:
     runner = Interpreter(two_branches())
     first = runner.run(["sum"], {"x": X})[0]
     runner.run(["sum"], {"x": -X})
@@ -64,7 +64,7 @@ def test_runs_do_not_disturb_each_other() -> None:
 
 
 @pytest.mark.parametrize("combine", [False, True])
-def test_combining_does_not_show(combine: bool) -> None:
+def test_result_is_independent_of_combine(combine: bool) -> None:
     runner = Interpreter(two_branches(), combine=combine)
     assert runner.run(["sum"], {"x": X})[0].tolist() == [[6], [14]]
 
@@ -77,7 +77,7 @@ def failure(graph: Graph, fetches: list[str], feeds: dict[str, Any]) -> Mobilepr
     return error
 
 
-def test_a_misspelt_name_gives_the_nearest() -> None:
+def test_misspelled_name_suggests_closest_name() -> None:
     for fetches, feeds in ((["summ"], {"x": X}), (["sum"], {"X": X, "doubel": X})):
         error = failure(two_branches(), fetches, feeds)
         assert isinstance(error, UsageError)
@@ -85,17 +85,17 @@ def test_a_misspelt_name_gives_the_nearest() -> None:
     assert failure(two_branches(), ["summ"], {"x": X}).hint == "did you mean 'sum'?"
 
 
-def test_a_placeholder_that_is_not_fed_is_named() -> None:
+def test_missing_feed_is_named() -> None:
     error = failure(two_branches(), ["sum"], {})
     assert (type(error), error.message) == (UsageError, "nothing is fed to the placeholder 'x'")
 
 
-def test_a_feed_of_another_type_names_both_types() -> None:
+def test_feed_of_wrong_dtype_names_both_dtypes() -> None:
     error = failure(two_branches(), ["sum"], {"x": i32([[1, 2]])})
     assert (type(error), error.message) == (UsageError, "'x' takes float32, and is fed int32")
 
 
-def test_a_feed_of_another_shape_names_both_shapes() -> None:
+def test_feed_of_wrong_shape_names_both_shapes() -> None:
     error = failure(two_branches(), ["sum"], {"x": f32([[1, 2, 3]])})
     assert error.message == "'x' takes the shape [?, 2], and is fed [1, 3]"
 
@@ -112,45 +112,45 @@ def test_unknown_ops_are_counted_and_named() -> None:
     )
 
 
-def test_variables_are_to_be_frozen() -> None:
+def test_variables_hint_at_freeze() -> None:
     error = failure(Graph([n("v", "VariableV2", dtype=np.float32)]), ["v"], {})
     assert "mobileprep freeze" in error.hint
 
 
-def test_ops_that_nothing_needs_may_be_unknown() -> None:
+def test_unused_unknown_ops_are_allowed() -> None:
     assert Interpreter(two_branches()).run(["sum"], {"x": X})
 
 
-def test_a_failure_names_node_op_and_shapes() -> None:
+def test_failure_names_node_op_and_shapes() -> None:
     graph = Graph([p("x"), c("w", np.ones((3, 2))), n("product", "MatMul", "x", "w")])
     error = failure(graph, ["product"], {"x": X})
     assert isinstance(error, InvalidGraphError)
     assert "node 'product' (MatMul) cannot run on float32[2, 2], float32[3, 2]" in error.message
 
 
-def test_a_kernels_own_error_names_the_node() -> None:
+def test_kernel_error_names_the_node() -> None:
     graph = Graph([p("x"), c("i", 1), n("sum", "Add", "x", "i")])
     assert "node 'sum' (Add) mixes float32 with int32" in failure(graph, ["sum"], {"x": X}).message
 
 
-def test_a_missing_attribute_is_an_error() -> None:
+def test_missing_attribute_is_an_error() -> None:
     graph = Graph([p("x"), c("axis", 0), n("parts", "Split", "axis", "x")])
     assert "no int attribute 'num_split'" in failure(graph, ["parts"], {"x": X}).message
 
 
-def test_an_output_that_a_node_does_not_have() -> None:
+def test_missing_output_is_an_error() -> None:
     error = failure(two_branches(), ["double:1"], {"x": X})
     assert "has no output 1" in error.message
 
 
 @pytest.mark.parametrize("combine", [True, False])
-def test_an_output_that_a_constant_does_not_have(*, combine: bool) -> None:
+def test_missing_output_of_a_constant_is_an_error(*, combine: bool) -> None:
     graph = Graph([p("x"), c("w", 1.0), n("sum", "Add", "x", "w:9")])
     with pytest.raises(InvalidGraphError, match="node 'w' has no output 9"):
         Interpreter(graph, combine=combine).run(["sum"], {"x": X})
 
 
-def test_a_missing_input_is_an_error() -> None:
+def test_missing_input_is_an_error() -> None:
     error = failure(Graph([n("a", "Identity", "gone")]), ["a"], {})
     assert (type(error), error.message) == (
         InvalidGraphError,
@@ -158,29 +158,29 @@ def test_a_missing_input_is_an_error() -> None:
     )
 
 
-def test_a_circle_is_an_error() -> None:
+def test_cycle_is_an_error() -> None:
     error = failure(Graph([n("a", "Identity", "b"), n("b", "Identity", "a")]), ["a"], {})
     assert "feed each other in a circle" in error.message
 
 
-def test_a_wrong_number_of_inputs_is_an_error() -> None:
+def test_wrong_number_of_inputs_is_an_error() -> None:
     error = failure(Graph([p("x"), n("y", "MatMul", "x")]), ["y"], {"x": X})
     assert "node 'y' (MatMul)" in error.message
 
 
-def test_a_long_chain_needs_no_deep_stack() -> None:
+def test_long_chain_does_not_overflow_the_stack() -> None:
     nodes = [p("x"), *(n(f"n{i}", "Neg", f"n{i - 1}" if i else "x") for i in range(20_001))]
     assert Interpreter(Graph(nodes)).run(["n20000"], {"x": X})[0].tolist() == (-X).tolist()
 
 
-def test_infinities_raise_no_warnings() -> None:
+def test_infinities_do_not_warn() -> None:
     graph = Graph([p("x"), c("zero", 0.0), n("q", "RealDiv", "x", "zero"), n("r", "Log", "q")])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isnan(Interpreter(graph).run(["r"], {"x": -X})[0]).all()
 
 
-def test_control_inputs_run_too() -> None:
+def test_control_inputs_run() -> None:
     graph = Graph(
         [
             p("x"),
@@ -193,37 +193,37 @@ def test_control_inputs_run_too() -> None:
     assert message == "node 'check' (Assert): assertion failed: [[1 2][3...]...]"
 
 
-def test_text_is_fed_as_bytes() -> None:
+def test_strings_are_fed_as_bytes() -> None:
     graph = Graph([p("s", np.object_)])
-    for given in (["a", "bc"], np.array([b"a", b"bc"], dtype=object), np.array(["a", "bc"])):
-        out = Interpreter(graph).run(["s"], {"s": np.asarray(given)})[0]
+    for value in (["a", "bc"], np.array([b"a", b"bc"], dtype=object), np.array(["a", "bc"])):
+        out = Interpreter(graph).run(["s"], {"s": np.asarray(value)})[0]
         assert (out.dtype, out.tolist()) == (object, [b"a", b"bc"])
 
 
-def test_a_files_contents_keep_their_last_zeros() -> None:
+def test_trailing_zeros_of_bytes_are_preserved() -> None:
     out = Interpreter(Graph([p("s", np.object_)])).run(["s"], {"s": np.array(b"ab\0\0")})[0]
     assert out.item() == b"ab\0\0"
 
 
-def test_constants_are_decoded_once_and_not_copied() -> None:
+def test_constants_are_not_copied() -> None:
     weights = np.ones((100, 100), np.float32)
     graph = Graph([p("x"), c("w", weights), n("y", "MatMul", "x", "w")])
     runner = Interpreter(graph)
-    (held,) = runner.run(["w"], {})
-    assert np.shares_memory(held, graph["w"].attr_tensor("value").array())
+    (weights_,) = runner.run(["w"], {})
+    assert np.shares_memory(weights_, graph["w"].attr_tensor("value").array())
 
 
 @pytest.mark.slow
 def test_tensors_are_freed_after_their_last_use() -> None:
     alive: list[int] = []
-    made: list[weakref.ref[np.ndarray]] = []
+    references: list[weakref.ref[np.ndarray]] = []
 
     @kernel("TestFresh")
     def fresh(node: Any, x: np.ndarray) -> np.ndarray:
         gc.collect()
-        alive.append(sum(r() is not None for r in made))
+        alive.append(sum(r() is not None for r in references))
         out = x + 1
-        made.append(weakref.ref(out))
+        references.append(weakref.ref(out))
         return out
 
     try:
@@ -231,33 +231,33 @@ def test_tensors_are_freed_after_their_last_use() -> None:
         Interpreter(Graph(nodes)).run(["n5"], {"x": X})
     finally:
         registry._entries.pop("TestFresh")
-    # The input of the step, and at most what the step before held for its caller.
+    # The input of the step, and at most one tensor held by the previous step.
     assert max(alive) <= 2
 
 
-def test_an_observer_sees_every_step() -> None:
-    seen: list[tuple[str, list[tuple[int, ...]]]] = []
+def test_observer_gets_every_step() -> None:
+    steps: list[tuple[str, list[tuple[int, ...]]]] = []
 
     def observer(nodes: Any, start: float, seconds: float, outputs: Any) -> None:
         assert seconds >= 0
-        seen.append((nodes[0].name, [a.shape for a in outputs]))
+        steps.append((nodes[0].name, [a.shape for a in outputs]))
 
     Interpreter(two_branches(), observer=observer, combine=False).run(["sum"], {"x": X})
-    assert seen == [("double", [(2, 2)]), ("halves", [(2, 1), (2, 1)]), ("sum", [(2, 1)])]
+    assert steps == [("double", [(2, 2)]), ("halves", [(2, 1), (2, 1)]), ("sum", [(2, 1)])]
 
 
 def random_graph(**seeds: int) -> Graph:
     return Graph([c("shape", [3]), n("r", "RandomUniform", "shape", dtype=np.float32, **seeds)])
 
 
-def test_random_numbers_need_a_seed() -> None:
+def test_random_ops_need_a_seed() -> None:
     error = failure(random_graph(), ["r"], {})
     assert isinstance(error, UnsupportedError)
     assert "node 'r' (RandomUniform) draws random numbers and has no seed" in error.message
 
 
 def dropout(version: int, *, keep: bool) -> Graph:
-    """Dropout as TensorFlow 1.x writes it, with its keep probability or rate as an input."""
+    """Dropout as in TensorFlow 1.x, with the keep probability or rate as an input."""
     mask = {
         1: [n("sum", "AddV2", "rate", "random"), n("mask", "Floor", "sum")],
         2: [
@@ -282,7 +282,7 @@ def dropout(version: int, *, keep: bool) -> Graph:
 
 
 @pytest.mark.parametrize(("version", "keep"), [(1, True), (2, False), (2, True)])
-def test_dropout_that_keeps_everything_needs_no_seed(version: int, *, keep: bool) -> None:
+def test_dropout_without_effect_needs_no_seed(version: int, *, keep: bool) -> None:
     runner = Interpreter(dropout(version, keep=keep))
     feeds = {"x": np.float32([1, 2, 3]), "rate": np.float32(1 if keep else 0)}
     assert runner.run(["y"], feeds)[0].tolist() == [1, 2, 3]
@@ -292,7 +292,7 @@ def test_dropout_that_keeps_everything_needs_no_seed(version: int, *, keep: bool
         runner.run(["y", "drawn"], feeds)
 
 
-def test_numbers_that_something_else_reads_need_a_seed() -> None:
+def test_random_values_with_other_readers_need_a_seed() -> None:
     graph = dropout(1, keep=True)
     graph = graph.with_nodes([*graph, n("z", "Neg", "random")])
     feeds = {"x": np.float32([1]), "rate": np.float32(1)}
@@ -301,7 +301,7 @@ def test_numbers_that_something_else_reads_need_a_seed() -> None:
         Interpreter(graph).run(["y", "z"], feeds)
 
 
-def test_seeded_random_numbers_are_the_same_in_every_run() -> None:
+def test_seeded_random_values_are_equal_in_every_run() -> None:
     for runner in (Interpreter(random_graph(), seed=4), Interpreter(random_graph(seed=1, seed2=2))):
         first, second = (runner.run(["r"], {})[0] for _ in range(2))
         np.testing.assert_array_equal(first, second)
@@ -309,5 +309,5 @@ def test_seeded_random_numbers_are_the_same_in_every_run() -> None:
         assert ((first >= 0) & (first < 1)).all()
 
 
-def test_random_numbers_can_be_fed() -> None:
+def test_random_values_can_be_fed() -> None:
     assert Interpreter(random_graph()).run(["r"], {"r": f32(1, 2, 3)})[0].tolist() == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""Which nodes have to run, and in which order."""
+"""Selection and order of nodes to run."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ GRAPH = Graph(
 
 def needed(graph: Graph, fetches: str, fed: tuple[str, ...] = ()) -> list[str]:
     edges = {(name, 0) for name in fed}
-    found = needed_nodes(graph, map(parse_ref, fetches.split()), edges, "g.pb")
-    return [n.name for n in found]
+    nodes = needed_nodes(graph, map(parse_ref, fetches.split()), edges, "g.pb")
+    return [n.name for n in nodes]
 
 
-def test_each_branch_is_finished_before_the_next() -> None:
+def test_nodes_run_depth_first() -> None:
     assert needed(GRAPH, "sum") == ["x", "inner", "left", "note", "right", "sum"]
 
 
-def test_fetches_are_met_in_their_order() -> None:
+def test_fetches_are_ordered() -> None:
     assert needed(GRAPH, "right left") == ["x", "note", "right", "inner", "left"]
 
 
-def test_what_is_fed_needs_nothing() -> None:
+def test_fed_tensors_need_no_inputs() -> None:
     assert needed(GRAPH, "sum", ("left",)) == ["x", "note", "right", "sum"]
     assert needed(GRAPH, "left", ("left",)) == []
     assert needed(GRAPH, "right", ("x", "note")) == ["right"]
 
 
-def test_a_missing_input_is_told_with_the_nearest_name() -> None:
+def test_missing_input_suggests_closest_name() -> None:
     graph = Graph([placeholder("images"), node("y", "Relu", "image")])
-    with pytest.raises(InvalidGraphError) as caught:
+    with pytest.raises(InvalidGraphError) as error:
         needed(graph, "y")
-    assert caught.value.message == "node 'y' (Relu) takes 'image', which does not exist"
-    assert "'images'" in caught.value.hint
+    assert error.value.message == "node 'y' (Relu) takes 'image', which does not exist"
+    assert "'images'" in error.value.hint
 
 
-def test_a_circle_is_told_unless_it_is_cut_by_a_feed() -> None:
+def test_cycle_is_refused_unless_fed() -> None:
     graph = Graph([node("a", "Relu", "b"), node("b", "Relu", "a")])
     with pytest.raises(InvalidGraphError, match="feed each other in a circle"):
         needed(graph, "a")
     assert needed(graph, "a", ("b",)) == ["a"]
 
 
-def test_loops_close_at_their_heads() -> None:
+def test_loops_are_ordered_from_their_head() -> None:
     loop = [
         placeholder(),
         node("enter", "Enter", "x"),
@@ -70,27 +70,27 @@ def test_loops_close_at_their_heads() -> None:
     assert needed(Graph(loop), "step") == ["x", "enter", "head", "step", "next"]
 
 
-def refused(*nodes: Node) -> UnsupportedError:
-    with pytest.raises(UnsupportedError) as caught:
+def refusal(*nodes: Node) -> UnsupportedError:
+    with pytest.raises(UnsupportedError) as error:
         refuse(nodes, "g.pb")
-    return caught.value
+    return error.value
 
 
-def test_nodes_that_cannot_run_are_counted() -> None:
+def test_unsupported_nodes_are_counted() -> None:
     refuse([], "g.pb")
-    one = refused(node("a", "Zeta"))
+    one = refusal(node("a", "Zeta"))
     assert one.message == "node 'a' has the op 'Zeta', which cannot be run here"
-    three = refused(node("a", "Zeta"), node("b", "Alpha"), node("c", "Zeta"))
+    three = refusal(node("a", "Zeta"), node("b", "Alpha"), node("c", "Zeta"))
     assert three.message.endswith("(of the 3 nodes that cannot, the ops are Alpha, Zeta)")
     assert "freeze" not in three.hint
-    assert "mobileprep freeze" in refused(node("a", "Zeta"), node("v", "VariableV2")).hint
+    assert "mobileprep freeze" in refusal(node("a", "Zeta"), node("v", "VariableV2")).hint
 
 
 @pytest.mark.parametrize(
-    ("names", "told"), [("x", "placeholder 'x'"), ("x z", "placeholders 'x', 'z'")]
+    ("names", "expected"), [("x", "placeholder 'x'"), ("x z", "placeholders 'x', 'z'")]
 )
-def test_placeholders_come_first(names: str, told: str) -> None:
+def test_missing_feeds_are_reported_first(names: str, expected: str) -> None:
     lacking = [node("a", "Zeta"), *map(placeholder, names.split())]
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError) as error:
         refuse(lacking, "g.pb")
-    assert caught.value.message == f"nothing is fed to the {told}"
+    assert error.value.message == f"nothing is fed to the {expected}"

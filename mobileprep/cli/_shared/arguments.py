@@ -129,8 +129,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 def add_ends(parser: argparse.ArgumentParser) -> None:
     """Add ``--inputs`` and ``--outputs``."""
-    told = "Input tensors [default: placeholders with consumers]"
-    flag(parser, "inputs", default="", metavar="A,B", help=told)
+    help_text = "Input tensors [default: placeholders with consumers]"
+    flag(parser, "inputs", default="", metavar="A,B", help=help_text)
     flag(
         parser,
         "outputs",
@@ -142,8 +142,8 @@ def add_ends(parser: argparse.ArgumentParser) -> None:
 
 def add_shapes(parser: argparse.ArgumentParser) -> None:
     """Add ``--input_shapes``."""
-    told = "Shapes of the inputs, separated by colons; -1 keeps a dimension open"
-    flag(parser, "input_shapes", default="", metavar="1,2:3", help=told)
+    help_text = "Shapes of the inputs, separated by colons; -1 keeps a dimension open"
+    flag(parser, "input_shapes", default="", metavar="1,2:3", help=help_text)
 
 
 def shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
@@ -194,9 +194,11 @@ def _flops(text: str) -> int | None:
 @contextlib.contextmanager
 def limits_of(args: argparse.Namespace) -> Iterator[None]:
     """Apply the limits of the command line and the environment inside the block."""
-    memory = _said(args, "memory", MEMORY_VARIABLE, _bytes, "with MB or GB, such as 4GB")
-    iterations = _said(args, "max_iterations", ITERATIONS_VARIABLE, _number, "above 0")
-    flops = _said(args, "max_flops", FLOPS_VARIABLE, _flops, "with GFLOP or TFLOP, such as 40TFLOP")
+    memory = _limit(args, "memory", MEMORY_VARIABLE, _bytes, "with MB or GB, such as 4GB")
+    iterations = _limit(args, "max_iterations", ITERATIONS_VARIABLE, _number, "above 0")
+    flops = _limit(
+        args, "max_flops", FLOPS_VARIABLE, _flops, "with GFLOP or TFLOP, such as 40TFLOP"
+    )
     set_limits(
         memory=memory,
         iterations=DEFAULT_ITERATIONS if iterations is None else iterations,
@@ -208,7 +210,7 @@ def limits_of(args: argparse.Namespace) -> Iterator[None]:
         set_limits()
 
 
-def _said(
+def _limit(
     args: argparse.Namespace,
     name: str,
     variable: str,
@@ -216,13 +218,13 @@ def _said(
     units: str,
 ) -> int | None:
     """Return a limit from the flag, or from the environment; None if neither is set."""
-    given = getattr(args, name, None)
-    text = given or os.environ.get(variable, "").strip()
-    found = parse(text) if text else None
-    if text and not found:
+    value = getattr(args, name, None)
+    text = value or os.environ.get(variable, "").strip()
+    limit = parse(text) if text else None
+    if text and not limit:
         message = f"invalid limit {text!r}"
-        raise UsageError(message, f"write a number {units}", f"--{name}" if given else variable)
-    return found
+        raise UsageError(message, f"write a number {units}", f"--{name}" if value else variable)
+    return limit
 
 
 def _number(text: str) -> int | None:

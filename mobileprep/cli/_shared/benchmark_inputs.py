@@ -41,16 +41,16 @@ def make_feeds(graph: Graph, flags: InputFlags) -> dict[str, Array]:
     layers = comma_list(flags.layers) or default_layers(graph)
     shapes = [_shape(text) for text in flags.shapes.split(":")] if flags.shapes else []
     types = [_dtype(text) for text in comma_list(flags.types)]
-    for given, flag in ((shapes, "input_layer_shape"), (types, "input_layer_type")):
-        if given and len(given) != len(layers):
-            message = f"there are {len(layers)} input layers and {len(given)} in --{flag}"
+    for entries, flag in ((shapes, "input_layer_shape"), (types, "input_layer_type")):
+        if entries and len(entries) != len(layers):
+            message = f"there are {len(layers)} input layers and {len(entries)} in --{flag}"
             raise UsageError(message, "give as many, such as --input_layer_shape=1,224,224,3:1,20")
     values = [_values(text) for text in flags.values.split(":")] if flags.values else []
     feeds = {}
     for index, name in enumerate(layers):
-        known = tensor_info(graph, name)
-        shape = shapes[index] if shapes else usual_shape(known)
-        dtype = types[index] if types else known.dtype or DType.FLOAT
+        info = tensor_info(graph, name)
+        shape = shapes[index] if shapes else usual_shape(info)
+        dtype = types[index] if types else info.dtype or DType.FLOAT
         feeds[name] = filled(name, shape, dtype, values[index] if index < len(values) else ())
     return feeds
 
@@ -68,11 +68,11 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _dtype(text: str) -> DType:
-    found = dtype_from_text(text)
-    if found is None or (found.numpy is None and found is not DType.STRING):
+    dtype = dtype_from_text(text)
+    if dtype is None or (dtype.numpy is None and dtype is not DType.STRING):
         message = f"{text!r} is not a dtype that can be fed"
         raise UsageError(message, "write float, int32, uint8, bool or string")
-    return found
+    return dtype
 
 
 def _values(text: str) -> tuple[float, ...]:

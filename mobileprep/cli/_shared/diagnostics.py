@@ -148,8 +148,8 @@ def github_lines(diagnostics: Sequence[Diagnostic]) -> Iterator[str]:
     """Yield GitHub workflow commands that annotate files in a pull request."""
     for each in diagnostics:
         fields = {"file": _relative(each.file), "line": each.line, "col": each.column}
-        given = {key: value for key, value in fields.items() if value}
-        pairs = [f"{key}={_escaped(str(value), ':,')}" for key, value in given.items()]
+        properties = {key: value for key, value in fields.items() if value}
+        pairs = [f"{key}={_escaped(str(value), ':,')}" for key, value in properties.items()]
         pairs.append(f"title={each.code}")
         text = _escaped(_with_help(each))
         yield f"::{each.level} {','.join(pairs)}::{text}"

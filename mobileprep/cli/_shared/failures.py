@@ -64,14 +64,14 @@ def whole_or_nothing() -> Iterator[None]:
 
     With ``--json``, the standard output contains one value: the result or the error.
     """
-    kept = io.StringIO()
+    buffer = io.StringIO()
     try:
-        with contextlib.redirect_stdout(kept):
+        with contextlib.redirect_stdout(buffer):
             yield
     except SystemExit:  # argparse has printed its help
-        sys.stdout.write(kept.getvalue())
+        sys.stdout.write(buffer.getvalue())
         raise
-    sys.stdout.write(kept.getvalue())
+    sys.stdout.write(buffer.getvalue())
 
 
 def unwritable_output(error: OSError) -> ArtifactError:

@@ -42,14 +42,14 @@ def recipe_files(names: Iterable[str], *, recursive: bool, out: str) -> list[Pat
     Raises:
         UsageError: a name is empty, or a directory does not contain a recipe.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name in names:
         if not name:
             message = "an empty name is not a recipe"
             raise UsageError(message, "name a file or a folder; '.' is the current one")
         for path in _below(Path(name), out) if recursive else [_named(Path(name))]:
-            found.setdefault(os.path.realpath(path), path)
-    return list(found.values())
+            paths.setdefault(os.path.realpath(path), path)
+    return list(paths.values())
 
 
 def _named(path: Path) -> Path:
@@ -58,18 +58,18 @@ def _named(path: Path) -> Path:
         return path
     if not (path / RECIPE).is_file():
         message = f"the folder has no {RECIPE}"
-        raise UsageError(message, _mend(path), str(path))
+        raise UsageError(message, _missing_recipe_hint(path), str(path))
     return path / RECIPE
 
 
 def _below(path: Path, out: str) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(_walk(path, os.path.realpath(out)))
-    if not found:
+    files = sorted(_walk(path, os.path.realpath(out)))
+    if not files:
         message = f"neither the folder nor any below it has a {RECIPE}"
         raise UsageError(message, "write one with 'mobileprep init'", str(path))
-    return found
+    return files
 
 
 def _walk(top: Path, out: str) -> Iterator[Path]:
@@ -88,7 +88,7 @@ def _refuse(error: OSError) -> None:
     raise unreadable(Path(error.filename), error) from error
 
 
-def _mend(folder: Path) -> str:
+def _missing_recipe_hint(folder: Path) -> str:
     """Return a hint for a directory without ``recipe.yaml``."""
     beside = sorted(str(p) for end in ("yaml", "yml") for p in folder.glob(f"*.{end}"))
     if beside:
@@ -109,13 +109,13 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
     recipes: list[Recipe] = []
     problems: list[str] = []
     hints: list[str] = []
-    told: set[str] = set()
+    seen: set[str] = set()
     out = getattr(args, "out", OUT)
     for path in recipe_files(args.recipes, recursive=args.recursive, out=out):
         try:
             recipes.append(load_recipe(path, settings=settings, environ=os.environ))
         except RecipeError as error:
-            problems += _untold(error, told)
+            problems += _new_problems(error, seen)
             hints.append(error.hint)
     if problems:
         raise RecipeError("\n".join(problems), next((h for h in hints if h), ""))
@@ -123,13 +123,13 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
     return recipes
 
 
-def _untold(error: RecipeError, told: set[str]) -> list[str]:
+def _new_problems(error: RecipeError, seen: set[str]) -> list[str]:
     """Return the problems of a recipe that were not reported for one that it extends."""
     if not isinstance(error, InvalidRecipeError):
         return [str(error)]
-    left = [problem for problem in error.problems if str(problem) not in told]
-    told.update(map(str, left))
-    return [render(left)] if left else []
+    problems = [problem for problem in error.problems if str(problem) not in seen]
+    seen.update(map(str, problems))
+    return [render(problems)] if problems else []
 
 
 def warn_of_chains(recipes: Iterable[Recipe]) -> None:
@@ -149,12 +149,12 @@ def no_wait_argument(parser: argparse.ArgumentParser) -> None:
 
 def holding(args: argparse.Namespace, folders: Iterable[Path]) -> AbstractContextManager[bool]:
     """Lock output directories; the context's value is whether it waited for another build."""
-    from mobileprep.building.pipeline.folder_lock import folder_locks
+    from mobileprep.building.pipeline.locks import folder_locks
 
-    return folder_locks(folders, wait=not args.no_wait, tell=tell)
+    return folder_locks(folders, wait=not args.no_wait, tell=print_note)
 
 
-def tell(sentence: str) -> None:
+def print_note(sentence: str) -> None:
     """Print a note about a wait or a skipped file."""
     # Flush at once: a file would otherwise get the note after the wait.
     print(f"note: {sentence}", file=sys.stderr, flush=True)
@@ -207,8 +207,8 @@ _QUANTIZES: Final = ("quantize_nodes", "quantize_weights")
 
 def recipe_cautions(recipe: Recipe) -> tuple[str, ...]:
     """Return each warning about the chains of a recipe's targets once, with its location."""
-    told = (caution for target in recipe.targets for caution in _of_chain(target.transforms))
-    return tuple(dict.fromkeys(told))
+    cautions = (caution for target in recipe.targets for caution in _of_chain(target.transforms))
+    return tuple(dict.fromkeys(cautions))
 
 
 def _of_chain(steps: Iterable[Step]) -> Iterator[str]:

@@ -78,8 +78,8 @@ def slowest(seconds: Mapping[str, float]) -> str:
     """Format the slowest stages: ``digits/freeze 0.33 s (25 %), ...``."""
     whole = sum(seconds.values())
     ranked = sorted(seconds.items(), key=lambda item: -item[1])
-    told = [(name, took) for name, took in ranked[:_NAMED] if whole and took >= _LEAST * whole]
-    return ", ".join(f"{name} {took:.2f} s ({100 * took / whole:.0f} %)" for name, took in told)
+    stages = [(name, took) for name, took in ranked[:_NAMED] if whole and took >= _LEAST * whole]
+    return ", ".join(f"{name} {took:.2f} s ({100 * took / whole:.0f} %)" for name, took in stages)
 
 
 @contextlib.contextmanager
@@ -198,12 +198,15 @@ def is_log(begin: bytes, end: bytes) -> bool:
 
 
 def warn(sentence: str) -> None:
-    """Print a warning, with control characters escaped."""
+    """Print a warning with its code, and with control characters escaped."""
     from mobileprep.core.printable import plain  # few commands warn
+    from mobileprep.error_codes import code_of
 
     text = plain(sentence, keep="\n")
-    report([located("warning", text)])
-    print("warning:", text, file=sys.stderr)
+    code = code_of(text, 0)
+    report([located("warning", text, code)])
+    first, end, more = text.partition("\n")
+    print(f"warning: {first} [{code}]{end}{more}", file=sys.stderr)
 
 
 def warn_all(sentences: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Options read off Structs."""
+"""Options declared by Structs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZE, WORD, FILE = Option("A size.", minimum=1), Option("A word."), Option("A fi
 
 
 class Sample(Struct, frozen=True):
-    """One option of each form, and a field that is none."""
+    """One option of each form, and a field that is not an option."""
 
     sizes: Annotated[tuple[int, ...], SIZE]
     word: Annotated[Literal["a", "b"], WORD] = "b"
@@ -23,7 +23,7 @@ class Sample(Struct, frozen=True):
     internal: int = 3
 
 
-def test_each_form_is_read() -> None:
+def test_every_option_form_is_declared() -> None:
     sizes, word, maybe, file, listed = declared(Sample)
     assert (sizes.name, sizes.kind, sizes.repeated, sizes.required) == ("sizes", int, True, True)
     assert sizes.option is SIZE

@@ -1,4 +1,4 @@
-"""Devices and what they reach."""
+"""Known devices and their speeds."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from mobileprep.errors import UsageError
 from mobileprep.targets.targets import devices, find_device
 
 
-def test_the_guides_devices_are_there() -> None:
+def test_known_devices_have_their_gflops() -> None:
     assert find_device("phone-2016").gflops == 20
     assert find_device("raspberry-pi-3").gflops == 5
 
 
-def test_the_least_time_follows_from_the_rate() -> None:
+def test_minimum_time_is_computed_from_gflops() -> None:
     assert find_device("phone-2016").seconds(10_000_000_000) == 0.5
 
 
-def test_every_number_says_where_it_was_published() -> None:
+def test_every_device_names_its_source() -> None:
     for name, device in devices().items():
         assert name == device.name
         assert device.gflops > 0
@@ -27,10 +27,10 @@ def test_every_number_says_where_it_was_published() -> None:
         assert device.title
 
 
-def test_an_unknown_device_names_the_nearest() -> None:
-    with pytest.raises(UsageError) as caught:
+def test_unknown_device_suggests_closest_name() -> None:
+    with pytest.raises(UsageError) as error:
         find_device("raspbery-pi-3")
-    assert caught.value.hint == "did you mean 'raspberry-pi-3'?"
-    with pytest.raises(UsageError) as caught:
+    assert error.value.hint == "did you mean 'raspberry-pi-3'?"
+    with pytest.raises(UsageError) as error:
         find_device("?")
-    assert "phone-2016" in caught.value.hint
+    assert "phone-2016" in error.value.hint

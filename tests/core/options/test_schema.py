@@ -1,4 +1,4 @@
-"""JSON Schema made of options."""
+"""JSON Schema generated from options."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Sample(Struct, frozen=True):
     sizes: Annotated[tuple[int, ...], Option("Sizes.", minimum=-1, max_items=2)] = ()
 
 
-MADE = parameters_schema(Sample, "sample", "A sample.", of_graph_transform_tool=True)
+SCHEMA = parameters_schema(Sample, "sample", "A sample.", of_graph_transform_tool=True)
 
 
-def test_a_transform_s_schema_is_closed_and_names_what_is_required() -> None:
-    Draft202012Validator.check_schema(MADE)
-    assert (MADE["title"], MADE["description"]) == ("sample", "A sample.")
-    assert (MADE["additionalProperties"], MADE["required"]) == (False, ["names"])
-    assert MADE["graphTransformTool"] is True
+def test_transform_schema_is_closed_and_lists_required_parameters() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert (SCHEMA["title"], SCHEMA["description"]) == ("sample", "A sample.")
+    assert (SCHEMA["additionalProperties"], SCHEMA["required"]) == (False, ["names"])
+    assert SCHEMA["graphTransformTool"] is True
 
 
-def test_every_parameter_has_its_type_bounds_and_default() -> None:
-    keys = MADE["properties"]
+def test_parameters_have_type_bounds_and_default() -> None:
+    keys = SCHEMA["properties"]
     assert keys["names"] == {
         "description": "Names.",
         "type": "array",
@@ -62,7 +62,7 @@ def test_every_parameter_has_its_type_bounds_and_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "fits"),
+    ("options", "expected"),
     [
         ({"names": ["a"]}, True),
         ({"names": []}, False),
@@ -78,12 +78,12 @@ def test_every_parameter_has_its_type_bounds_and_default() -> None:
         ({"names": ["a"], "other": 1}, False),
     ],
 )
-def test_it_refuses_what_the_declaration_refuses(given: dict[str, Any], fits: bool) -> None:
-    schema = {**MADE, "$defs": {"path": {"type": "string"}}}
-    assert Draft202012Validator(schema).is_valid(given) is fits
+def test_schema_rejects_invalid_options(options: dict[str, Any], expected: bool) -> None:
+    schema = {**SCHEMA, "$defs": {"path": {"type": "string"}}}
+    assert Draft202012Validator(schema).is_valid(options) is expected
 
 
-def test_keys_of_a_section_have_no_bounds_but_their_own_and_no_default_of_nothing() -> None:
+def test_section_schema_has_declared_bounds_and_no_null_default() -> None:
     keys = section_schema(Sample)
     assert keys["count"] == {
         "description": "How many.",
@@ -96,5 +96,5 @@ def test_keys_of_a_section_have_no_bounds_but_their_own_and_no_default_of_nothin
     assert keys["sizes"]["default"] == []
 
 
-def test_text_ends_with_a_line() -> None:
+def test_rendered_schema_ends_with_newline() -> None:
     assert rendered({"a": "\N{DEGREE SIGN}"}) == '{\n  "a": "\N{DEGREE SIGN}"\n}\n'

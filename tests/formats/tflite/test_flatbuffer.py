@@ -1,4 +1,4 @@
-"""FlatBuffers and FlexBuffers have the bytes that the library's own builders give them."""
+"""FlatBuffers and FlexBuffers match the output of the flatbuffers library byte for byte."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mobileprep.formats.tflite.flatbuffer import FlatBufferWriter, root_table
 from mobileprep.formats.tflite.flexbuffer import number_map
 from mobileprep.formats.tflite.layout import layout
 
-REASON = "flatbuffers, which ai-edge-litert brings, is not installed"
+REASON = "flatbuffers, a dependency of ai-edge-litert, is not installed"
 
 
 @pytest.mark.parametrize("room", [0, 7, 1024])
 @pytest.mark.parametrize("name", ["", "x", "a longer name", "größe"])
-def test_a_file_has_the_library_s_bytes(name: str, room: int) -> None:
+def test_file_matches_the_library(name: str, room: int) -> None:
     flatbuffers: Any = pytest.importorskip("flatbuffers", reason=REASON)
     schema: Any = pytest.importorskip("ai_edge_litert.schema_py_generated")
     shape, scales = np.int32([1, -1, 3]), np.float32([0.5])
@@ -83,7 +83,7 @@ def test_a_file_has_the_library_s_bytes(name: str, room: int) -> None:
     ],
     ids=lambda numbers: "-".join(list(numbers)[:2]) or "empty",
 )
-def test_a_map_has_the_library_s_bytes(numbers: dict[str, int | bool | float]) -> None:
+def test_map_matches_the_library(numbers: dict[str, int | bool | float]) -> None:
     flexbuffers: Any = pytest.importorskip("flatbuffers.flexbuffers", reason=REASON)
     content = number_map(numbers)
     assert content == bytes(flexbuffers.Dumps(dict(sorted(numbers.items()))))

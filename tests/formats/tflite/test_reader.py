@@ -1,4 +1,4 @@
-"""Reading .tflite files: what was written, and nothing of what is damaged."""
+"""Reading valid and damaged .tflite files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.fuzz.flatbuffer import places
 
 
 def record() -> ModelRecord:
-    """A dense layer with weights in int8, and a custom operator."""
+    """Return a dense layer with int8 weights and a custom operator."""
     details = Quantization(np.float32([0.5, 0.25]), np.int64([0, 0]), 0)
     tensors = (
         LiteTensor("x", "FLOAT32", (1, 3), (-1, 3)),
@@ -51,35 +51,35 @@ def record() -> ModelRecord:
 CONTENT = bytes(model_bytes(record()))
 
 
-def test_what_was_written_is_read() -> None:
-    found, wanted = read_model(CONTENT, "m.tflite"), record()
-    assert found.signatures == wanted.signatures
-    assert found.metadata == wanted.metadata
-    assert found.description == wanted.description
-    assert bytes(found.buffers[1]) == wanted.buffers[1]
-    graph = found.subgraphs[0]
+def test_model_survives_a_round_trip() -> None:
+    model, expected = read_model(CONTENT, "m.tflite"), record()
+    assert model.signatures == expected.signatures
+    assert model.metadata == expected.metadata
+    assert model.description == expected.description
+    assert bytes(model.buffers[1]) == expected.buffers[1]
+    graph = model.subgraphs[0]
     assert [t.name for t in graph.tensors] == ["x", "w", "y", "z"]
-    assert graph.tensors[0] == wanted.subgraphs[0].tensors[0]
+    assert graph.tensors[0] == expected.subgraphs[0].tensors[0]
     weights = graph.tensors[1].quantization
     assert weights is not None
     np.testing.assert_array_equal(weights.scales, [0.5, 0.25])
     assert [(o.code, o.inputs, o.outputs) for o in graph.operators] == [
-        (o.code, o.inputs, o.outputs) for o in wanted.subgraphs[0].operators
+        (o.code, o.inputs, o.outputs) for o in expected.subgraphs[0].operators
     ]
 
 
 @pytest.mark.parametrize("length", [0, 3, 8, 20, 100, len(CONTENT) // 2, len(CONTENT) - 32])
-def test_a_file_that_is_cut_off_is_refused(length: int) -> None:
+def test_truncated_file_is_refused(length: int) -> None:
     with pytest.raises(CorruptFileError):
         read_model(CONTENT[:length], "m.tflite")
 
 
-def test_a_file_of_another_kind_is_refused() -> None:
+def test_file_of_another_kind_is_refused() -> None:
     with pytest.raises(CorruptFileError, match=r"is not a \.tflite file"):
         check(b"not a model at all", "m.tflite")
 
 
-def test_any_byte_may_be_damaged() -> None:
+def test_any_damaged_byte_raises_only_our_error() -> None:
     """Whatever is there instead, the file is read, or refused in words."""
     for position in range(len(CONTENT)):
         for value in (0, 1, 0x7F, 0x80, 0xFF):
@@ -89,7 +89,7 @@ def test_any_byte_may_be_damaged() -> None:
                 read_model(bytes(damaged), "m.tflite")
 
 
-def test_any_word_may_be_damaged() -> None:
+def test_any_damaged_word_raises_only_our_error() -> None:
     generator = np.random.default_rng(5)
     for _ in range(2000):
         damaged = np.frombuffer(CONTENT, np.uint8).copy()
@@ -99,7 +99,7 @@ def test_any_word_may_be_damaged() -> None:
             read_model(damaged.tobytes(), "m.tflite")
 
 
-def test_a_constant_of_the_wrong_size_is_refused() -> None:
+def test_constant_of_the_wrong_size_is_refused() -> None:
     graph = record().subgraphs[0]
     short = ModelRecord((graph,), (b"", b"12345"))
     with pytest.raises(CorruptFileError, match="takes 6 bytes, and has 5"):
@@ -107,7 +107,7 @@ def test_a_constant_of_the_wrong_size_is_refused() -> None:
 
 
 def changed(**changes: tuple[int, ...]) -> bytes:
-    """The file with other indices of tensors: of the dense layer, or of the subgraph."""
+    """Return the model with other tensor indices in the dense layer or in the subgraph."""
     whole = record()
     graph = whole.subgraphs[0]
     dense, custom = graph.operators
@@ -120,7 +120,7 @@ def changed(**changes: tuple[int, ...]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"inputs": ()}, r"operator 0 \(FULLY_CONNECTED\) reads 'x' before anything gives it"),
         ({"inputs": (1,)}, "the constant 'w' is an input"),
@@ -131,21 +131,19 @@ def changed(**changes: tuple[int, ...]) -> bytes:
         ({"writes": (0,)}, r"operator 1 \(Mine\) reads 'y' before"),
     ],
 )
-def test_a_tensor_that_nothing_gives_is_refused(
-    changes: dict[str, tuple[int, ...]], told: str
-) -> None:
-    with pytest.raises(CorruptFileError, match=told):
+def test_invalid_tensor_use_is_refused(changes: dict[str, tuple[int, ...]], message: str) -> None:
+    with pytest.raises(CorruptFileError, match=message):
         read_model(changed(**changes), "m.tflite")
 
 
-def test_an_output_that_nothing_gives_is_refused() -> None:
+def test_output_without_a_producer_is_refused() -> None:
     whole = record()
     graph = replace(whole.subgraphs[0], operators=whole.subgraphs[0].operators[:1])
     with pytest.raises(CorruptFileError, match="the output 'z' is not the output of any operator"):
         read_model(bytes(model_bytes(replace(whole, subgraphs=(graph,)))), "m.tflite")
 
 
-def test_what_is_empty_or_a_variable_needs_no_bytes() -> None:
+def test_empty_tensors_and_variables_need_no_buffer() -> None:
     whole = record()
     state = LiteTensor("state", "FLOAT32", (1, 2), is_variable=True)
     nothing = LiteTensor("nothing", "INT32", (0,))
@@ -156,26 +154,26 @@ def test_what_is_empty_or_a_variable_needs_no_bytes() -> None:
         tensors=(*graph.tensors, state, nothing),
         operators=(dense, replace(custom, inputs=(2, 4, 5))),
     )
-    found = read_model(bytes(model_bytes(replace(whole, subgraphs=(graph,)))), "m.tflite")
-    assert found.subgraphs[0].operators[1].inputs == (2, 4, 5)
+    model = read_model(bytes(model_bytes(replace(whole, subgraphs=(graph,)))), "m.tflite")
+    assert model.subgraphs[0].operators[1].inputs == (2, 4, 5)
 
 
-@pytest.mark.parametrize(("sizes", "is_sound"), [((1, 6), True), ((1, 7), False), ((), False)])
-def test_what_is_unpacked_has_the_elements_that_it_is_unpacked_from(
-    sizes: tuple[int, ...], *, is_sound: bool
+@pytest.mark.parametrize(("sizes", "is_valid"), [((1, 6), True), ((1, 7), False), ((), False)])
+def test_dequantized_output_must_have_the_input_size(
+    sizes: tuple[int, ...], *, is_valid: bool
 ) -> None:
     tensors = (LiteTensor("w", "FLOAT16", (2, 3), None, 1), LiteTensor("y", "FLOAT32", sizes))
     unpack = OperatorRecord(OperatorCode("DEQUANTIZE"), (0,), (1,))
     graph = SubGraphRecord("main", tensors, (), (1,), (unpack,))
     data = bytes(model_bytes(ModelRecord((graph,), (b"", bytes(12)))))
-    if is_sound:
+    if is_valid:
         assert read_model(data, "m.tflite").subgraphs[0].operators == (unpack,)
         return
     with pytest.raises(CorruptFileError, match=r"DEQUANTIZE\) gives other sizes than it takes"):
         read_model(data, "m.tflite")
 
 
-def test_of_two_codes_the_greater_counts_as_in_litert() -> None:
+def test_greater_of_two_operator_codes_wins_as_in_litert() -> None:
     data = bytearray(CONTENT)
     old = next(place.at for place in places(CONTENT) if place.kind == "byte")
     dense, split = (layout().number("BuiltinOperator", n) for n in ("FULLY_CONNECTED", "SPLIT"))
@@ -184,12 +182,12 @@ def test_of_two_codes_the_greater_counts_as_in_litert() -> None:
     with pytest.raises(CorruptFileError, match="an operator SPLIT has options of another"):
         read_model(bytes(data), "m.tflite")
     data[old] = 0
-    found = read_model(bytes(data), "m.tflite").subgraphs[0].operators
-    assert found == read_model(CONTENT, "m.tflite").subgraphs[0].operators
+    operators = read_model(bytes(data), "m.tflite").subgraphs[0].operators
+    assert operators == read_model(CONTENT, "m.tflite").subgraphs[0].operators
 
 
 @pytest.mark.parametrize(
-    ("op", "inputs", "lacking"),
+    ("op", "inputs", "missing"),
     [
         ("CONV_2D", (0, 0, -1), None),
         ("ADD", (0, -1), 1),
@@ -200,15 +198,15 @@ def test_of_two_codes_the_greater_counts_as_in_litert() -> None:
         ("WHILE", (0, -1), None),
     ],
 )
-def test_only_optional_inputs_may_be_left_out(
-    op: str, inputs: tuple[int, ...], lacking: int | None
+def test_only_optional_inputs_may_be_missing(
+    op: str, inputs: tuple[int, ...], missing: int | None
 ) -> None:
     tensors = (LiteTensor("x", "FLOAT32", (1,)), LiteTensor("y", "FLOAT32", (1,)))
     operator = OperatorRecord(OperatorCode(op), inputs, (1,))
     graph = SubGraphRecord("main", tensors, (0,), (1,), (operator,))
     data = bytes(model_bytes(ModelRecord((graph,), (b"",))))
-    if lacking is None:
+    if missing is None:
         assert read_model(data, "m.tflite").subgraphs[0].operators == (operator,)
         return
-    with pytest.raises(CorruptFileError, match=rf"\({op}\) has no input {lacking}"):
+    with pytest.raises(CorruptFileError, match=rf"\({op}\) has no input {missing}"):
         read_model(data, "m.tflite")

@@ -1,4 +1,4 @@
-"""The schema: what is made of it is current, and states what LiteRT's own classes state."""
+"""The generated schema data is current and matches the classes of LiteRT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mobileprep.formats.tflite.layout import layout, metadata_layout
 FOLDER = Path(package.__file__).parent
 TOOL = FOLDER.parents[2] / "tools" / "generate_tflite.py"
 TABLES = layout().tables
-# The type flags of flatbuffers' accessors, by the schema's plain types.
+# Type flags in the accessors of flatbuffers, by scalar type of the schema.
 FLAGS = {
     "byte": "Int8",
     "ubyte": "Uint8",
@@ -33,21 +33,21 @@ FLAGS = {
 
 
 def tool() -> dict[str, Any]:
-    """What the generator defines."""
+    """Return the definitions of the generator."""
     if not TOOL.exists():
         pytest.skip("the generator is not part of an installed package")
     return runpy.run_path(str(TOOL))
 
 
 @pytest.mark.parametrize("name", ["layout.json", "metadata_layout.json"])
-def test_the_facts_of_the_schemas_are_current(name: str, tmp_path: Path) -> None:
+def test_generated_schema_files_are_current(name: str, tmp_path: Path) -> None:
     schema = {"layout.json": "tflite.fbs", "metadata_layout.json": "metadata.fbs"}[name]
     tool()["write_layout"](schema, tmp_path / name)
     assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
 
 
 @pytest.fixture(scope="module")
-def theirs() -> object:
+def litert_schema() -> object:
     reason = "ai-edge-litert is not installed"
     return pytest.importorskip("ai_edge_litert.schema_py_generated", reason=reason)
 
@@ -56,16 +56,16 @@ def numbers(kind: type) -> dict[str, int]:
     return {n: v for n, v in vars(kind).items() if isinstance(v, int)}
 
 
-def test_enumerations_and_unions_have_litert_s_numbers(theirs: object) -> None:
+def test_enum_and_union_numbers_match_litert(litert_schema: object) -> None:
     for name, values in layout().enums.items():
-        assert values == numbers(getattr(theirs, name)), name
+        assert values == numbers(getattr(litert_schema, name)), name
     for name, members in layout().unions.items():
-        assert {"NONE": 0, **members} == numbers(getattr(theirs, name)), name
+        assert {"NONE": 0, **members} == numbers(getattr(litert_schema, name)), name
 
 
 def accessors(kind: type) -> dict[int, tuple[str, str]]:
-    """For each field id the accessor's name without underscores, and how it reads an element."""
-    found = {}
+    """Return by field ID the name of the accessor without underscores and its element type."""
+    result = {}
     for name, function in inspect.getmembers(kind, inspect.isfunction):
         if name.endswith(("AsNumpy", "IsNone", "Length")) or name == "Init":
             continue
@@ -76,12 +76,12 @@ def accessors(kind: type) -> dict[int, tuple[str, str]]:
         reads = re.findall(r"number_types\.(\w+)Flags, [oa] \+|_tab\.(Union|String)\(", body)
         table = re.search(r"obj = (\w+)\(\)", body)
         read = table[1] if table else "".join(reads[0])
-        found[(int(offset[1]) - 4) // 2] = (name.lower(), ("[" if ", j)" in body else "") + read)
-    return found
+        result[(int(offset[1]) - 4) // 2] = (name.lower(), ("[" if ", j)" in body else "") + read)
+    return result
 
 
 def default_of(kind: type, number: int) -> int:
-    """What the accessor of a field returns where the field is not stored; 0 for no number."""
+    """Return the default of a field in its accessor, or 0 if it is not a number."""
     for name, function in inspect.getmembers(kind, inspect.isfunction):
         body = inspect.getsource(function).rstrip()
         returned = re.search(r"return (True|-?\d+)$", body)
@@ -92,7 +92,7 @@ def default_of(kind: type, number: int) -> int:
 
 
 def described(kind: str) -> str:
-    """A field's type as an accessor shows it."""
+    """Return the type of a field as ``accessors`` returns it."""
     element = kind.strip("[]")
     mark = "[" if kind.startswith("[") else ""
     if element == "string":
@@ -107,30 +107,32 @@ def described(kind: str) -> str:
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
-def test_a_table_has_litert_s_fields(table: str, theirs: object) -> None:
-    known = accessors(getattr(theirs, table))
+def test_table_fields_match_litert(table: str, litert_schema: object) -> None:
+    fields = accessors(getattr(litert_schema, table))
     stored = dict(enumerate(TABLES[table]))
-    # A field without a name is a union's number, or out of use.
-    assert known.keys() == {i for i, field in stored.items() if field is not None or i in known}
+    # A field without a name is the type of a union or deprecated.
+    assert fields.keys() == {i for i, field in stored.items() if field is not None or i in fields}
     for number, field in stored.items():
         if field is not None:
             name, kind = field
-            assert known[number] == (name.replace("_", ""), described(kind))
-            assert layout().default(table, name) == default_of(getattr(theirs, table), number)
+            assert fields[number] == (name.replace("_", ""), described(kind))
+            assert layout().default(table, name) == default_of(
+                getattr(litert_schema, table), number
+            )
 
 
-def test_descriptions_have_the_task_library_s_fields() -> None:
+def test_metadata_fields_match_the_task_library() -> None:
     reason = "tflite-support is not installed"
-    known = pytest.importorskip(
+    schema = pytest.importorskip(
         "tensorflow_lite_support.metadata.metadata_schema_py_generated", reason=reason
     )
     facts = metadata_layout()
     for name, values in facts.enums.items():
-        assert values == numbers(getattr(known, name)), name
+        assert values == numbers(getattr(schema, name)), name
     for name, members in facts.unions.items():
-        assert {"NONE": 0, **members} == numbers(getattr(known, name)), name
+        assert {"NONE": 0, **members} == numbers(getattr(schema, name)), name
     for name, fields in facts.tables.items():
-        found = {number: field for number, (field, _) in accessors(getattr(known, name)).items()}
+        known_fields = accessors(getattr(schema, name))
         for number, field in enumerate(fields):
             if field is not None:
-                assert found[number] == field[0].replace("_", ""), name
+                assert known_fields[number][0] == field[0].replace("_", ""), name

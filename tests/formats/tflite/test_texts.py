@@ -1,4 +1,4 @@
-"""Buffers of texts."""
+"""Buffers of string tensors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import pytest
 from mobileprep.formats.tflite.records import fault_of_texts, text_bytes
 
 
-def test_texts_are_written_as_the_runtime_reads_them() -> None:
-    found = text_bytes([b"a", b"", b"bc\0"])
-    places = np.frombuffer(found, "<i4", 5).tolist()
-    assert places == [3, 20, 21, 21, 24]
-    assert found[20:] == b"abc\0"
-    assert fault_of_texts(found, 3) == ""
+def test_string_buffer_layout() -> None:
+    data = text_bytes([b"a", b"", b"bc\0"])
+    assert np.frombuffer(data, "<i4", 5).tolist() == [3, 20, 21, 21, 24]
+    assert data[20:] == b"abc\0"
+    assert fault_of_texts(data, 3) == ""
 
 
 def numbers(*values: int) -> bytes:
@@ -31,5 +30,5 @@ def numbers(*values: int) -> bytes:
         (numbers(1, 12, -1), "has strings outside of its buffer"),
     ],
 )
-def test_texts_that_lie_elsewhere_are_told(content: bytes, fault: str) -> None:
+def test_invalid_string_buffers_are_reported(content: bytes, fault: str) -> None:
     assert fault_of_texts(content, 1) == fault

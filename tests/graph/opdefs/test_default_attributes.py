@@ -1,4 +1,4 @@
-"""The attributes that nodes have without naming them."""
+"""Default attributes of nodes."""
 
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Function, Library
@@ -6,22 +6,22 @@ from mobileprep.graph.opdef import AttrDef, OpDef
 from mobileprep.graph.opdefs.definitions import default_attrs
 
 
-def test_the_oldest_release_decides_where_it_knows_the_op():
-    found = default_attrs("Conv2D", Library())
-    assert found["data_format"] == attr.string("NHWC")
-    # Of release 2.21 only.
+def test_defaults_come_from_the_oldest_release():
+    defaults = default_attrs("Conv2D", Library())
+    assert defaults["data_format"] == attr.string("NHWC")
+    # Only in release 2.21.
     assert "grad_x" not in default_attrs("MatMul", Library())
 
 
-def test_newer_ops_have_the_newest_releases():
+def test_newer_ops_use_the_newest_release():
     assert default_attrs("QuantizeAndDequantizeV4", Library())["num_bits"] == attr.integer(8)
 
 
-def test_a_function_has_its_signatures():
+def test_defaults_of_a_function_come_from_its_signature():
     signature = OpDef("F", attrs=(AttrDef("k", "int", attr.integer(3)), AttrDef("n", "int")))
     library = Library({"F": Function(signature)})
     assert default_attrs("F", library) == {"k": attr.integer(3)}
 
 
-def test_nobody_knows_the_defaults_of_an_unknown_op():
+def test_unknown_op_has_no_defaults():
     assert default_attrs("MyOwnOp", Library()) is None

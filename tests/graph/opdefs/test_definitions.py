@@ -16,7 +16,7 @@ from mobileprep.graph.opdefs.definitions import (
 )
 
 
-def test_a_definition_tells_arguments_and_attributes() -> None:
+def test_definition_has_arguments_and_attributes() -> None:
     conv = op_def("Conv2D", TF115)
     assert conv is not None
     assert [a.name for a in conv.inputs] == ["input", "filter"]
@@ -30,37 +30,37 @@ def test_a_definition_tells_arguments_and_attributes() -> None:
     assert conv.attr("no_such") is None
 
 
-def test_releases_differ_where_they_differ() -> None:
+def test_releases_have_different_ops() -> None:
     for release in RELEASES:
         assert op_def("Relu", release) is not None
-    # Quantized convolutions with dilations came and old ops went.
+    # Ops were added and removed between the releases.
     assert op_def("StatelessIf", TF115) is not None
     assert op_def("UniformQuantize", TF115) is None
     assert op_def("UniformQuantize", NEWEST) is not None
-    gone = set(op_names(TF115)) - set(op_names(NEWEST))
-    assert gone
-    for name in gone:
+    old_ops = set(op_names(TF115)) - set(op_names(NEWEST))
+    assert old_ops
+    for name in old_ops:
         assert any_op_def(name) == op_def(name, TF115)
 
 
-def test_the_newest_definition_goes_first() -> None:
+def test_newest_definition_has_priority() -> None:
     assert any_op_def("MatMul") == op_def("MatMul", NEWEST)
     assert op_def("MatMul") == op_def("MatMul", NEWEST)
     assert any_op_def("NoSuchOp") is None
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_names_come_sorted_and_each_has_a_definition(release: str) -> None:
+def test_op_names_are_sorted_and_defined(release: str) -> None:
     names = op_names(release)
     assert names == sorted(set(names))
     assert len(names) > 1000
     for name in names:
-        found = op_def(name, release)
-        assert found is not None
-        assert found.name == name
+        definition = op_def(name, release)
+        assert definition is not None
+        assert definition.name == name
 
 
-def test_flags_are_carried() -> None:
+def test_definition_has_flags() -> None:
     variable = op_def("VariableV2", TF115)
     add = op_def("Add", TF115)
     assert variable is not None
@@ -81,7 +81,7 @@ def test_flags_are_carried() -> None:
     assert types.outputs[0].dtype is DType.INVALID
 
 
-def test_a_release_that_is_not_shipped_is_named() -> None:
+def test_unknown_release_is_reported() -> None:
     with pytest.raises(UnsupportedError, match=r"TensorFlow 2\.20") as caught:
         op_def("Relu", "2.20")
     assert caught.value.hint == "did you mean '2.21'?"

@@ -1,4 +1,4 @@
-"""What a release lacks for a node."""
+"""Ops, attributes, and kernels that a release lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.transforms.graphs import node
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("op_node", "expected"),
     [
         (node("n", "Relu", "x"), []),
         (node("n", "AccumulateNV2", "x", N=1), []),
@@ -27,16 +27,16 @@ from tests.transforms.graphs import node
          [ReleaseGap("attribute", "explicit_paddings=[0, 1]")]),
     ],
 )  # fmt: skip
-def test_gaps(made: Node, expected: list[ReleaseGap]) -> None:
-    assert list(release_gaps(made, "1.15")) == expected
+def test_gaps_of_an_old_release(op_node: Node, expected: list[ReleaseGap]) -> None:
+    assert list(release_gaps(op_node, "1.15")) == expected
 
 
-def test_the_release_that_wrote_it_lacks_nothing() -> None:
+def test_release_of_the_graph_has_no_gaps() -> None:
     pool = node("n", "MaxPool", "x", explicit_paddings=(0, 1), padding="EXPLICIT")
     assert list(release_gaps(pool, "2.21")) == []
 
 
-def test_what_marks_gradients_is_spare_whatever_it_says() -> None:
+def test_gradient_attributes_are_spare() -> None:
     assert spare_attributes(node("n", "MatMul", "x x", grad_a=True), "1.15") == {"grad_a"}
     assert spare_attributes(node("n", "MatMul", "x x", grad_a=True), "2.21") == frozenset()
     assert spare_attributes(node("n", "Nobodys", "x", a=1), "1.15") == frozenset()

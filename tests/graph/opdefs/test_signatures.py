@@ -1,4 +1,4 @@
-"""Types of nodes' inputs and outputs."""
+"""Types of the inputs and outputs of nodes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ FLOAT, INT = DType.FLOAT, DType.INT32
 
 
 def definition(op: str) -> OpDef:
-    found = any_op_def(op)
-    assert found is not None
-    return found
+    result = any_op_def(op)
+    assert result is not None
+    return result
 
 
 def node(op: str, **attrs: AttrValue) -> Node:
@@ -38,7 +38,7 @@ def node(op: str, **attrs: AttrValue) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("made", "inputs", "outputs"),
+    ("op_node", "inputs", "outputs"),
     [
         (node("Relu", T=attr.dtype(FLOAT)), [FLOAT], [FLOAT]),
         (node("Const", dtype=attr.dtype(INT)), [], [INT]),
@@ -54,24 +54,24 @@ def node(op: str, **attrs: AttrValue) -> Node:
         ),
         (node("IdentityN", T=AttrValue("list", ())), [], []),
         (node("VariableV2", dtype=attr.dtype(FLOAT)), [], [DType(101)]),
-        # A type attribute that names a reference type already.
+        # The type attribute names a reference type.
         (node("RefIdentity", T=attr.dtype(FLOAT)), [DType(101)], [DType(101)]),
-        # Left out, an attribute has its default.
+        # A missing attribute has its default.
         (node("ArgMax", T=attr.dtype(FLOAT)), [FLOAT, INT], [DType.INT64]),
         (node("MatMul", T=attr.dtype(FLOAT)), [FLOAT, FLOAT], [FLOAT]),
     ],
     ids=lambda x: x.op if isinstance(x, Node) else "",
 )
-def test_types_follow_from_the_definition(
-    made: Node, inputs: list[DType], outputs: list[DType]
+def test_types_come_from_the_definition(
+    op_node: Node, inputs: list[DType], outputs: list[DType]
 ) -> None:
-    assert input_types(made, definition(made.op)) == inputs
-    assert output_types(made, definition(made.op)) == outputs
-    assert output_count(made) == len(outputs)
+    assert input_types(op_node, definition(op_node.op)) == inputs
+    assert output_types(op_node, definition(op_node.op)) == outputs
+    assert output_count(op_node) == len(outputs)
 
 
 @pytest.mark.parametrize(
-    "made",
+    "op_node",
     [
         node("Relu"),
         node("Relu", T=attr.integer(1)),
@@ -83,24 +83,24 @@ def test_types_follow_from_the_definition(
     ],
     ids=lambda x: f"{x.op}-{x.attrs}",
 )
-def test_what_the_definition_needs_must_be_there(made: Node) -> None:
+def test_missing_attributes_are_reported(op_node: Node) -> None:
     with pytest.raises(InvalidGraphError, match=r"node 'n' \(.*\) has no .* attribute"):
-        output_types(made, definition(made.op))
+        output_types(op_node, definition(op_node.op))
 
 
 @pytest.mark.parametrize("count", [-1, MOST_TENSORS + 1, 1 << 40])
 def test_hostile_counts_are_refused(count: int) -> None:
-    made = node("Split", T=attr.dtype(FLOAT), num_split=attr.integer(count))
+    op_node = node("Split", T=attr.dtype(FLOAT), num_split=attr.integer(count))
     with pytest.raises(InvalidGraphError, match=f"declares {count} tensors for 'output'"):
-        output_types(made, definition("Split"))
+        output_types(op_node, definition("Split"))
 
 
-def test_the_most_that_may_be_declared_is_about_a_million() -> None:
-    made = node("Split", T=attr.dtype(FLOAT), num_split=attr.integer(1_048_576))
-    assert len(output_types(made, definition("Split"))) == MOST_TENSORS == 1_048_576
+def test_maximum_number_of_declared_tensors() -> None:
+    op_node = node("Split", T=attr.dtype(FLOAT), num_split=attr.integer(1_048_576))
+    assert len(output_types(op_node, definition("Split"))) == MOST_TENSORS == 1_048_576
 
 
-def test_slots_tell_where_an_argument_s_outputs_are() -> None:
+def test_output_slots_of_arguments() -> None:
     signature = OpDef(
         "f",
         outputs=(
@@ -110,16 +110,16 @@ def test_slots_tell_where_an_argument_s_outputs_are() -> None:
             ArgDef("d", INT),
         ),
     )
-    made = node(
+    op_node = node(
         "f",
         T=attr.dtype(INT),
         N=attr.integer(2),
         L=AttrValue("list(type)", (FLOAT, FLOAT, FLOAT)),
     )
-    assert output_slots(made, signature) == {"a": (0, 1), "b": (1, 2), "c": (3, 3), "d": (6, 1)}
+    assert output_slots(op_node, signature) == {"a": (0, 1), "b": (1, 2), "c": (3, 3), "d": (6, 1)}
 
 
-def test_functions_go_before_ops() -> None:
+def test_functions_have_priority_over_ops() -> None:
     mine = OpDef("Relu", outputs=(ArgDef("a", FLOAT), ArgDef("b", FLOAT)))
     library = Library({"Relu": Function(mine)})
     assert signature_of(node("Relu"), library) is mine
@@ -127,7 +127,7 @@ def test_functions_go_before_ops() -> None:
     assert signature_of(node("Relu"), Library()) == definition("Relu")
 
 
-def test_what_nobody_knows_is_none() -> None:
+def test_unknown_op_has_no_signature() -> None:
     assert signature_of(node("NoSuchOp")) is None
     assert output_count(node("NoSuchOp")) is None
 
@@ -136,5 +136,5 @@ def test_types_of_tensors() -> None:
     split = graphs.node("s", "Split", "axis x", num_split=2)
     graph = Graph([graphs.placeholder("x"), split, graphs.node("m", "MyOwn", "x")])
     names = ("x", "s:1", "s:2", "m")
-    found = [tensor_dtype(graph, parse_ref(name)) for name in names]
-    assert found == [DType.FLOAT, DType.FLOAT, None, None]
+    dtypes = [tensor_dtype(graph, parse_ref(name)) for name in names]
+    assert dtypes == [DType.FLOAT, DType.FLOAT, None, None]

@@ -1,4 +1,4 @@
-"""Blocks of pixels moved to channels or to the batch."""
+"""Space to depth, space to batch, and back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.graphs import i32, run
 
 OP_CASES = [
@@ -41,53 +41,50 @@ OP_CASES = [
     case("BatchToSpaceND", [(4, 1, 5), [2], [[1, 1]]], [(2, 0, 5)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
 PIXELS = i32(range(1, 17)).reshape(1, 4, 4, 1)
 PARTS = [[1, 3, 9, 11], [2, 4, 10, 12], [5, 7, 13, 15], [6, 8, 14, 16]]
 
 
-def test_blocks_go_to_the_batch_and_come_back() -> None:
-    """As the documentation of ``tf.space_to_batch`` has it."""
+def test_space_to_batch_and_back() -> None:
+    """The example of the ``tf.space_to_batch`` documentation."""
     none = np.zeros((2, 2), np.int32)
-    for found in (
+    for blocks in (
         run("SpaceToBatch", PIXELS, none, block_size=2),
         run("SpaceToBatchND", PIXELS, i32(2, 2), none),
     ):
-        assert found.shape == (4, 2, 2, 1)
-        assert found.reshape(4, 4).tolist() == PARTS
+        assert blocks.shape == (4, 2, 2, 1)
+        assert blocks.reshape(4, 4).tolist() == PARTS
         for back in (
-            run("BatchToSpace", found, none, block_size=2),
-            run("BatchToSpaceND", found, i32(2, 2), none),
+            run("BatchToSpace", blocks, none, block_size=2),
+            run("BatchToSpaceND", blocks, i32(2, 2), none),
         ):
             np.testing.assert_array_equal(back, PIXELS)
 
 
-def test_blocks_are_padded_and_cropped() -> None:
+def test_space_to_batch_pads_and_crops() -> None:
     edges = i32([[1, 0], [0, 1]])
     row = i32(1, 2, 3).reshape(1, 1, 3, 1)
-    found = run("SpaceToBatch", row, edges, block_size=2)
-    assert found.reshape(4, 2).tolist() == [[0, 0], [0, 0], [1, 3], [2, 0]]
-    assert run("BatchToSpace", found, edges, block_size=2).ravel().tolist() == [1, 2, 3]
+    blocks = run("SpaceToBatch", row, edges, block_size=2)
+    assert blocks.reshape(4, 2).tolist() == [[0, 0], [0, 0], [1, 3], [2, 0]]
+    assert run("BatchToSpace", blocks, edges, block_size=2).ravel().tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("batch", "crops"), [(3, [[0, 0], [0, 0]]), (4, [[3, 0], [0, 0]])])
-def test_batches_that_fill_no_blocks_are_refused(batch: int, crops: list[list[int]]) -> None:
+def test_batch_that_does_not_fit_blocks_is_refused(batch: int, crops: list[list[int]]) -> None:
     with pytest.raises(InvalidGraphError, match=r"cannot fill|do not fit"):
         run("BatchToSpace", np.ones((batch, 1, 1, 1), np.float32), i32(crops), block_size=2)
 
 
-def test_blocks_go_to_the_channels_and_come_back() -> None:
-    """As the documentation of ``tf.nn.space_to_depth`` has it."""
-    found = run("SpaceToDepth", PIXELS, block_size=2)
-    assert found.reshape(4, 4).tolist() == [
+def test_space_to_depth_and_back() -> None:
+    """The example of the ``tf.nn.space_to_depth`` documentation."""
+    blocks = run("SpaceToDepth", PIXELS, block_size=2)
+    assert blocks.reshape(4, 4).tolist() == [
         [1, 2, 5, 6],
         [3, 4, 7, 8],
         [9, 10, 13, 14],
         [11, 12, 15, 16],
     ]
-    np.testing.assert_array_equal(run("DepthToSpace", found, block_size=2), PIXELS)
+    np.testing.assert_array_equal(run("DepthToSpace", blocks, block_size=2), PIXELS)

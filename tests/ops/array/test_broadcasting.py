@@ -1,10 +1,8 @@
-"""Shapes that are broadcast."""
+"""Broadcasting."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, Partly, case, refused
+from tests.ops.cases import Partly, case, case_tests, refused
 
 OP_CASES = [
     case("BroadcastTo", [(3,), [2, 3]], [(2, 3)]),
@@ -17,7 +15,4 @@ OP_CASES = [
     case("BroadcastArgs", [(0,), (3,)], [(3,)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -1,4 +1,4 @@
-"""Tensors of one value, or of numbers in a row."""
+"""Fill, Range, and other ops that create tensors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import OpCase, Partly, case, refused
+from tests.ops.cases import Partly, case, case_tests, refused
 from tests.ops.graphs import run
 
 OP_CASES = [
@@ -31,15 +31,12 @@ OP_CASES = [
     case("Range", [2.0, 3.0, 0.5], [(2,)], 2, Tidx=DType.FLOAT),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
 @pytest.mark.parametrize(("start", "limit", "step"), [(4, 1, 1), (1, 4, -1)])
 @pytest.mark.parametrize("kind", [np.int32, np.float32])
-def test_a_range_that_leads_away_from_its_limit_is_refused(
+def test_range_away_from_its_limit_is_refused(
     start: int, limit: int, step: int, kind: type
 ) -> None:
     ends = (np.array(x, kind) for x in (start, limit, step))

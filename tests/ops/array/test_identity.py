@@ -1,4 +1,4 @@
-"""Ops that pass tensors through, or compute nothing."""
+"""Ops that pass tensors through or compute nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.graphs import c, f32, i32, n, run, run_all
 
 UNCHANGED = (
@@ -33,13 +33,10 @@ OP_CASES = [
     case("CheckNumericsV2", [(2, -1)], [(2, -1)], message="x"),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
-def test_tensors_pass_as_they_are() -> None:
+def test_identity_ops() -> None:
     for op in ("Identity", "Snapshot", "StopGradient", "PreventGradient"):
         assert run(op, i32(1, 2)).tolist() == [1, 2]
     first, second = run_all("IdentityN", i32(1, 2), f32(0.5), T=[DType.INT32, DType.FLOAT])
@@ -48,28 +45,28 @@ def test_tensors_pass_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (-1, 3), (-1, -1), None])
-def test_a_shape_that_fits_is_let_through(shape: tuple[int, ...] | None) -> None:
+def test_ensure_shape_accepts_matching_shape(shape: tuple[int, ...] | None) -> None:
     x = np.ones((2, 3), np.float32)
     assert run("EnsureShape", x, shape=attr.shape(shape)).shape == (2, 3)
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (3, -1), (2,), (2, 3, 1), ()])
-def test_a_shape_that_does_not_fit_is_refused(shape: tuple[int, ...]) -> None:
+def test_ensure_shape_refuses_other_shape(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidGraphError, match=r"the shape \[2, 3\] does not fit"):
         run("EnsureShape", np.ones((2, 3), np.float32), shape=attr.shape(shape))
 
 
 @pytest.mark.parametrize("op", ["CheckNumerics", "CheckNumericsV2"])
-def test_numbers_are_checked(op: str) -> None:
+def test_check_numerics(op: str) -> None:
     assert run(op, f32(1, -2), message="logits").tolist() == [1, -2]
-    for bad, told in ((np.inf, "Inf"), (-np.inf, "Inf"), (np.nan, "NaN")):
-        with pytest.raises(InvalidGraphError, match=f"found {told}: logits"):
+    for bad, kind in ((np.inf, "Inf"), (-np.inf, "Inf"), (np.nan, "NaN")):
+        with pytest.raises(InvalidGraphError, match=f"found {kind}: logits"):
             run(op, f32(1, bad), message="logits")
     with pytest.raises(InvalidGraphError, match="found NaN"):
         run(op, f32(np.inf, np.nan), message="logits")
 
 
 @pytest.mark.parametrize("op", ["NoOp", "ControlTrigger"])
-def test_what_only_waits_computes_nothing(op: str) -> None:
+def test_no_op_as_control_input(op: str) -> None:
     graph = Graph([c("a", 1.0), n("wait", op, "^a"), n("y", "Identity", "a", "^wait")])
     assert Interpreter(graph).run(["y"], {})[0].tolist() == 1

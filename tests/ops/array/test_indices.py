@@ -1,10 +1,8 @@
-"""Indices, axes and permutations turned into others."""
+"""Conversion of indices, axes, and permutations."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, refused
+from tests.ops.cases import case, case_tests, refused
 
 OP_CASES = [
     case("UnravelIndex", [(), [2, 3]], [(2,)]),
@@ -17,7 +15,4 @@ OP_CASES = [
     case("DataFormatVecPermute", [(4, 2)], [(4, 2)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

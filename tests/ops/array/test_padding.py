@@ -1,11 +1,11 @@
-"""Tensors padded and repeated."""
+"""Padding and tiling."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.ops.cases import OpCase, Partly, case, refused
+from tests.ops.cases import Partly, case, case_tests, refused
 from tests.ops.graphs import run
 
 OP_CASES = [
@@ -29,13 +29,10 @@ OP_CASES = [
     case("Pad", [(), (0, 2)], [()]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
 @pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC"])
-def test_a_scalar_has_no_border(mode: str) -> None:
+def test_mirror_pad_of_a_scalar(mode: str) -> None:
     out = run("MirrorPad", np.float32(3), np.zeros((0, 2), np.int32), mode=mode)
     assert (out.shape, out.tolist()) == ((), 3)

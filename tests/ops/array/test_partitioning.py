@@ -1,10 +1,8 @@
-"""Slices sorted into several tensors, and put together."""
+"""DynamicPartition and DynamicStitch."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, refused
+from tests.ops.cases import case, case_tests, refused
 
 OP_CASES = [
     case("DynamicPartition", [(4, 5, 6), (4, 5)], [(-1, 6)] * 3, num_partitions=3),
@@ -20,7 +18,4 @@ OP_CASES = [
     case("ParallelDynamicStitch", [[[0, 1]], [2], (1, 2, 7), (1, 7)], [(3, 7)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

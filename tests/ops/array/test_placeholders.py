@@ -10,7 +10,7 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph, Versions
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.cases import OpCase, case, unlike
+from tests.ops.cases import case, case_tests, unlike
 from tests.ops.graphs import c, f32, n
 
 OP_CASES = [
@@ -23,34 +23,31 @@ OP_CASES = [
     case("ImmutableConst", [], [(4, 5)], shape=(4, 5), memory_region_name="x"),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
-def test_a_default_holds_where_nothing_is_fed() -> None:
+def test_placeholder_default_is_used_without_a_feed() -> None:
     graph = Graph([c("a", 1.0), n("y", "PlaceholderWithDefault", "a", dtype=np.float32)])
     assert Interpreter(graph).run(["y"], {})[0].tolist() == 1
     assert Interpreter(graph).run(["y"], {"y": f32(5)})[0].tolist() == 5
 
 
 @pytest.mark.parametrize(("producer", "shape"), [(21, None), (22, ())])
-def test_old_graphs_leave_a_placeholders_shape_empty(
+def test_empty_placeholder_shape_is_unknown_in_old_graphs(
     producer: int, shape: tuple[int, ...] | None
 ) -> None:
-    """As the shape function of ``Placeholder`` in TensorFlow's array_ops.cc has it."""
+    """As in the shape function of ``Placeholder`` in TensorFlow's array_ops.cc."""
     empty = n("x", "Placeholder", dtype=np.float32, shape=attr.shape(()))
-    known = n("y", "Placeholder", dtype=np.float32, shape=attr.shape((2,)))
-    found = infer_shapes(Graph([empty, known], versions=Versions(producer)))
-    assert (found["x"][0], found["y"][0]) == (shape, (2,))
+    shaped = n("y", "Placeholder", dtype=np.float32, shape=attr.shape((2,)))
+    inferred = infer_shapes(Graph([empty, shaped], versions=Versions(producer)))
+    assert (inferred["x"][0], inferred["y"][0]) == (shape, (2,))
 
 
-def test_a_variables_empty_shape_tells_nothing() -> None:
+def test_empty_variable_shape_is_unknown() -> None:
     shapes = {"": (), "2": (2,)}
     nodes = [
         n(f"v{name}", "Variable", dtype=np.float32, shape=attr.shape(shape))
         for name, shape in shapes.items()
     ]
-    found = infer_shapes(Graph(nodes, versions=Versions(1000)))
-    assert (found["v"][0], found["v2"][0]) == (None, (2,))
+    inferred = infer_shapes(Graph(nodes, versions=Versions(1000)))
+    assert (inferred["v"][0], inferred["v2"][0]) == (None, (2,))

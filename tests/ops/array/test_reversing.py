@@ -1,4 +1,4 @@
-"""Tensors reversed."""
+"""Reversal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import OpCase, case, refused
+from tests.ops.cases import case, case_tests, refused
 from tests.ops.graphs import i32, run
 
 OP_CASES = [
@@ -26,17 +26,14 @@ OP_CASES = [
     refused("Reverse", [(3,), (0,)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
-def test_a_reversed_scalar_is_an_array() -> None:
+def test_reverse_of_a_scalar_is_an_array() -> None:
     assert isinstance(run("ReverseV2", np.array(7), np.zeros(0, np.int32)), np.ndarray)
 
 
-def test_an_axis_that_is_named_twice_is_refused() -> None:
-    """As TensorFlow refuses it: it might be meant to be reversed twice."""
+def test_duplicate_reverse_axis_is_refused() -> None:
+    """Same as TensorFlow."""
     with pytest.raises(InvalidGraphError, match="the axis 0 is named twice"):
         run("ReverseV2", np.ones((2, 3)), i32(0, -2))

@@ -1,10 +1,8 @@
-"""Elements chosen by a condition."""
+"""Selection by a condition."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, refused
+from tests.ops.cases import case, case_tests, refused
 
 OP_CASES = [
     case("Select", [(2, 3), (2, -1), (-1, 3)], [(2, 3)]),
@@ -25,7 +23,4 @@ OP_CASES = [
     case("Where", [None], [(-1, -1)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -1,4 +1,4 @@
-"""Shapes, ranges, and the same elements under another shape."""
+"""Shape, reshape, transpose, and range ops."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import OpCase, Partly, case, refused, unlike
+from tests.ops.cases import Partly, case, case_tests, refused, unlike
 from tests.ops.graphs import f32, i32, run, run_all
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
-def test_shapes_as_numbers() -> None:
+def test_shape_ops() -> None:
     out = run("Shape", X)
     assert (out.tolist(), out.dtype) == ([2, 3, 4], np.int32)
     assert run("Shape", X, out_type=DType.INT64).dtype == np.int64
@@ -23,14 +23,14 @@ def test_shapes_as_numbers() -> None:
     assert run("Rank", X).shape == ()
 
 
-def test_one_dimension_is_worked_out() -> None:
+def test_reshape_infers_one_dimension() -> None:
     assert run("Reshape", X, i32(4, -1)).shape == (4, 6)
     assert run("Reshape", np.zeros((0, 3), np.float32), i32(-1, 3)).shape == (0, 3)
     with pytest.raises(InvalidGraphError, match=r"float32\[2, 3, 4\], int32\[2\]"):
         run("Reshape", X, i32(5, -1))
 
 
-def test_axes_of_length_one_go() -> None:
+def test_squeeze() -> None:
     x = np.zeros((1, 3, 1), np.float32)
     assert run("Squeeze", x).shape == (3,)
     assert run("Squeeze", x, squeeze_dims=[-1]).shape == (1, 3)
@@ -38,19 +38,19 @@ def test_axes_of_length_one_go() -> None:
         run("Squeeze", x, squeeze_dims=[1])
 
 
-def test_axes_of_length_one_come() -> None:
+def test_expand_dims() -> None:
     assert run("ExpandDims", X, i32(-1)).shape == (2, 3, 4, 1)
     with pytest.raises(InvalidGraphError, match="no axis 4 among 4"):
         run("ExpandDims", X, i32(4))
 
 
-def test_axes_change_places() -> None:
+def test_transpose() -> None:
     np.testing.assert_array_equal(run("Transpose", X, i32(2, 0, 1)), X.transpose(2, 0, 1))
     z = np.array([[1 + 1j, 2]], np.complex64)
     np.testing.assert_array_equal(run("ConjugateTranspose", z, i32(1, 0)), z.conj().T)
 
 
-def test_a_permutation_is_undone() -> None:
+def test_invert_permutation() -> None:
     assert run("InvertPermutation", i32(2, 0, 1)).tolist() == [1, 2, 0]
     with pytest.raises(InvalidGraphError, match="not a permutation"):
         run("InvertPermutation", i32(0, 0, 1))
@@ -65,40 +65,40 @@ def test_a_permutation_is_undone() -> None:
         (0, 1.0, 0.25, [0, 0.25, 0.5, 0.75]),
     ],
 )
-def test_ranges(start, stop, step, expected) -> None:
+def test_range(start, stop, step, expected) -> None:
     kind = np.float32 if isinstance(step, float) else np.int32
     out = run("Range", *(np.array(v, kind) for v in (start, stop, step)))
     assert (out.tolist(), out.dtype) == (expected, kind)
 
 
-def test_a_range_without_a_step_is_refused() -> None:
+def test_range_with_zero_step_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="cannot be 0"):
         run("Range", i32(0), i32(3), i32(0))
 
 
-def test_equal_distances() -> None:
+def test_lin_space() -> None:
     assert run("LinSpace", f32(0), f32(1), i32(5)).tolist() == [0, 0.25, 0.5, 0.75, 1]
     assert run("LinSpace", f32(3), f32(9), i32(1)).tolist() == [3]
 
 
-def test_one_value_everywhere() -> None:
+def test_fill() -> None:
     out = run("Fill", i32(2, 2), f32(7))
     np.testing.assert_array_equal(out, np.full((2, 2), 7, np.float32))
     assert run("Fill", np.zeros(0, np.int32), f32(7)).shape == ()
 
 
-def test_tensors_of_no_particular_value() -> None:
+def test_empty_and_fake_param() -> None:
     assert run("Empty", i32(2, 3), dtype=np.int64).shape == (2, 3)
     assert run("FakeParam", dtype=np.float32, shape=(2, -1)).shape == (2, 0)
 
 
 @pytest.mark.parametrize("dims", [(-1, 2), (2**20, 2**20)])
-def test_a_shape_that_cannot_be_is_refused(dims: tuple[int, ...]) -> None:
+def test_invalid_fill_shape_is_refused(dims: tuple[int, ...]) -> None:
     with pytest.raises(InvalidGraphError, match=r"is not a shape|passes"):
         run("Fill", i32(list(dims)), f32(7))
 
 
-def test_repeated_along_axes_of_length_one() -> None:
+def test_broadcast_to() -> None:
     np.testing.assert_array_equal(run("BroadcastTo", f32([[1], [2]]), i32(2, 2)), [[1, 1], [2, 2]])
     assert run("BroadcastArgs", i32(2, 1), i32(4, 1, 5)).tolist() == [4, 2, 5]
 
@@ -137,16 +137,13 @@ OP_CASES = [
     case("Reshape", [(0, 6), [5, -1]], [(5, 0)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
 @pytest.mark.parametrize(
-    ("given", "dims", "expected"),
+    ("input_shape", "dims", "expected"),
     [
-        # A 0 among the sizes leaves the lengths that are not 0 to be shared out.
+        # With a 0 among the sizes, the other sizes are inferred from the sizes that are not 0.
         ((0, 3), (-1, 0), (3, 0)),
         ((0, 3), (0, -1), (0, 3)),
         ((2, 0, 3), (0, -1, 2), (0, 3, 2)),
@@ -157,18 +154,16 @@ def test_shapes_and_costs(tried: OpCase) -> None:
         ((2, 3), (3, -1, 1), (3, 2, 1)),
     ],
 )
-def test_a_dimension_of_no_elements_is_worked_out_as_tensorflow_does(
-    given: tuple[int, ...], dims: tuple[int, ...], expected: tuple[int, ...]
+def test_reshape_of_empty_tensor_matches_tensorflow(
+    input_shape: tuple[int, ...], dims: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
-    assert run("Reshape", np.zeros(given, np.float32), i32(*dims)).shape == expected
+    assert run("Reshape", np.zeros(input_shape, np.float32), i32(*dims)).shape == expected
 
 
 @pytest.mark.parametrize(
-    ("given", "dims"),
+    ("input_shape", "dims"),
     [((2, 3), (4, -1)), ((2, 3), (-1, -1)), ((2, 3), (-2,)), ((2, 3), (-1, -3))],
 )
-def test_a_dimension_that_cannot_be_worked_out_is_refused(
-    given: tuple[int, ...], dims: tuple[int, ...]
-) -> None:
+def test_invalid_reshape_is_refused(input_shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     with pytest.raises(InvalidGraphError, match="cannot run on"):
-        run("Reshape", np.zeros(given, np.float32), i32(*dims))
+        run("Reshape", np.zeros(input_shape, np.float32), i32(*dims))

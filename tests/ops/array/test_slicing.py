@@ -1,4 +1,4 @@
-"""Slices, masks, splits."""
+"""Slice, StridedSlice, Split, Unpack, and Roll."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import OpCase, Partly, case, refused, unlike
+from tests.ops.cases import Partly, case, case_tests, refused, unlike
 from tests.ops.graphs import i32, run, run_all
 
 X = np.arange(24).reshape(2, 3, 4)
@@ -36,13 +36,13 @@ _INDICES = (
 
 
 @pytest.mark.parametrize(("begin", "end", "strides", "masks", "index"), _INDICES)
-def test_a_strided_slice_is_pythons(begin, end, strides, masks, index) -> None:
+def test_strided_slice_matches_numpy(begin, end, strides, masks, index) -> None:
     out = run("StridedSlice", X, i32(list(begin)), i32(list(end)), i32(list(strides)), **masks)
     np.testing.assert_array_equal(out, X[index])
     assert out.shape == X[index].shape
 
 
-def test_a_new_axis_bit_under_the_ellipsis_is_ignored() -> None:
+def test_new_axis_bit_at_the_ellipsis_is_ignored() -> None:
     masks = {"ellipsis_mask": 1, "new_axis_mask": 1}
     out = run("StridedSlice", X, i32(0, 1), i32(0, 2), i32(1, 1), **masks)
     np.testing.assert_array_equal(out, X[..., 1:2])
@@ -57,39 +57,39 @@ def test_a_new_axis_bit_under_the_ellipsis_is_ignored() -> None:
         ((0, 0), (1,), (1, 1), {}, "differ in length"),
     ],
 )
-def test_an_impossible_slice_is_refused(begin, end, strides, masks, message) -> None:
+def test_invalid_strided_slice_is_refused(begin, end, strides, masks, message) -> None:
     with pytest.raises(InvalidGraphError, match=message):
         run("StridedSlice", X, i32(list(begin)), i32(list(end)), i32(list(strides)), **masks)
 
 
-def test_a_single_element_is_an_array() -> None:
+def test_strided_slice_of_one_element_is_an_array() -> None:
     out = run("StridedSlice", i32(4, 5), i32([1]), i32([2]), i32([1]), shrink_axis_mask=1)
     assert isinstance(out, np.ndarray)
     assert (out.shape, int(out)) == ((), 5)
 
 
-def test_a_block_up_to_the_end() -> None:
+def test_slice() -> None:
     out = run("Slice", X, i32(1, 0, 2), i32(1, -1, 2))
     np.testing.assert_array_equal(out, X[1:2, :, 2:4])
     with pytest.raises(InvalidGraphError, match="do not lie within 2"):
         run("Slice", X, i32(1, 0, 2), i32(2, -1, 2))
 
 
-def test_equal_parts() -> None:
+def test_split() -> None:
     parts = run_all("Split", i32(2), X, num_split=2)
     np.testing.assert_array_equal(parts[1], X[:, :, 2:])
     with pytest.raises(InvalidGraphError, match="cannot be split into 2 equal parts"):
         run_all("Split", i32(1), X, num_split=2)
 
 
-def test_parts_of_given_lengths() -> None:
+def test_split_v() -> None:
     parts = run_all("SplitV", X, i32(1, -1), i32(2), num_split=2)
     assert [p.shape for p in parts] == [(2, 3, 1), (2, 3, 3)]
     with pytest.raises(InvalidGraphError, match="do not add up to 4"):
         run_all("SplitV", X, i32(1, 2), i32(2), num_split=2)
 
 
-def test_slices_of_a_vector_are_scalars() -> None:
+def test_unpack() -> None:
     parts = run_all("Unpack", i32(7, 8), num=2)
     assert [(p.shape, int(p)) for p in parts] == [((), 7), ((), 8)]
     with pytest.raises(InvalidGraphError, match="2 slices cannot become 3"):
@@ -97,8 +97,8 @@ def test_slices_of_a_vector_are_scalars() -> None:
 
 
 @pytest.mark.parametrize("open_ends", [{"begin_mask": 1}, {"end_mask": 1}])
-def test_a_single_element_has_no_open_ends(open_ends: dict[str, int]) -> None:
-    """TensorFlow looks at neither mask there."""
+def test_shrunk_axis_ignores_begin_and_end_masks(open_ends: dict[str, int]) -> None:
+    """TensorFlow ignores both masks there."""
     vector, one = i32(4, 5, 6), i32([1])
     out = run("StridedSlice", vector, i32([2]), i32([3]), one, shrink_axis_mask=1, **open_ends)
     assert out.tolist() == 6
@@ -106,12 +106,12 @@ def test_a_single_element_has_no_open_ends(open_ends: dict[str, int]) -> None:
         run("StridedSlice", vector, i32([7]), i32([8]), one, shrink_axis_mask=1, **open_ends)
 
 
-def test_a_slice_of_a_scalar_is_an_array() -> None:
+def test_slice_of_a_scalar_is_an_array() -> None:
     none = np.zeros(0, np.int32)
     assert isinstance(run("Slice", np.array(7), none, none), np.ndarray)
 
 
-def test_a_part_is_replaced_in_a_copy() -> None:
+def test_strided_slice_update_changes_a_copy() -> None:
     x = i32(1, 2, 3)
     out = run("TensorStridedSliceUpdate", x, i32([1]), i32([3]), i32([1]), i32(8, 9))
     assert (out.tolist(), x.tolist()) == ([1, 8, 9], [1, 2, 3])
@@ -140,18 +140,15 @@ OP_CASES = [
     case("Slice", [(1, 5), [0, 0], [-1, -1]], [(1, 5)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
-def test_elements_are_rolled() -> None:
-    """As the documentation of ``tf.roll`` has it."""
+def test_roll() -> None:
+    """The example of the ``tf.roll`` documentation."""
     assert run("Roll", i32(range(5)), i32(2), i32(0)).tolist() == [3, 4, 0, 1, 2]
     x = i32([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])
-    found = run("Roll", x, i32(1, -2), i32(0, 1))
-    assert found.tolist() == [[7, 8, 9, 5, 6], [2, 3, 4, 0, 1]]
+    result = run("Roll", x, i32(1, -2), i32(0, 1))
+    assert result.tolist() == [[7, 8, 9, 5, 6], [2, 3, 4, 0, 1]]
     assert run("Roll", x, i32(2, -3), i32(1, 1)).tolist() == [[1, 2, 3, 4, 0], [6, 7, 8, 9, 5]]
     assert run("Roll", x[:, :2], i32(1), i32(-1)).tolist() == [[1, 0], [6, 5]]
     with pytest.raises(InvalidGraphError, match="no axis 2 among 2"):

@@ -1,10 +1,8 @@
-"""Tensors cut apart."""
+"""Split, SplitV, and Unpack."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 
 OP_CASES = [
     case("Split", [1, (4, 6)], [(4, 2)] * 3, num_split=3),
@@ -32,7 +30,4 @@ OP_CASES = [
     case("SplitV", [(4, 6), [1, 0, -1], 1], [(4, 1), (4, 0), (4, 5)], num_split=3),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

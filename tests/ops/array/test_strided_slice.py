@@ -1,10 +1,8 @@
-"""Tensors indexed as in Python."""
+"""StridedSlice."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 
 OP_CASES = [
     case("StridedSlice", [(9, 8), [1, 2], [7, 8], [2, 3]], [(3, 2)]),
@@ -37,7 +35,4 @@ OP_CASES = [
     case("StridedSlice", [(9, 8), [1, 3], [7, 5], [1, 1]], [(6, 5)], begin_mask=2),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

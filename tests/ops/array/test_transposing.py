@@ -1,11 +1,10 @@
-"""Axes in another order."""
+"""Transpose and permutations."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.graphs import i32, run
 
 OP_CASES = [
@@ -26,12 +25,9 @@ OP_CASES = [
     unlike(case("Transpose", [None, (0,)], [()])),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
-def test_truth_values_have_no_conjugates() -> None:
+def test_conjugate_transpose_of_bool() -> None:
     out = run("ConjugateTranspose", np.array([[True, False]]), i32([1, 0]))
     assert (out.dtype, out.tolist()) == (np.bool_, [[True], [False]])

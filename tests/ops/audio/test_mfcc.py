@@ -1,10 +1,8 @@
-"""Shapes and costs of mel-frequency cepstral coefficients."""
+"""Shapes and costs of Mfcc."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 
 SHAPES = [
     shapes("Mfcc", [(2, 98, 257), ()], [(2, 98, 13)]),
@@ -14,7 +12,7 @@ SHAPES = [
 ]
 
 COSTS = [
-    # of 9 frequencies 5 each, 40 logarithms, and 13 sums of 40 products
+    # 5 for each of 9 frequencies, 40 logarithms, and 13 sums of 40 products
     cost("Mfcc", [(2, 3, 9), ()], [(2, 3, 13)], 6 * (45 + 40 + 1040)),
     cost(
         "Mfcc",
@@ -26,12 +24,4 @@ COSTS = [
     ),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

@@ -1,10 +1,8 @@
-"""Shapes and costs of sound files."""
+"""Shapes and costs of DecodeWav."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 
 SHAPES = [
     shapes("DecodeWav", [()], [(-1, -1), ()]),
@@ -13,12 +11,4 @@ SHAPES = [
 
 COSTS = [cost("DecodeWav", [()], [(16000, 2), ()], 0)]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

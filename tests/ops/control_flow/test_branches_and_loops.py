@@ -1,9 +1,8 @@
-"""Switch, Merge, loops and conditionals."""
+"""Switch, Merge, loops, and conditionals."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -14,7 +13,7 @@ from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.refs import Ref, parse_function_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.shape_inference import infer_shapes
-from tests.ops.cases import OpCase, case
+from tests.ops.cases import case, case_tests
 
 OP_CASES = [
     case("Switch", [(2, -1), ()], [(2, -1), (2, -1)]),
@@ -33,10 +32,7 @@ OP_CASES = [
     case("RefEnter", [(2, 3)], [(2, 3)], frame_name="f"),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
 def _function(name: str, *nodes: Node, ret: str) -> Function:
@@ -46,7 +42,7 @@ def _function(name: str, *nodes: Node, ret: str) -> Function:
 
 
 def _doubled() -> Function:
-    """Twice as long along the first axis."""
+    """A function that doubles the first axis."""
     kinds = {"T": attr.dtype(DType.FLOAT), "N": attr.integer(2), "Tidx": attr.dtype(DType.INT32)}
     inputs = tuple(map(parse_function_ref, ("a", "a", "axis:output:0")))
     axis = constant("axis", Tensor.of(np.int32(0)))
@@ -54,15 +50,15 @@ def _doubled() -> Function:
 
 
 def _shape(op: str, *functions: Function, **called: str) -> TensorShape:
-    """The shape of what runs functions on a tensor [2, 3]."""
+    """The output shape of an op that calls functions on a tensor [2, 3]."""
     funcs = {key: AttrValue("func", FuncRef(name)) for key, name in called.items()}
     types = AttrValue("list(type)", (DType.FLOAT,))
     kinds = {"T": types, "Tin": types, "Tout": types, "Tcond": attr.dtype(DType.BOOL)}
-    given = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((2, 3))}
+    placeholder = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((2, 3))}
     flag = {"dtype": attr.dtype(DType.BOOL), "shape": attr.shape(())}
     inputs = (Ref("x"),) if "While" in op else (Ref("p"), Ref("x"))
     nodes = [
-        Node("x", "Placeholder", (), "", given),
+        Node("x", "Placeholder", (), "", placeholder),
         Node("p", "Placeholder", (), "", flag),
         Node("y", op, inputs, "", {**kinds, **funcs}),
     ]
@@ -74,19 +70,19 @@ def _shape(op: str, *functions: Function, **called: str) -> TensorShape:
 SAME = _function("same", ret="a")
 
 
-def test_a_branch_of_another_shape_leaves_what_both_have() -> None:
+def test_if_keeps_common_sizes_of_its_branches() -> None:
     functions = (SAME, _doubled())
     assert _shape("If", *functions, then_branch="same", else_branch="same") == (2, 3)
     assert _shape("If", *functions, then_branch="double", else_branch="double") == (4, 3)
     assert _shape("If", *functions, then_branch="same", else_branch="double") == (-1, 3)
 
 
-def test_what_a_turn_changes_is_not_known() -> None:
+def test_size_changed_in_a_loop_is_unknown() -> None:
     assert _shape("StatelessWhile", SAME, cond="same", body="same") == (2, 3)
     assert _shape("While", _doubled(), cond="double", body="double") == (-1, 3)
 
 
-def test_what_runs_itself_or_is_not_there_has_no_shape() -> None:
+def test_recursive_or_missing_function_has_no_shape() -> None:
     types = AttrValue("list(type)", (DType.FLOAT,))
     own = AttrValue("func", FuncRef("own"))
     attrs = {"T": types, "cond": own, "body": own}

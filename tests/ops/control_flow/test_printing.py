@@ -1,4 +1,4 @@
-"""Print, PrintV2, StringFormat and Assert: what they print, when, and where to."""
+"""Print, PrintV2, StringFormat, and Assert."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mobileprep.graph.node import Node
 from mobileprep.ops.context import Printed
 from mobileprep.ops.numerics.texts import as_texts
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.cases import OpCase, case
+from tests.ops.cases import case, case_tests
 from tests.transforms.graphs import const, node, placeholder
 
 X = np.float32([[-20.887871, 22.274715]])
@@ -28,33 +28,33 @@ def printer(name: str, inputs: str, types: int = 1, **attrs: object) -> Node:
 
 
 def printed(graph: Graph, fetch: str, feeds: dict, runs: int = 1) -> list[Printed]:
-    told: list[Printed] = []
-    interpreter = Interpreter(graph, printer=told.append)
+    messages: list[Printed] = []
+    interpreter = Interpreter(graph, printer=messages.append)
     for _ in range(runs):
         interpreter.run([fetch], feeds)
-    return told
+    return messages
 
 
-def test_a_message_and_each_tensor_go_to_the_standard_error() -> None:
-    shown = printer("p", "x x low", 2, message=";p;__requant_min_max:", summarize=1)
-    graph = Graph([placeholder("x"), const("low", -1.5), shown])
-    [told] = printed(graph, "p", {"x": X})
-    assert told == Printed("p", "stderr", ";p;__requant_min_max:[[-20.8878708...]...][-1.5]\n")
+def test_print_writes_message_and_tensors_to_stderr() -> None:
+    print_node = printer("p", "x x low", 2, message=";p;__requant_min_max:", summarize=1)
+    graph = Graph([placeholder("x"), const("low", -1.5), print_node])
+    [result] = printed(graph, "p", {"x": X})
+    assert result == Printed("p", "stderr", ";p;__requant_min_max:[[-20.8878708...]...][-1.5]\n")
 
 
-def test_first_n_counts_over_all_runs() -> None:
+def test_first_n_limits_messages_over_all_runs() -> None:
     graph = Graph([placeholder("x"), printer("p", "x x", first_n=2)])
     assert len(printed(graph, "p", {"x": X}, runs=5)) == 2
     graph = Graph([placeholder("x"), printer("p", "x x")])
     assert len(printed(graph, "p", {"x": X}, runs=5)) == 5
 
 
-def test_constants_are_printed_in_every_run() -> None:
+def test_print_of_a_constant_runs_every_time() -> None:
     graph = Graph([placeholder("x"), const("c", 2.0), printer("p", "c c"), node("y", "Mul", "x p")])
     assert [t.text for t in printed(graph, "y", {"x": X}, runs=2)] == ["[2]\n"] * 2
 
 
-def test_a_branch_that_is_not_taken_prints_nothing() -> None:
+def test_inactive_branch_prints_nothing() -> None:
     graph = Graph(
         [
             placeholder("x"),
@@ -69,7 +69,7 @@ def test_a_branch_that_is_not_taken_prints_nothing() -> None:
     assert [t.text for t in printed(graph, "y", feeds)] == ["yes[1]\n"]
 
 
-def test_nothing_is_printed_without_a_printer(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed_by_default(capfd: pytest.CaptureFixture[str]) -> None:
     graph = Graph([placeholder("x"), printer("p", "x x", message="loud")])
     np.testing.assert_array_equal(Interpreter(graph).run(["p"], {"x": X})[0], X)
     assert capfd.readouterr() == ("", "")
@@ -82,17 +82,17 @@ def text_graph(**attrs: object) -> Graph:
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr", "log(info)", "log(error)", "file:///x"])
-def test_text_goes_to_its_stream_with_its_end(stream: str) -> None:
+def test_print_v2_stream_and_end(stream: str) -> None:
     feeds = {"s": as_texts([b"a\nb"], ())}
-    told = printed(text_graph(output_stream=stream, end="!"), "y", feeds)
-    assert told == [Printed("show", stream, "a\nb!")]
+    messages = printed(text_graph(output_stream=stream, end="!"), "y", feeds)
+    assert messages == [Printed("show", stream, "a\nb!")]
     assert not Path("/x").exists()
 
 
-def test_an_unknown_stream_is_refused() -> None:
-    with pytest.raises(InvalidGraphError, match=r"unknown output stream 'printer'") as caught:
+def test_unknown_stream_is_refused() -> None:
+    with pytest.raises(InvalidGraphError, match=r"unknown output stream 'printer'") as error:
         printed(text_graph(output_stream="printer"), "y", {"s": as_texts([b""], ())})
-    assert "log(info)" in caught.value.hint
+    assert "log(info)" in error.value.hint
 
 
 def formatted(template: str, count: int = 1) -> Graph:
@@ -102,25 +102,25 @@ def formatted(template: str, count: int = 1) -> Graph:
     return Graph([placeholder("x"), shown])
 
 
-def test_a_template_is_filled() -> None:
-    [told] = Interpreter(formatted("a{}b{}", 2)).run(["y"], {"x": np.float32([1, 0.1])})
-    assert told.item() == b"a[1 0.1]b[1 0.1]"
+def test_string_format() -> None:
+    [result] = Interpreter(formatted("a{}b{}", 2)).run(["y"], {"x": np.float32([1, 0.1])})
+    assert result.item() == b"a[1 0.1]b[1 0.1]"
     with pytest.raises(InvalidGraphError, match="the template has 2 places for 1 tensors"):
         Interpreter(formatted("{}{}")).run(["y"], {"x": X})
 
 
-def test_an_assertion_fails_as_tensorflow_words_it() -> None:
-    shown = AttrValue("list(type)", (DType.FLOAT, DType.STRING))
-    check = node("check", "Assert", "ok x word", T=None, summarize=1).with_attrs(T=shown)
+def test_assertion_message_matches_tensorflow() -> None:
+    types = AttrValue("list(type)", (DType.FLOAT, DType.STRING))
+    check = node("check", "Assert", "ok x word", T=None, summarize=1).with_attrs(T=types)
     flag = node("ok", "Placeholder", T=None, dtype=DType.BOOL)
     nodes = [placeholder("x"), flag, const("word", [b"a\n", b"b"], object), check]
     graph = Graph([*nodes, node("y", "Neg", "x ^check")])
     feeds = {"x": X, "ok": np.array(True)}
     assert Interpreter(graph).run(["y"], feeds)[0].tolist() == (-X).tolist()
-    with pytest.raises(InvalidGraphError) as caught:
+    with pytest.raises(InvalidGraphError) as error:
         Interpreter(graph).run(["y"], feeds | {"ok": np.array(False)})
-    told = r"node 'check' (Assert): assertion failed: [[-20.8878708...]...] [a\n...]"
-    assert caught.value.message == told
+    expected = r"node 'check' (Assert): assertion failed: [[-20.8878708...]...] [a\n...]"
+    assert error.value.message == expected
     with pytest.raises(InvalidGraphError, match=r"should be a scalar, not of shape \[2\]"):
         Interpreter(graph).run(["y"], feeds | {"ok": np.array([True, True])})
 
@@ -132,7 +132,4 @@ OP_CASES = [
     case("StringFormat", [(2, 3)], [()], T=(DType.FLOAT,)),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import OpCase, case, made, refused, unlike
+from tests.ops.cases import case, case_tests, output_of, refused, unlike
 
 F = DType.FLOAT
-VARIABLE = made("VarHandleOp", shape=(7, 3), dtype=F)
+VARIABLE = output_of("VarHandleOp", shape=(7, 3), dtype=F)
 
 OP_CASES = [
     case("VariableV2", [], [(2, 3)], shape=(2, 3)),
@@ -35,7 +33,4 @@ OP_CASES = [
     case("Stage", [(2, 3)], [], dtypes=(F,)),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

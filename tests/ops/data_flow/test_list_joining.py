@@ -1,4 +1,4 @@
-"""TensorLists made from tensors, and tensors from TensorLists."""
+"""Conversion between tensors and TensorLists."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.cases import OpCase, case, made, refused, unlike
+from tests.ops.cases import case, case_tests, output_of, refused, unlike
 from tests.ops.graphs import c, n
 
 NUMBERS = DType.INT32
-LIST = made("TensorListReserve", [2, 3], 4, shape_type=NUMBERS)
-SCATTERED = made("TensorListScatter", (9, 2, 3), (9,), [2, 3], shape_type=NUMBERS)
+LIST = output_of("TensorListReserve", [2, 3], 4, shape_type=NUMBERS)
+SCATTERED = output_of("TensorListScatter", (9, 2, 3), (9,), [2, 3], shape_type=NUMBERS)
 
 OP_CASES = [
     case("TensorListStack", [LIST, (2,)], [(-1, 2, 3)]),
@@ -30,10 +30,12 @@ OP_CASES = [
     case("TensorListFromTensor", [(9, 2, 3), (2,)], [()]),
     unlike(
         case(
-            "TensorListGetItem", [made("TensorListFromTensor", (9, 2, 3), (2,)), 0, (2,)], [(2, 3)]
+            "TensorListGetItem",
+            [output_of("TensorListFromTensor", (9, 2, 3), (2,)), 0, (2,)],
+            [(2, 3)],
         )
     ),
-    case("TensorListGetItem", [made("TensorListFromTensor", None, [2, 3]), 0, (2,)], [(2, 3)]),
+    case("TensorListGetItem", [output_of("TensorListFromTensor", None, [2, 3]), 0, (2,)], [(2, 3)]),
     case("TensorListFromTensor", [(), (0,)], [()]),
     case("TensorListScatter", [(9, 2, 3), (9,), [2, 3]], [()], shape_type=NUMBERS),
     case("TensorListGetItem", [SCATTERED, 0, (2,)], [(2, 3)]),
@@ -41,7 +43,7 @@ OP_CASES = [
     case("TensorListScatterIntoExistingList", [LIST, (9, 2, 3), (9,)], [()]),
     case(
         "TensorListGetItem",
-        [made("TensorListScatterIntoExistingList", LIST, (9, 2, 3), (9,)), 0, (2,)],
+        [output_of("TensorListScatterIntoExistingList", LIST, (9, 2, 3), (9,)), 0, (2,)],
         [(2, 3)],
     ),
     case("TensorListConcat", [LIST], [(-1, 3), (-1,)]),
@@ -54,20 +56,17 @@ OP_CASES = [
     case("TensorListSplit", [(9, 3), [-1, 3], (4,)], [()], shape_type=NUMBERS),
     case(
         "TensorListGetItem",
-        [made("TensorListSplit", (9, 3), [-1, 3], (4,), shape_type=NUMBERS), 0, (2,)],
+        [output_of("TensorListSplit", (9, 3), [-1, 3], (4,), shape_type=NUMBERS), 0, (2,)],
         [(-1, 3)],
     ),
     case("TensorListConcatLists", [LIST, LIST], [()]),
-    case("TensorListGetItem", [made("TensorListConcatLists", LIST, LIST), 0, (2,)], [(2, 3)]),
-    case("TensorListGetItem", [made("TensorListConcatLists", (), LIST), 0, (2,)], [(2, 3)]),
+    case("TensorListGetItem", [output_of("TensorListConcatLists", LIST, LIST), 0, (2,)], [(2, 3)]),
+    case("TensorListGetItem", [output_of("TensorListConcatLists", (), LIST), 0, (2,)], [(2, 3)]),
     case("TensorListConcat", [()], [(-1,), (-1,)], element_shape=(4,)),
-    case("TensorListGetItem", [made("TensorListConcatLists", LIST, ()), 0, (2,)], [(2, 3)]),
+    case("TensorListGetItem", [output_of("TensorListConcatLists", LIST, ()), 0, (2,)], [(2, 3)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
 SHAPELESS = c("shape", -1)
@@ -75,13 +74,13 @@ FLOATS = {"element_dtype": np.float32}
 LISTS = {**FLOATS, "shape_type": np.int32}
 
 
-def fetched(*nodes: Node, names: tuple[str, ...] = ("out",)) -> list[Any]:
+def run_nodes(*nodes: Node, names: tuple[str, ...] = ("out",)) -> list[Any]:
     graph = Graph([SHAPELESS, *nodes])
     return [a.tolist() for a in Interpreter(graph).run(list(names), {})]
 
 
-def scattered(rows: Any, places: list[int], count: int) -> list[Any]:
-    return fetched(
+def scatter(rows: Any, places: list[int], count: int) -> list[Any]:
+    return run_nodes(
         *(c("rows", rows, dtype=np.float32), c("places", places), c("count", count)),
         n("list", "TensorListScatterV2", "rows", "places", "shape", "count", **LISTS),
         n("out", "TensorListStack", "list", "shape", **FLOATS),
@@ -90,22 +89,22 @@ def scattered(rows: Any, places: list[int], count: int) -> list[Any]:
     )
 
 
-def test_numbers_and_rows_are_put_to_places() -> None:
-    assert scattered([7, 8, 9], [2, 0, 1], -1) == [[8, 9, 7], 3]
-    assert scattered([[1, 2], [3, 4]], [1, 0], 2) == [[[3, 4], [1, 2]], 2]
+def test_scatter() -> None:
+    assert scatter([7, 8, 9], [2, 0, 1], -1) == [[8, 9, 7], 3]
+    assert scatter([[1, 2], [3, 4]], [1, 0], 2) == [[[3, 4], [1, 2]], 2]
 
 
 @pytest.mark.parametrize(
     ("rows", "places", "count"),
     [(7, [0], -1), ([7, 8], [0], -1), ([7], [0, 1], -1), ([7], [1], 1), ([7], [-1], 2)],
 )
-def test_places_that_do_not_fit_are_refused(rows: Any, places: list[int], count: int) -> None:
+def test_invalid_scatter_is_refused(rows: Any, places: list[int], count: int) -> None:
     with pytest.raises(InvalidGraphError, match=r"places for a tensor|no element"):
-        scattered(rows, places, count)
+        scatter(rows, places, count)
 
 
-def parts(x: Any, lengths: list[int]) -> list[Any]:
-    return fetched(
+def split(x: Any, lengths: list[int]) -> list[Any]:
+    return run_nodes(
         *(c("x", x, dtype=np.float32), c("lengths", lengths, dtype=np.int64)),
         *(c("none", [], dtype=np.int64), c("zero", 0)),
         n("list", "TensorListSplit", "x", "shape", "lengths", **LISTS),
@@ -115,32 +114,32 @@ def parts(x: Any, lengths: list[int]) -> list[Any]:
     )
 
 
-def test_a_tensor_is_cut_and_joined_again() -> None:
-    assert parts([5, 6, 7], [2, 0, 1]) == [[5, 6, 7], [2, 0, 1], [5, 6]]
+def test_split_and_concat() -> None:
+    assert split([5, 6, 7], [2, 0, 1]) == [[5, 6, 7], [2, 0, 1], [5, 6]]
     for lengths in ([2], [4, -1]):
         with pytest.raises(InvalidGraphError, match="do not fit the shape"):
-            parts([5, 6, 7], lengths)
+            split([5, 6, 7], lengths)
 
 
-def test_lists_are_joined_in_order() -> None:
-    found = fetched(
+def test_concat_lists() -> None:
+    result = run_nodes(
         *(c("a", [1.0, 2.0]), c("b", [3.0]), c("which", [2, 0])),
         n("first", "TensorListFromTensor", "a", "shape", **LISTS),
         n("second", "TensorListFromTensor", "b", "shape", **LISTS),
         n("both", "TensorListConcatLists", "first", "second", **FLOATS),
         n("out", "TensorListGather", "both", "which", "shape", **FLOATS),
     )
-    assert found == [[3, 1]]
+    assert result == [[3, 1]]
 
 
-def test_a_stack_of_another_length_is_refused() -> None:
-    def stacked(count: int) -> list[Any]:
-        return fetched(
+def test_stack_of_wrong_length_is_refused() -> None:
+    def stack(count: int) -> list[Any]:
+        return run_nodes(
             c("a", [1.0, 2.0]),
             n("list", "TensorListFromTensor", "a", "shape", **LISTS),
             n("out", "TensorListStack", "list", "shape", **FLOATS, num_elements=count),
         )
 
-    assert stacked(-1) == stacked(2) == [[1, 2]]
+    assert stack(-1) == stack(2) == [[1, 2]]
     with pytest.raises(InvalidGraphError, match="2 elements, and 1 are expected"):
-        stacked(1)
+        stack(1)

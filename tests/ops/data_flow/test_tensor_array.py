@@ -11,11 +11,11 @@ from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.cases import OpCase, case, made, refused, unlike
+from tests.ops.cases import case, case_tests, output_of, refused, unlike
 from tests.ops.graphs import c, i32, n, p
 
-ARRAY = made("TensorArrayV3", 4, element_shape=(2, 3), identical_element_shapes=True)
-MIXED = made("TensorArrayV3", 4, element_shape=(2, 3))
+ARRAY = output_of("TensorArrayV3", 4, element_shape=(2, 3), identical_element_shapes=True)
+MIXED = output_of("TensorArrayV3", 4, element_shape=(2, 3))
 
 OP_CASES = [
     case("TensorArrayV3", [4], [(2,), ()]),
@@ -43,14 +43,11 @@ OP_CASES = [
     case("TensorArrayGradV3", [ARRAY, ()], [(2,), ()], source="x"),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
 def array_nodes(*last: Node) -> Graph:
-    """A TensorArray of three places, two of them written."""
+    """A TensorArray of size three with two elements written."""
     return Graph(
         [
             c("size", 3),
@@ -72,7 +69,7 @@ def array_nodes(*last: Node) -> Graph:
     )
 
 
-def test_an_array_is_written_and_read() -> None:
+def test_array_write_and_read() -> None:
     graph = array_nodes(
         n("read", "TensorArrayReadV3", "array", "two", "second", dtype=np.float32),
         c("all", [2, 1, 0]),
@@ -81,7 +78,7 @@ def test_an_array_is_written_and_read() -> None:
         n("joined", "TensorArrayConcatV3", "array", "second", dtype=np.float32),
     )
     out = Interpreter(graph).run(["read", "stack", "count", "joined", "joined:1"], {})
-    # What was never written reads as zeros of the shape of the others.
+    # Elements that were not written are zeros of the shape of the others.
     assert [a.tolist() for a in out] == [
         [5, 6],
         [[5, 6], [0, 0], [1, 2]],
@@ -91,7 +88,7 @@ def test_an_array_is_written_and_read() -> None:
     ]
 
 
-def test_an_array_is_filled_from_a_tensor() -> None:
+def test_array_scatter_and_split() -> None:
     graph = array_nodes(
         c("places", [1, 0]),
         c("rows", [[7.0, 7.0], [8.0, 8.0]]),
@@ -106,8 +103,8 @@ def test_an_array_is_filled_from_a_tensor() -> None:
     assert [a.tolist() for a in out] == [[8, 8], [[8, 8]]]
 
 
-def test_an_element_that_was_not_written_is_zeros_of_the_shape_that_is_known() -> None:
-    def found(identical: bool, shape: TensorShape, index: int = 1) -> np.ndarray:
+def test_unwritten_element_is_zeros_of_the_known_shape() -> None:
+    def read(identical: bool, shape: TensorShape, index: int = 1) -> np.ndarray:
         attrs = {"dtype": np.float32, "element_shape": attr.shape(shape)}
         graph = Graph(
             [
@@ -119,25 +116,25 @@ def test_an_element_that_was_not_written_is_zeros_of_the_shape_that_is_known() -
         )
         return Interpreter(graph).run(["read"], {})[0]
 
-    assert found(True, None).tolist() == [0, 0]
-    assert found(True, (-1,)).tolist() == [0, 0]
-    assert found(False, (3,)).tolist() == [0, 0, 0]
-    assert found(False, (), 2).tolist() == 0
+    assert read(True, None).tolist() == [0, 0]
+    assert read(True, (-1,)).tolist() == [0, 0]
+    assert read(False, (3,)).tolist() == [0, 0, 0]
+    assert read(False, (), 2).tolist() == 0
     for shape in (None, (-1,), (2, -1)):
         with pytest.raises(InvalidGraphError, match="nothing was written to place 1"):
-            found(False, shape)
+            read(False, shape)
 
 
 @pytest.mark.parametrize("index", [-1, 3])
 @pytest.mark.parametrize("op", ["TensorArrayReadV3", "TensorArrayWriteV3"])
-def test_places_outside_an_array_are_refused(op: str, index: int) -> None:
+def test_array_index_out_of_range_is_refused(op: str, index: int) -> None:
     value, attrs = (["a"], {}) if "Write" in op else ([], {"dtype": np.float32})
     bad = n("bad", op, "array", "index", *value, "second", **attrs)
     with pytest.raises(InvalidGraphError, match=f"no element {index} among 3"):
         Interpreter(array_nodes(c("index", index), bad)).run(["bad"], {})
 
 
-def test_a_growing_array_is_as_long_as_its_last_element_needs() -> None:
+def test_dynamic_array_grows_to_the_last_index() -> None:
     graph = Graph(
         [
             *(c("size", 1), c("index", 2), c("a", [4.0])),
@@ -151,16 +148,16 @@ def test_a_growing_array_is_as_long_as_its_last_element_needs() -> None:
     assert (count.tolist(), read.tolist()) == (3, [4])
 
 
-def test_elements_of_another_type_are_refused() -> None:
+def test_element_of_another_type_is_refused() -> None:
     bad = n("bad", "TensorArrayWriteV3", "array", "zero", "two", "second")
     with pytest.raises(InvalidGraphError, match="array of float32 cannot hold int32"):
         Interpreter(array_nodes(bad)).run(["bad"], {})
 
 
 @pytest.mark.parametrize(
-    ("kept", "told", "gathered", "concatenated"),
+    ("array_shape", "read_shape", "gathered", "concatenated"),
     [
-        # What a node that reads is told goes first: map_fn leaves the array's own shape open.
+        # The shape of the reading node takes precedence: map_fn does not set the array's own shape.
         (None, (2, 3), (0, 2, 3), (0, 2, 3)),
         ((-1, 3), (4, 3), (0, 4, 3), (0, 4, 3)),
         ((-1, 3), None, (0, 0, 3), (0, 3)),
@@ -168,30 +165,29 @@ def test_elements_of_another_type_are_refused() -> None:
         (None, None, (0,), (0,)),
     ],
 )
-def test_no_elements_make_a_tensor_of_the_shape_that_is_known(
-    kept: TensorShape,
-    told: TensorShape,
+def test_empty_array_reads_as_the_known_shape(
+    array_shape: TensorShape,
+    read_shape: TensorShape,
     gathered: tuple[int, ...],
     concatenated: tuple[int, ...],
 ) -> None:
-    def found(op: str, *inputs: str, **read: object) -> list[np.ndarray]:
-        attrs = {"dtype": np.float32, "element_shape": attr.shape(kept)}
+    def run(op: str, *inputs: str, **attrs: object) -> list[np.ndarray]:
+        array_attrs = {"dtype": np.float32, "element_shape": attr.shape(array_shape)}
         graph = Graph(
             [
                 *(c("size", 0), c("none", [], dtype=np.int32)),
-                n("array", "TensorArrayV3", "size", **attrs),
-                n("all", op, "array", *inputs, "array:1", dtype=np.float32, **read),
+                n("array", "TensorArrayV3", "size", **array_attrs),
+                n("all", op, "array", *inputs, "array:1", dtype=np.float32, **attrs),
             ]
         )
         return Interpreter(graph).run(["all"], {})
 
-    shape = attr.shape(told)
-    found_of = found("TensorArrayGatherV3", "none", element_shape=shape)
-    assert found_of[0].shape == gathered
-    assert found("TensorArrayConcatV3", element_shape_except0=shape)[0].shape == concatenated
+    shape = attr.shape(read_shape)
+    assert run("TensorArrayGatherV3", "none", element_shape=shape)[0].shape == gathered
+    assert run("TensorArrayConcatV3", element_shape_except0=shape)[0].shape == concatenated
 
 
-def test_tensors_that_do_not_fill_the_places_are_refused() -> None:
+def test_scatter_or_split_of_wrong_size_is_refused() -> None:
     rows = c("rows", [[7.0, 7.0], [8.0, 8.0]])
     one = [c("places", [1]), n("bad", "TensorArrayScatterV3", "array", "places", "rows", "second")]
     with pytest.raises(InvalidGraphError, match=r"1 places for a tensor of shape \[2, 2\]"):
@@ -205,14 +201,8 @@ def test_tensors_that_do_not_fill_the_places_are_refused() -> None:
             Interpreter(array_nodes(rows, *cut)).run(["bad"], {})
 
 
-def test_a_place_outside_an_array_is_refused() -> None:
-    graph = array_nodes(n("bad", "TensorArrayReadV3", "array", "size", "second", dtype=np.float32))
-    with pytest.raises(InvalidGraphError, match="no element 3 among 3"):
-        Interpreter(graph).run(["bad"], {})
-
-
 @pytest.mark.parametrize("size", [-1, 2**31 - 1])
-def test_an_array_of_an_impossible_size_is_refused(size: int) -> None:
+def test_invalid_array_size_is_refused(size: int) -> None:
     graph = Graph([p("size", np.int32), n("array", "TensorArrayV3", "size", dtype=np.float32)])
     with pytest.raises(InvalidGraphError, match="a list of"):
         Interpreter(graph).run(["array:1"], {"size": i32(size)})

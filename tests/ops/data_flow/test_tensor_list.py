@@ -1,4 +1,4 @@
-"""TensorLists: values, so that changing one leaves the other as it was."""
+"""TensorList ops; lists are immutable values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.ops.graphs import c, n
 F32 = {"element_dtype": np.float32}
 
 
-def results(fetches: list[str], *nodes: Node) -> list[Any]:
+def run_nodes(fetches: list[str], *nodes: Node) -> list[Any]:
     base = [
         c("shape", [2]),
         c("any", -1),
@@ -29,8 +29,8 @@ def results(fetches: list[str], *nodes: Node) -> list[Any]:
     return [a.tolist() for a in Interpreter(Graph([*base, *nodes])).run(fetches, {})]
 
 
-def test_slices_of_a_tensor_and_back() -> None:
-    found = results(
+def test_list_from_and_to_tensor() -> None:
+    result = run_nodes(
         ["length", "item", "stack", "some"],
         n("length", "TensorListLength", "list"),
         n("item", "TensorListGetItem", "list", "one", "shape", **F32),
@@ -38,22 +38,22 @@ def test_slices_of_a_tensor_and_back() -> None:
         c("places", [1, 1]),
         n("some", "TensorListGather", "list", "places", "shape", **F32),
     )
-    assert found == [2, [3, 4], [[1, 2], [3, 4]], [[3, 4], [3, 4]]]
+    assert result == [2, [3, 4], [[1, 2], [3, 4]], [[3, 4], [3, 4]]]
 
 
-def test_changing_a_list_makes_another() -> None:
-    found = results(
+def test_set_item_does_not_change_the_old_list() -> None:
+    result = run_nodes(
         ["before", "after"],
         c("value", [9.0, 9.0]),
         n("changed", "TensorListSetItem", "list", "zero", "value", **F32),
         n("before", "TensorListStack", "list", "shape", **F32),
         n("after", "TensorListStack", "changed", "shape", **F32),
     )
-    assert found == [[[1, 2], [3, 4]], [[9, 9], [3, 4]]]
+    assert result == [[[1, 2], [3, 4]], [[9, 9], [3, 4]]]
 
 
-def test_growing_and_shrinking() -> None:
-    found = results(
+def test_push_pop_concat_and_resize() -> None:
+    result = run_nodes(
         ["grown", "last", "length"],
         c("limit", -1),
         n("empty", "EmptyTensorList", "shape", "limit", **F32),
@@ -66,11 +66,11 @@ def test_growing_and_shrinking() -> None:
         n("cut", "TensorListResize", "both", "one"),
         n("length", "TensorListLength", "cut"),
     )
-    assert found == [[[1, 2], [3, 4], [9, 9]], [9, 9], 1]
+    assert result == [[[1, 2], [3, 4], [9, 9]], [9, 9], 1]
 
 
-def test_elements_that_were_not_set_are_zeros() -> None:
-    found = results(
+def test_unset_elements_are_zeros() -> None:
+    result = run_nodes(
         ["stack", "known"],
         n("blank", "TensorListReserve", "any", "three", **F32),
         c("places", [2]),
@@ -80,11 +80,11 @@ def test_elements_that_were_not_set_are_zeros() -> None:
         n("reserved", "TensorListReserve", "shape", "one", **F32),
         n("known", "TensorListStack", "reserved", "any", **F32),
     )
-    assert found == [[[0, 0], [0, 0], [5, 6]], [[0, 0]]]
+    assert result == [[[0, 0], [0, 0], [5, 6]], [[0, 0]]]
 
 
-def test_joined_and_cut_along_the_first_axis() -> None:
-    found = results(
+def test_split_and_concat() -> None:
+    result = run_nodes(
         ["joined", "joined:1", "again"],
         c("lengths", [1, 3], dtype=np.int64),
         c("long", [1.0, 2.0, 3.0, 4.0]),
@@ -93,7 +93,7 @@ def test_joined_and_cut_along_the_first_axis() -> None:
         n("joined", "TensorListConcatV2", "cut", "any", "leading", **F32),
         n("again", "TensorListGetItem", "cut", "one", "any", **F32),
     )
-    assert found == [[1, 2, 3, 4], [1, 3], [2, 3, 4]]
+    assert result == [[1, 2, 3, 4], [1, 3], [2, 3, 4]]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ def test_joined_and_cut_along_the_first_axis() -> None:
         (n("y", "TensorListStack", "list", "shape", **F32, num_elements=5), "5 are expected"),
     ],
 )
-def test_what_cannot_be_is_refused(node: Node, message: str) -> None:
+def test_invalid_list_op_is_refused(node: Node, message: str) -> None:
     with pytest.raises(InvalidGraphError, match=message):
-        results(["y"], node)
+        run_nodes(["y"], node)

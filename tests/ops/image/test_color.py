@@ -1,4 +1,4 @@
-"""Colours of images."""
+"""Color ops on images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import f32, run
 
 ADJUSTED = ["AdjustContrastv2", "AdjustHue", "AdjustSaturation"]
@@ -46,48 +46,38 @@ def by_pixel(function, images: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("images", [PIXELS, GREYS])
-def test_to_hue_and_back(images: np.ndarray) -> None:
+def test_rgb_to_hsv_and_back(images: np.ndarray) -> None:
     hsv = run("RGBToHSV", images)
     np.testing.assert_allclose(hsv, by_pixel(colorsys.rgb_to_hsv, images), atol=1e-6)
     np.testing.assert_allclose(run("HSVToRGB", hsv), images, atol=1e-6)
 
 
-def test_the_circle_of_hues_turns() -> None:
+def test_adjust_hue() -> None:
     red = f32([[[1, 0, 0]]])
     np.testing.assert_allclose(run("AdjustHue", red, f32(1 / 3)), [[[0, 1, 0]]], atol=1e-6)
     np.testing.assert_allclose(run("AdjustHue", red, f32(-1 / 3)), [[[0, 0, 1]]], atol=1e-6)
 
 
-def test_saturation_is_multiplied_and_at_most_one() -> None:
+def test_adjust_saturation() -> None:
     pale = f32([[[1, 0.5, 0.5]]])
     np.testing.assert_allclose(run("AdjustSaturation", pale, f32(0)), [[[1, 1, 1]]], atol=1e-6)
     np.testing.assert_allclose(run("AdjustSaturation", pale, f32(9)), [[[1, 0, 0]]], atol=1e-6)
 
 
-def test_contrast_is_about_each_channels_mean() -> None:
+def test_adjust_contrast() -> None:
     images = f32([[[0, 1], [2, 3]]])
-    found = run("AdjustContrastv2", images, f32(2))
-    np.testing.assert_allclose(found, [[[-1, 0], [3, 4]]], rtol=1e-6)
+    result = run("AdjustContrastv2", images, f32(2))
+    np.testing.assert_allclose(result, [[[-1, 0], [3, 4]]], rtol=1e-6)
 
 
-def test_three_channels_are_needed() -> None:
+def test_rgb_to_hsv_needs_three_channels() -> None:
     with pytest.raises(InvalidGraphError, match="three channels"):
         run("RGBToHSV", PIXELS[..., :2])
 
 
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)
 
 
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
-
-
-def test_no_pixels_have_no_mean_and_no_warning() -> None:
-    assert run("AdjustContrastv2", np.zeros((0, 3, 3), np.float32), np.float32(2)).shape == (
-        0,
-        3,
-        3,
-    )
+def test_adjust_contrast_of_empty_image() -> None:
+    empty = np.zeros((0, 3, 3), np.float32)
+    assert run("AdjustContrastv2", empty, np.float32(2)).shape == (0, 3, 3)

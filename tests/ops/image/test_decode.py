@@ -1,4 +1,4 @@
-"""Decoding of images."""
+"""Image decoding ops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mobileprep.errors import (
     UnsupportedError,
 )
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import run
 from tests.ops.pictures import PIXELS, Image, encoded, text
 
@@ -53,25 +53,25 @@ ALPHA = np.dstack([PIXELS, PIXELS[..., 0]])
 DEEP = np.random.default_rng(1).integers(0, 1 << 16, (3, 4)).astype(np.uint16)
 
 
-def test_lossless_pictures_give_their_pixels() -> None:
+def test_decode_lossless_images() -> None:
     np.testing.assert_array_equal(run("DecodePng", PNG), PIXELS)
     np.testing.assert_array_equal(run("DecodeBmp", BMP), PIXELS)
 
 
-def test_pictures_are_told_apart_by_content() -> None:
+def test_image_kind_is_detected_from_content() -> None:
     np.testing.assert_array_equal(run("DecodeJpeg", PNG), PIXELS)
     assert run("DecodePng", JPEG).shape == PIXELS.shape
     assert run("DecodeGif", PNG).shape == (1, *PIXELS.shape)
     np.testing.assert_array_equal(run("DecodeImage", BMP), PIXELS)
 
 
-def test_jpeg_is_close_to_what_was_encoded() -> None:
+def test_decode_jpeg() -> None:
     grey = np.full((8, 8, 3), 100, np.uint8)
-    found = run("DecodeJpeg", text(encoded(grey, "JPEG", quality=95)))
-    assert np.abs(found.astype(int) - 100).max() <= 1
+    result = run("DecodeJpeg", text(encoded(grey, "JPEG", quality=95)))
+    assert np.abs(result.astype(int) - 100).max() <= 1
 
 
-def test_channels_may_be_demanded() -> None:
+def test_decode_with_channels() -> None:
     assert run("DecodePng", PNG, channels=1).shape == (5, 7, 1)
     four = run("DecodePng", PNG, channels=4)
     np.testing.assert_array_equal(four[..., 3], np.full((5, 7), 255))
@@ -81,26 +81,7 @@ def test_channels_may_be_demanded() -> None:
     assert run("DecodeJpeg", JPEG, channels=1).shape == (5, 7, 1)
 
 
-def test_grey_becomes_three_equal_channels() -> None:
-    grey = PIXELS[..., 0]
-    found = run("DecodePng", text(encoded(grey, "PNG")), channels=3)
-    np.testing.assert_array_equal(found, np.dstack([grey] * 3))
-    assert run("DecodePng", text(encoded(grey, "PNG"))).shape == (5, 7, 1)
-
-
-def test_luminance_of_colours() -> None:
-    colours = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]], np.uint8)
-    found = run("DecodePng", text(encoded(colours, "PNG")), channels=1)
-    assert found.ravel().tolist() == [76, 149, 29, 255]
-
-
-def test_palettes_and_single_bits() -> None:
-    assert run("DecodePng", text(encoded(PIXELS, "PNG", "P"))).shape == (5, 7, 3)
-    bits = run("DecodePng", text(encoded(PIXELS[..., 0], "PNG", "1")))
-    assert set(bits.ravel().tolist()) <= {0, 255}
-
-
-def test_values_may_be_wide_or_real() -> None:
+def test_decode_as_uint16_or_float() -> None:
     wide = run("DecodePng", PNG, dtype=DType.UINT16)
     np.testing.assert_array_equal(wide, PIXELS.astype(np.uint16) * 257)
     np.testing.assert_allclose(run("DecodeImage", PNG, dtype=DType.FLOAT), PIXELS / 255, rtol=1e-6)
@@ -111,13 +92,13 @@ def test_values_may_be_wide_or_real() -> None:
     np.testing.assert_array_equal(run("DecodePng", deep)[..., 0], DEEP >> 8)
 
 
-def test_jpeg_may_be_shrunk_while_decoding() -> None:
+def test_decode_jpeg_with_ratio() -> None:
     assert run("DecodeJpeg", JPEG, ratio=2).shape == (3, 4, 3)
     with pytest.raises(UnsupportedError, match="not shrunk by 8"):
         run("DecodeJpeg", JPEG, ratio=8)
 
 
-def test_animations_are_frames() -> None:
+def test_decode_animation() -> None:
     frames = [Image.fromarray(PIXELS), Image.fromarray(255 - PIXELS)]
     stream = io.BytesIO()
     frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
@@ -131,20 +112,20 @@ def test_animations_are_frames() -> None:
 
 
 @pytest.mark.parametrize(("op", "data"), [("DecodePng", BMP), ("DecodeBmp", PNG)])
-def test_an_op_refuses_kinds_that_are_not_its_own(op: str, data: np.ndarray) -> None:
+def test_unsupported_image_kind_is_refused(op: str, data: np.ndarray) -> None:
     with pytest.raises(CorruptFileError, match="cannot decode its input"):
         run(op, data)
 
 
 @pytest.mark.parametrize("data", [PNG, JPEG, GIF])
-def test_pictures_cut_short_are_refused(data: np.ndarray) -> None:
+def test_truncated_image_is_refused(data: np.ndarray) -> None:
     whole = data.item()
     for end in (12, len(whole) // 3):
         with pytest.raises(CorruptFileError, match=r"image: .*is damaged: (?!.* at 0x)"):
             run("DecodeImage", text(whole[:end]))
 
 
-def test_a_picture_too_large_to_be_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_image_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
     huge = bytearray(PNG.item())
     huge[16:24] = (1 << 16).to_bytes(4, "big") * 2
@@ -154,7 +135,7 @@ def test_a_picture_too_large_to_be_one_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF"])
-def test_pixels_are_counted_before_they_are_decoded(kind: str) -> None:
+def test_memory_limit_is_checked_before_decoding(kind: str) -> None:
     small = text(encoded(np.zeros((30, 20, 3), np.uint8), kind))
     try:
         set_limits(memory=20_000)
@@ -167,22 +148,22 @@ def test_pixels_are_counted_before_they_are_decoded(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("op", "channels"), [("DecodePng", 2), ("DecodeJpeg", 4)])
-def test_impossible_channels_are_refused(op: str, channels: int) -> None:
+def test_invalid_channels_are_refused(op: str, channels: int) -> None:
     data = PNG if op == "DecodePng" else JPEG
     with pytest.raises(InvalidGraphError, match="channels"):
         run(op, data, channels=channels)
 
 
-def test_without_pillow_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pillow_is_reported_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(UnsupportedError) as caught:
+    with pytest.raises(UnsupportedError) as error:
         run("DecodePng", PNG)
-    assert caught.value.hint == "pip install 'mobileprep[image]'"
+    assert error.value.hint == "pip install 'mobileprep[image]'"
     # BMP needs no library.
     assert run("DecodeBmp", BMP).shape == PIXELS.shape
 
 
-def test_a_window_is_cut_out_of_a_jpeg() -> None:
+def test_decode_and_crop_jpeg() -> None:
     data = text(encoded(PIXELS, "JPEG"))
     whole = run("DecodeJpeg", data)
     height, width, _ = whole.shape
@@ -195,11 +176,4 @@ def test_a_window_is_cut_out_of_a_jpeg() -> None:
         run("ExtractJpegShape", text(encoded(PIXELS, "PNG")))
 
 
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

@@ -1,4 +1,4 @@
-"""TFLite_Detection_PostProcess, held to LiteRT's kernel."""
+"""TFLite_Detection_PostProcess, compared with LiteRT."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ ANCHORS = f32([0.25, 0.25, 0.5, 0.5], [0.26, 0.25, 0.5, 0.5], [0.75, 0.75, 0.5, 
 SCORES = f32([[0.0, 0.6, 0.25], [0.0, 0.5, 0.1], [0.9, 0.1, 0.7]])[None]
 
 
-def graph(given: tuple[np.ndarray, ...], settings: dict[str, Any]) -> Graph:
-    nodes = [feed(name, array.shape) for name, array in zip(NAMES, given, strict=True)]
+def graph(inputs: tuple[np.ndarray, ...], settings: dict[str, Any]) -> Graph:
+    nodes = [feed(name, array.shape) for name, array in zip(NAMES, inputs, strict=True)]
     return Graph([*nodes, op("found", "TFLite_Detection_PostProcess", NAMES, **settings)])
 
 
-def run(given: tuple[np.ndarray, ...], settings: dict[str, Any]) -> list[np.ndarray]:
-    feeds = dict(zip(NAMES, given, strict=True))
-    return Interpreter(graph(given, settings)).run(OUTPUTS, feeds)
+def run(inputs: tuple[np.ndarray, ...], settings: dict[str, Any]) -> list[np.ndarray]:
+    feeds = dict(zip(NAMES, inputs, strict=True))
+    return Interpreter(graph(inputs, settings)).run(OUTPUTS, feeds)
 
 
-def test_two_boxes_apart_and_one_suppressed() -> None:
-    given = np.zeros((1, 3, 4), np.float32), SCORES, ANCHORS
-    boxes, classes, found, count = run(given, REGULAR)
-    np.testing.assert_array_equal(found, f32([[0.7, 0.6, 0.25]]))
+def test_overlapping_box_is_suppressed() -> None:
+    inputs = np.zeros((1, 3, 4), np.float32), SCORES, ANCHORS
+    boxes, classes, scores, count = run(inputs, REGULAR)
+    np.testing.assert_array_equal(scores, f32([[0.7, 0.6, 0.25]]))
     np.testing.assert_array_equal(classes, f32([[1, 0, 1]]))
     np.testing.assert_allclose(boxes[0, :2], [[0.5, 0.5, 1, 1], [0, 0, 0.5, 0.5]])
     assert count == [3]
 
 
 @pytest.mark.parametrize(("settings", "size"), [(REGULAR, 3), (FAST, 6)], ids=["regular", "fast"])
-def test_shapes_are_known_from_attributes(settings: dict[str, Any], size: int) -> None:
+def test_shapes_are_inferred_from_attributes(settings: dict[str, Any], size: int) -> None:
     shapes = infer_shapes(graph((np.zeros((1, 3, 4)), SCORES, ANCHORS), settings))
     assert list(shapes["found"]) == [(1, size, 4), (1, size), (1, size), (1,)]
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_invalid_shapes_are_refused() -> None:
     boxes = np.zeros((1, 3, 4), np.float32)
     with pytest.raises(InvalidGraphError, match="scores of 5 classes for num_classes=2"):
         run((boxes, np.zeros((1, 3, 5), np.float32), ANCHORS), REGULAR)
@@ -74,17 +74,17 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize("settings", [FAST, REGULAR], ids=["fast", "regular"])
 @pytest.mark.parametrize("columns", [2, 3])
-def test_litert_finds_the_same(settings: dict[str, Any], columns: int) -> None:
+def test_results_match_litert(settings: dict[str, Any], columns: int) -> None:
     for seed in range(20):
         random = np.random.default_rng(seed)
-        given = (
+        inputs = (
             random.normal(0, 2, (1, 6, 4)).astype(np.float32),
             random.uniform(0, 1, (1, 6, columns)).astype(np.float32),
             random.uniform(0.2, 0.6, (6, 4)).astype(np.float32),
         )
-        record = model(graph(given, settings), NAMES, OUTPUTS)
-        expected, values = answered(model_bytes(record), given), run(given, settings)
+        record = model(graph(inputs, settings), NAMES, OUTPUTS)
+        expected, values = answered(model_bytes(record), inputs), run(inputs, settings)
         count = int(expected[3][0])
         assert int(values[3][0]) == count
-        for value, wanted in zip(values[:3], expected[:3], strict=True):
-            np.testing.assert_allclose(value[:, :count], wanted[:, :count], atol=1e-6)
+        for value, reference in zip(values[:3], expected[:3], strict=True):
+            np.testing.assert_allclose(value[:, :count], reference[:, :count], atol=1e-6)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import f32, i32, run, run_all
 
 BOXES, SCORES = (5, 4), (5,)
-# After the boxes and their scores: how many, how much they overlap, the least score, the spread.
+# Scalar inputs after boxes and scores: max output size, IoU threshold, score threshold, sigma.
 REST = {
     "NonMaxSuppression": 1,
     "NonMaxSuppressionV2": 2,
@@ -24,8 +24,14 @@ FOUND = {
 }
 OVERLAPS, COMBINED = "NonMaxSuppressionWithOverlaps", "CombinedNonMaxSuppression"
 PADDED = {"pad_to_max_output_size": True}
+PER_CLASS = {"pad_per_class": True}
 LIMITS = [(), ()]
 BATCH = [(2, 9, 1, 4), (2, 9, 3)]
+
+
+def combined_shapes(count: int) -> list[tuple[int, ...]]:
+    return [(2, count, 4), (2, count), (2, count), (2,)]
+
 
 SHAPES = [
     *(shapes(op, [BOXES, SCORES, *[()] * n], FOUND.get(op, [(-1,)])) for op, n in REST.items()),
@@ -44,43 +50,15 @@ SHAPES = [
     shapes(OVERLAPS, [(-1, 5), (6,), (), (), ()], [(-1,)]),
     shapes(OVERLAPS, [(5, 5, 1), SCORES, (), (), ()], None),
     shapes(OVERLAPS, [(5, 5), (5, 1), (), (), ()], None),
-    shapes(COMBINED, [*BATCH, 2, 7, *LIMITS], [(2, 7, 4), (2, 7), (2, 7), (2,)]),
-    shapes(
-        COMBINED,
-        [(2, 9, 1, 4), (-1, 9, 3), 4, (), *LIMITS],
-        [(2, -1, 4), (2, -1), (2, -1), (2,)],
-    ),
-    shapes(
-        COMBINED,
-        [(2, 9, 1, 4), (2, 9, 0), 2, 7, *LIMITS],
-        [(2, 0, 4), (2, 0), (2, 0), (2,)],
-        pad_per_class=True,
-    ),
+    shapes(COMBINED, [*BATCH, 2, 7, *LIMITS], combined_shapes(7)),
+    shapes(COMBINED, [(2, 9, 1, 4), (-1, 9, 3), 4, (), *LIMITS], combined_shapes(-1)),
+    shapes(COMBINED, [(2, 9, 1, 4), (2, 9, 0), 2, 7, *LIMITS], combined_shapes(0), **PER_CLASS),
     # 2 for each of 3 classes
-    shapes(
-        COMBINED, [*BATCH, 2, 7, *LIMITS], [(2, 6, 4), (2, 6), (2, 6), (2,)], pad_per_class=True
-    ),
-    shapes(
-        COMBINED, [*BATCH, 4, 7, *LIMITS], [(2, 7, 4), (2, 7), (2, 7), (2,)], pad_per_class=True
-    ),
-    shapes(
-        COMBINED,
-        [(2, 9, 1, 4), (2, 9, -1), 2, 7, *LIMITS],
-        [(2, -1, 4), (2, -1), (2, -1), (2,)],
-        pad_per_class=True,
-    ),
-    shapes(
-        COMBINED,
-        [*BATCH, (), 7, *LIMITS],
-        [(2, -1, 4), (2, -1), (2, -1), (2,)],
-        pad_per_class=True,
-    ),
-    shapes(
-        COMBINED,
-        [*BATCH, 2, (), *LIMITS],
-        [(2, -1, 4), (2, -1), (2, -1), (2,)],
-        pad_per_class=True,
-    ),
+    shapes(COMBINED, [*BATCH, 2, 7, *LIMITS], combined_shapes(6), **PER_CLASS),
+    shapes(COMBINED, [*BATCH, 4, 7, *LIMITS], combined_shapes(7), **PER_CLASS),
+    shapes(COMBINED, [(2, 9, 1, 4), (2, 9, -1), 2, 7, *LIMITS], combined_shapes(-1), **PER_CLASS),
+    shapes(COMBINED, [*BATCH, (), 7, *LIMITS], combined_shapes(-1), **PER_CLASS),
+    shapes(COMBINED, [*BATCH, 2, (), *LIMITS], combined_shapes(-1), **PER_CLASS),
     shapes(COMBINED, [(2, 9, 1, 4), (3, 9, 3), 4, 7, *LIMITS], None),
 ]
 
@@ -90,127 +68,120 @@ COSTS = [
     cost(COMBINED, [*BATCH, (), (), *LIMITS], [(2, 7, 4), (2, 7), (2, 7), (2,)], None),
 ]
 
-# Two boxes that overlap by 0.6 / 1.0 of their union, a far one, and one without area.
+# Two boxes with an IoU of 0.6, a distant one, and one without area.
 BOXES = f32([[0, 0, 1, 1], [0, 0, 1, 0.6], [5, 5, 6, 6], [2, 2, 2, 3]])
 SCORES = f32(0.5, 0.9, 0.3, 0.1)
 HALF = f32(0.5)
 
 
-def test_boxes_that_overlap_a_better_one_are_dropped() -> None:
+def test_overlapping_boxes_are_suppressed() -> None:
     assert run("NonMaxSuppressionV2", BOXES, SCORES, i32(9), HALF).tolist() == [1, 2, 3]
     assert run("NonMaxSuppression", BOXES, SCORES, i32(9), iou_threshold=0.5).tolist() == [1, 2, 3]
 
 
-def test_an_overlap_of_the_threshold_itself_is_allowed() -> None:
+def test_overlap_below_the_threshold_is_allowed() -> None:
     assert run("NonMaxSuppressionV2", BOXES, SCORES, i32(9), f32(0.61)).tolist() == [1, 0, 2, 3]
 
 
-def test_no_more_are_kept_than_asked_for() -> None:
+def test_max_output_size() -> None:
     assert run("NonMaxSuppressionV2", BOXES, SCORES, i32(1), HALF).tolist() == [1]
     assert run("NonMaxSuppressionV2", BOXES, SCORES, i32(0), HALF).tolist() == []
 
 
-def test_corners_may_come_in_any_order() -> None:
+def test_swapped_corners() -> None:
     turned = BOXES[:, [2, 1, 0, 3]]
     assert run("NonMaxSuppressionV2", turned, SCORES, i32(9), HALF).tolist() == [1, 2, 3]
 
 
-def test_of_equal_scores_the_first_is_kept() -> None:
+def test_first_of_equal_scores_is_selected() -> None:
     same = f32(0.5, 0.5, 0.5, 0.5)
     assert run("NonMaxSuppressionV2", BOXES, same, i32(9), HALF).tolist() == [0, 2, 3]
 
 
 def test_low_scores_are_dropped() -> None:
-    found = run("NonMaxSuppressionV3", BOXES, SCORES, i32(9), HALF, f32(0.3))
-    assert found.tolist() == [1]
+    result = run("NonMaxSuppressionV3", BOXES, SCORES, i32(9), HALF, f32(0.3))
+    assert result.tolist() == [1]
 
 
-def test_what_is_kept_may_be_filled_up() -> None:
+def test_pad_to_max_output_size() -> None:
     rest = (BOXES, SCORES, i32(5), HALF, f32(0.2))
-    kept, count = run_all("NonMaxSuppressionV4", *rest, pad_to_max_output_size=True)
-    assert (kept.tolist(), count.tolist()) == ([1, 2, 0, 0, 0], 2)
-    kept, count = run_all("NonMaxSuppressionV4", *rest)
-    assert (kept.tolist(), count.tolist()) == ([1, 2], 2)
+    selected, count = run_all("NonMaxSuppressionV4", *rest, pad_to_max_output_size=True)
+    assert (selected.tolist(), count.tolist()) == ([1, 2, 0, 0, 0], 2)
+    selected, count = run_all("NonMaxSuppressionV4", *rest)
+    assert (selected.tolist(), count.tolist()) == ([1, 2], 2)
 
 
-def test_overlapping_boxes_may_lose_score_instead() -> None:
+def test_soft_suppression_lowers_scores() -> None:
     rest = (BOXES, SCORES, i32(4), f32(1.0), f32(0.0), f32(0.5))
-    kept, scores, count = run_all("NonMaxSuppressionV5", *rest)
+    selected, scores, count = run_all("NonMaxSuppressionV5", *rest)
     lowered = 0.5 * np.exp(-0.36)
-    assert kept.tolist() == [1, 0, 2, 3]
+    assert selected.tolist() == [1, 0, 2, 3]
     np.testing.assert_allclose(scores, [0.9, lowered, 0.3, 0.1], rtol=1e-6)
     assert count == 4
 
 
-def test_scores_that_fall_too_low_are_dropped() -> None:
+def test_soft_suppression_drops_low_scores() -> None:
     rest = (BOXES, SCORES, i32(4), f32(1.0), f32(0.36), f32(0.5))
-    kept, scores, count = run_all("NonMaxSuppressionV5", *rest, pad_to_max_output_size=True)
-    assert (kept.tolist(), count.tolist()) == ([1, 0, 0, 0], 1)
+    selected, scores, count = run_all("NonMaxSuppressionV5", *rest, pad_to_max_output_size=True)
+    assert (selected.tolist(), count.tolist()) == ([1, 0, 0, 0], 1)
     np.testing.assert_allclose(scores, [0.9, 0, 0, 0], rtol=1e-6)
 
 
-def test_overlaps_may_be_given() -> None:
+def test_suppression_with_overlap_matrix() -> None:
     matrix = np.eye(4, dtype=np.float32)
     matrix[2, 1] = 0.7
-    found = run("NonMaxSuppressionWithOverlaps", matrix, SCORES, i32(9), HALF, f32(0.0))
-    assert found.tolist() == [1, 0, 3]
+    result = run("NonMaxSuppressionWithOverlaps", matrix, SCORES, i32(9), HALF, f32(0.0))
+    assert result.tolist() == [1, 0, 3]
 
 
 @pytest.mark.parametrize(
     ("boxes", "count", "overlap"),
     [(BOXES[:3], 9, 0.5), (BOXES[:, :3], 9, 0.5), (BOXES, -1, 0.5), (BOXES, 9, 1.5)],
 )
-def test_inputs_that_do_not_fit_are_refused(boxes, count: int, overlap: float) -> None:
+def test_invalid_inputs_are_refused(boxes, count: int, overlap: float) -> None:
     with pytest.raises(InvalidGraphError, match="node 'y'"):
         run("NonMaxSuppressionV2", boxes, SCORES, i32(count), f32(overlap))
 
 
-def test_no_boxes_are_none() -> None:
+def test_empty_input() -> None:
     none = np.zeros((0, 4), np.float32)
     assert run("NonMaxSuppressionV2", none, none[:, 0], i32(3), HALF).shape == (0,)
 
 
 def combined(scores: np.ndarray, most: tuple[int, int] = (9, 4), **attrs: bool) -> list[np.ndarray]:
-    """What is kept of ``BOXES`` in one image, whose classes all have the same boxes."""
+    """The boxes selected from ``BOXES`` in one image, with the same boxes for all classes."""
     inputs = (BOXES[None, :, None], scores[None], i32(most[0]), i32(most[1]), HALF, f32(0.2))
     return run_all("CombinedNonMaxSuppression", *inputs, **attrs)
 
 
-def test_the_best_boxes_of_all_classes_come_first() -> None:
+def test_combined_suppression_sorts_boxes_of_all_classes() -> None:
     scores = np.stack([SCORES, f32(0.95, 0.1, 0.1, 0.4)], axis=-1)
-    boxes, best, classes, found = combined(scores)
-    assert found.tolist() == [4]
+    boxes, best, classes, count = combined(scores)
+    assert count.tolist() == [4]
     np.testing.assert_array_equal(best, f32([[0.95, 0.9, 0.4, 0.3]]))
     assert classes.tolist() == [[1, 0, 1, 0]]
     np.testing.assert_array_equal(boxes[0, 1], BOXES[1])
 
 
-def test_boxes_of_classes_are_cut_to_the_image_unless_that_is_not_wanted() -> None:
+def test_combined_suppression_clips_boxes() -> None:
     scores = f32([[0.1], [0.1], [0.9], [0.1]])
     assert combined(scores)[0][0, 0].tolist() == [1, 1, 1, 1]
     assert combined(scores, clip_boxes=False)[0][0, 0].tolist() == [5, 5, 6, 6]
 
 
-def test_what_classes_do_not_fill_is_zeros() -> None:
+def test_combined_suppression_pads_with_zeros() -> None:
     scores = np.stack([SCORES, SCORES * 0], axis=-1)
-    boxes, best, _, found = combined(scores, (1, 3))
-    assert (found.tolist(), boxes.shape) == ([1], (1, 3, 4))
+    boxes, best, _, count = combined(scores, (1, 3))
+    assert (count.tolist(), boxes.shape) == ([1], (1, 3, 4))
     assert best[0, 1:].tolist() == [0, 0]
     assert combined(scores, (1, 3), pad_per_class=True)[0].shape == (1, 2, 4)
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 3, 4), (1, 3, 1, 4), (1, 4, 4)])
-def test_boxes_of_classes_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
+def test_invalid_boxes_of_combined_suppression_are_refused(shape: tuple[int, ...]) -> None:
     boxes, numbers = np.zeros(shape, np.float32), (i32(9), i32(9), HALF, HALF)
     with pytest.raises(InvalidGraphError, match="boxes"):
         run_all("CombinedNonMaxSuppression", boxes, SCORES[None, :, None], *numbers)
 
 
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

@@ -1,11 +1,10 @@
-"""Shapes and costs of windows of an image, taken apart."""
+"""ExtractImagePatches."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import run
 
 ONE = {"ksizes": (1, 3, 2, 1), "strides": (1, 1, 1, 1), "rates": (1, 1, 1, 1), "padding": "VALID"}
@@ -20,7 +19,7 @@ SHAPES = [
     shapes(PATCHES, [(4, 9, 8, -1)], [(4, 5, 3, -1)], **SAME),
     shapes(PATCHES, [(4, -1, 8, 3)], [(4, -1, -1, 18)], **ONE),
     shapes(PATCHES, [(4, 9, -1, 3)], [(4, -1, -1, 18)], **ONE),
-    # No place is left for a window that is too large by less than two strides.
+    # The output is empty for a window that is too large by less than two strides.
     shapes(PATCHES, [(4, 2, 8, 3)], [(4, 0, 7, 18)], **ONE),
     shapes(PATCHES, [(4, 1, 8, 3)], None, **ONE),
     shapes(PATCHES, [(9, 8, 3)], None, **ONE),
@@ -31,18 +30,10 @@ SHAPES = [
 
 COSTS = [cost(PATCHES, [(4, 9, 8, 3)], [(4, 7, 7, 18)], 0, **ONE)]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)
 
 
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
-
-
-def test_an_image_without_columns_has_no_patches() -> None:
+def test_patches_of_empty_image() -> None:
     image, size = np.zeros((1, 3, 0, 4), np.float32), [1, 2, 1, 1]
     options = {"ksizes": size, "strides": size, "rates": [1, 1, 1, 1], "padding": "SAME"}
     assert run("ExtractImagePatches", image, **options).shape == (1, 2, 0, 8)

@@ -1,4 +1,4 @@
-"""Resizing of images."""
+"""Image resizing ops."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import f32, i32, run
 
 SIZED = [
@@ -30,7 +30,7 @@ SHAPES = [
 COSTS = [
     cost("ResizeNearestNeighbor", [(1, 4, 5, 3), (2,)], [(1, 7, 8, 3)], 0),
     cost("ResizeBilinear", [(1, 4, 5, 3), (2,)], [(1, 7, 8, 3)], 9 * 168),
-    # five weighted sums of four: four products and three sums each
+    # five weighted sums of four values: four products and three sums each
     cost("ResizeBicubic", [(1, 4, 5, 3), (2,)], [(1, 7, 8, 3)], 35 * 168),
     cost("ResizeArea", [(1, 4, 5, 3), (2,)], [(1, 7, 8, 3)], 2 * 168),
     cost("ResizeArea", [(1, 7, 8, 3), (2,)], [(1, 4, 5, 3)], 2 * 168),
@@ -40,34 +40,34 @@ LINE = f32([0, 10, 20, 30]).reshape(1, 1, 4, 1)
 
 
 def columns(op: str, x: np.ndarray, width: int, **attrs) -> list[float]:
-    """One line of pixels, resized."""
+    """A resized row of pixels."""
     return run(op, x, i32(1, width), **attrs).ravel().tolist()
 
 
-def test_positions_begin_at_the_corner() -> None:
+def test_bilinear_default_positions() -> None:
     assert columns("ResizeBilinear", LINE, 8) == [0, 5, 10, 15, 20, 25, 30, 30]
     assert columns("ResizeBilinear", LINE, 2) == [0, 20]
 
 
-def test_positions_may_be_those_of_centres() -> None:
-    found = columns("ResizeBilinear", LINE, 8, half_pixel_centers=True)
-    assert found == [0, 2.5, 7.5, 12.5, 17.5, 22.5, 27.5, 30]
+def test_bilinear_half_pixel_centers() -> None:
+    result = columns("ResizeBilinear", LINE, 8, half_pixel_centers=True)
+    assert result == [0, 2.5, 7.5, 12.5, 17.5, 22.5, 27.5, 30]
 
 
-def test_corners_may_stay_on_corners() -> None:
-    found = columns("ResizeBilinear", LINE, 7, align_corners=True)
-    assert found == [0, 5, 10, 15, 20, 25, 30]
+def test_bilinear_align_corners() -> None:
+    result = columns("ResizeBilinear", LINE, 7, align_corners=True)
+    assert result == [0, 5, 10, 15, 20, 25, 30]
     assert columns("ResizeBilinear", LINE, 1, align_corners=True) == [0]
 
 
-def test_both_axes_are_interpolated() -> None:
+def test_bilinear_interpolates_both_axes() -> None:
     square = f32([[0, 2], [4, 6]]).reshape(1, 2, 2, 1)
-    found = run("ResizeBilinear", square, i32(3, 3), align_corners=True)
-    np.testing.assert_array_equal(found[0, :, :, 0], [[0, 1, 2], [2, 3, 4], [4, 5, 6]])
+    result = run("ResizeBilinear", square, i32(3, 3), align_corners=True)
+    np.testing.assert_array_equal(result[0, :, :, 0], [[0, 1, 2], [2, 3, 4], [4, 5, 6]])
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.float16, np.float64])
-def test_all_but_the_nearest_pixels_are_real(kind) -> None:
+def test_only_nearest_keeps_the_dtype(kind) -> None:
     pixels = LINE.astype(kind)
     assert run("ResizeBilinear", pixels, i32(1, 3)).dtype == np.float32
     assert run("ResizeBicubic", pixels, i32(1, 3)).dtype == np.float32
@@ -75,61 +75,54 @@ def test_all_but_the_nearest_pixels_are_real(kind) -> None:
     assert run("ResizeNearestNeighbor", pixels, i32(1, 3)).dtype == kind
 
 
-def test_nearest_pixels() -> None:
+def test_nearest() -> None:
     assert columns("ResizeNearestNeighbor", LINE, 6) == [0, 0, 10, 20, 20, 30]
     assert columns("ResizeNearestNeighbor", LINE, 2, half_pixel_centers=True) == [10, 30]
-    # The middle lies between two pixels: the half goes up.
+    # The middle is between two pixels: it rounds up.
     assert columns("ResizeNearestNeighbor", LINE, 3, align_corners=True) == [0, 20, 30]
 
 
-def test_areas_are_means() -> None:
+def test_area() -> None:
     assert columns("ResizeArea", LINE, 2) == [5, 25]
     np.testing.assert_allclose(columns("ResizeArea", LINE, 3), [2.5, 15, 27.5], rtol=1e-6)
     assert columns("ResizeArea", LINE, 8) == [0, 0, 10, 10, 20, 20, 30, 30]
 
 
-def test_a_cubic_goes_through_the_pixels_and_beyond_them() -> None:
+def test_bicubic_overshoots() -> None:
     step = f32([0, 0, 0, 8, 8, 8]).reshape(1, 1, 6, 1)
-    found = columns("ResizeBicubic", step, 12)
-    assert found[::2] == [0, 0, 0, 8, 8, 8]
-    # With TensorFlow's sharper weights 0.59375 and -0.09375 half way between two pixels.
-    np.testing.assert_allclose(found[3], -0.75, rtol=1e-6)
-    np.testing.assert_allclose(found[5], 4, rtol=1e-6)
+    result = columns("ResizeBicubic", step, 12)
+    assert result[::2] == [0, 0, 0, 8, 8, 8]
+    # TensorFlow's weights halfway between two pixels are 0.59375 and -0.09375.
+    np.testing.assert_allclose(result[3], -0.75, rtol=1e-6)
+    np.testing.assert_allclose(result[5], 4, rtol=1e-6)
 
 
-def test_keys_weights_go_with_centres() -> None:
+def test_bicubic_half_pixel_centers() -> None:
     flat = np.full((1, 1, 4, 1), 3, np.float32)
-    found = columns("ResizeBicubic", flat, 9, half_pixel_centers=True)
-    np.testing.assert_allclose(found, [3] * 9, rtol=1e-6)
+    result = columns("ResizeBicubic", flat, 9, half_pixel_centers=True)
+    np.testing.assert_allclose(result, [3] * 9, rtol=1e-6)
 
 
-def test_an_image_of_the_same_size_is_not_touched() -> None:
+def test_resize_to_same_size_is_identity() -> None:
     x = np.random.default_rng(0).random((2, 3, 5, 2), dtype=np.float32)
     np.testing.assert_array_equal(run("ResizeBilinear", x, i32(3, 5)), x)
 
 
 @pytest.mark.parametrize("size", [(0, 3), (-1, 3), (1, 1, 1), (1 << 20, 1 << 20)])
-def test_impossible_sizes_are_refused(size: tuple[int, ...]) -> None:
+def test_invalid_sizes_are_refused(size: tuple[int, ...]) -> None:
     with pytest.raises(InvalidGraphError, match="node 'y'"):
         run("ResizeBilinear", LINE, i32(list(size)))
 
 
-def test_attributes_that_exclude_each_other_are_refused() -> None:
+def test_conflicting_attributes_are_refused() -> None:
     with pytest.raises(InvalidGraphError, match="exclude each other"):
         run("ResizeBilinear", LINE, i32(1, 2), align_corners=True, half_pixel_centers=True)
 
 
-def test_images_need_four_axes_and_pixels() -> None:
+def test_invalid_images_are_refused() -> None:
     for shape in ((4, 4, 1), (1, 0, 4, 1)):
         with pytest.raises(InvalidGraphError, match="cannot run on float32"):
             run("ResizeBilinear", np.zeros(shape, np.float32), i32(2, 2))
 
 
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

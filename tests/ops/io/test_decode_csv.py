@@ -1,4 +1,4 @@
-"""Records of comma-separated values."""
+"""DecodeCSV."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import OpCase, case
+from tests.ops.cases import case, case_tests
 from tests.ops.graphs import f32, i32, run_all
 from tests.ops.strings.test_joining import texts
 
 NEEDED = np.zeros(0, np.float32)
 
 
-def test_columns_have_types_and_defaults():
+def test_column_types_and_defaults():
     lines = texts('1,2.5,"a ""b"", c"', ",,")
-    found = run_all("DecodeCSV", lines, i32([7]), f32([0.5]), texts("?"))
-    assert [c.tolist() for c in found] == [[1, 7], [2.5, 0.5], [b'a "b", c', b"?"]]
+    result = run_all("DecodeCSV", lines, i32([7]), f32([0.5]), texts("?"))
+    assert [c.tolist() for c in result] == [[1, 7], [2.5, 0.5], [b'a "b", c', b"?"]]
 
 
-def test_chosen_columns_other_delimiters_and_marks_for_missing():
+def test_selected_columns_delimiter_and_na_value():
     attrs = {"select_cols": (1,), "field_delim": ";", "na_value": "NA"}
     assert run_all("DecodeCSV", texts("a;2", "b;NA"), i32([9]), **attrs)[0].tolist() == [2, 9]
 
@@ -35,12 +35,12 @@ def test_chosen_columns_other_delimiters_and_marks_for_missing():
         ("x", "is not a number"),
     ],
 )
-def test_faulty_records_are_refused(line, match):
+def test_invalid_records_are_refused(line, match):
     with pytest.raises(InvalidGraphError, match=match):
         run_all("DecodeCSV", texts(line), NEEDED)
 
 
-def test_a_needed_field_must_be_there():
+def test_missing_required_field_is_refused():
     with pytest.raises(InvalidGraphError, match="without a default is missing"):
         run_all("DecodeCSV", texts(",1"), NEEDED, NEEDED)
 
@@ -51,7 +51,4 @@ OP_CASES = [
     ),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

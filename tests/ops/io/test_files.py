@@ -1,11 +1,9 @@
-"""Files."""
+"""File and checkpoint ops."""
 
 from __future__ import annotations
 
-import pytest
-
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import OpCase, case
+from tests.ops.cases import case, case_tests
 
 OP_CASES = [
     case("ReadFile", [()], [()]),
@@ -20,7 +18,4 @@ OP_CASES = [
     case("SaveV2", [(), (1,), (1,), (2, 3)], [], dtypes=(DType.FLOAT,)),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -1,4 +1,4 @@
-"""Serialized examples as dense, sparse and ragged tensors."""
+"""Parsing of serialized examples to dense, sparse, and ragged tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.examples import example, floats_of, integers_of, texts_of
 from tests.ops.graphs import f32, run_all
 from tests.ops.strings.test_joining import scalar, texts
@@ -38,20 +38,20 @@ def dense(data: np.ndarray, default: np.ndarray, shape: tuple[int, ...]) -> np.n
     return run_all("ParseExample", *inputs, Tdense=(DType.FLOAT,), **attrs)[0]
 
 
-def test_a_missing_feature_takes_its_default():
+def test_missing_feature_has_its_default():
     assert dense(TWO, f32(7, 8), (2,)).tolist() == [[1, 2], [7, 8]]
     with pytest.raises(InvalidGraphError, match="'x' is missing and has no default"):
         dense(TWO, np.zeros(0, np.float32), (2,))
 
 
-def test_a_feature_of_varying_length_is_padded():
+def test_variable_length_feature_is_padded():
     assert dense(TWO, f32(-1), (-1,)).tolist() == [[1, 2], [-1, -1]]
     assert dense(TWO, f32(-1), (-1, 2)).tolist() == [[[1, 2]], [[-1, -1]]]
     with pytest.raises(InvalidGraphError, match="3 does not divide"):
         dense(TWO, f32(-1), (-1, 3))
 
 
-def test_counts_and_types_must_fit():
+def test_invalid_features_are_refused():
     with pytest.raises(InvalidGraphError, match="'x' has 2 values, not 3"):
         dense(TWO, f32(1, 2, 3), (3,))
     with pytest.raises(InvalidGraphError, match="holds INT64, not FLOAT"):
@@ -74,7 +74,7 @@ def test_sparse_and_ragged_features():
     assert splits.dtype == np.int32
 
 
-def test_one_example_has_no_axis_of_examples():
+def test_parse_single_example():
     attrs = {
         "num_sparse": 1,
         "sparse_keys": ("w",),
@@ -87,12 +87,15 @@ def test_one_example_has_no_axis_of_examples():
     assert [o.tolist() for o in outputs] == [[[0], [1]], [b"a", b"b"], [2], [1, 2]]
 
 
-EXAMPLE = {"sparse_types": (DType.INT64,)}
+EXAMPLE = {
+    "sparse_types": (DType.INT64,),
+    "Tdense": (DType.FLOAT,),
+    "dense_shapes": ((3,),),
+}
+FIRST = {**EXAMPLE, "Nsparse": 1, "Ndense": 1}
 SECOND = {
     **EXAMPLE,
     "num_sparse": 1,
-    "Tdense": (DType.FLOAT,),
-    "dense_shapes": ((3,),),
     "ragged_value_types": (DType.FLOAT,),
     "ragged_split_types": (DType.INT64,),
 }
@@ -102,33 +105,17 @@ OP_CASES = [
         "ParseExample",
         [(4,), (0,), (), (), (3,)],
         [(-1, 2), (-1,), (2,), (4, 3)],
-        **EXAMPLE,
-        Nsparse=1,
-        Ndense=1,
-        Tdense=(DType.FLOAT,),
-        dense_shapes=((3,),),
+        **FIRST,
     ),
     unlike(
         case(
             "ParseExample",
             [(4,), (0,), (), (), (3,)],
             [(-1, 2), (-1,), (2,), None],
-            **EXAMPLE,
-            Nsparse=1,
-            Ndense=1,
-            Tdense=(DType.FLOAT,),
-            dense_shapes=(None,),
+            **{**FIRST, "dense_shapes": (None,)},
         )
     ),
-    refused(
-        "ParseExample",
-        [(4, 1), (0,), (), (), (3,)],
-        **EXAMPLE,
-        Nsparse=1,
-        Ndense=1,
-        Tdense=(DType.FLOAT,),
-        dense_shapes=((3,),),
-    ),
+    refused("ParseExample", [(4, 1), (0,), (), (), (3,)], **FIRST),
     unlike(
         case(
             "ParseExampleV2",
@@ -152,12 +139,7 @@ OP_CASES = [
         num_sparse=1,
         sparse_keys=("a",),
         dense_keys=("b",),
-        Tdense=(DType.FLOAT,),
-        dense_shapes=((3,),),
     ),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

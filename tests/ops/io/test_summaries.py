@@ -1,10 +1,8 @@
-"""Summaries of training."""
+"""Summary ops."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case
+from tests.ops.cases import case, case_tests
 
 OP_CASES = [
     case("AudioSummaryV2", [(), (2, 3), ()], [()]),
@@ -15,7 +13,4 @@ OP_CASES = [
     case("Timestamp", [], [()]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -1,4 +1,4 @@
-"""Diagonals and bands of matrices."""
+"""Matrix diagonals and bands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.graphs import i32, run
 
 OP_CASES = [
@@ -78,10 +78,7 @@ OP_CASES = [
     case("MatrixDiagV2", [(2, 1), 0, -1, 6, 0.0], [(2, 1, 6)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
 IMAGES = i32(
@@ -132,14 +129,14 @@ IMAGES = i32(
         ),
     ],
 )
-def test_diagonals_are_taken(op: str, attrs: dict, k: Any, padding: int, expected: list) -> None:
-    """As the documentation of ``tf.linalg.diag_part`` has it."""
-    found = run(f"MatrixDiagPart{op}", IMAGES, i32(k), i32(padding), **attrs)
-    assert found.tolist() == expected
+def test_matrix_diag_part(op: str, attrs: dict, k: Any, padding: int, expected: list) -> None:
+    """The examples of the ``tf.linalg.diag_part`` documentation."""
+    result = run(f"MatrixDiagPart{op}", IMAGES, i32(k), i32(padding), **attrs)
+    assert result.tolist() == expected
 
 
 @pytest.mark.parametrize("k", [4, -3, (1, 0), (0, 1, 2), (0, 4), (-3, 0)])
-def test_diagonals_that_a_matrix_does_not_have_are_refused(k: Any) -> None:
+def test_missing_diagonals_are_refused(k: Any) -> None:
     with pytest.raises(InvalidGraphError, match="diagonals"):
         run("MatrixDiagPartV3", IMAGES, i32(k), i32(0))
 
@@ -147,48 +144,46 @@ def test_diagonals_that_a_matrix_does_not_have_are_refused(k: Any) -> None:
 BAND = i32([[[0, 8, 9], [1, 2, 3], [4, 5, 0]], [[0, 2, 3], [6, 7, 9], [9, 1, 0]]])
 
 
-def made_of(diagonals: Any, k: Any, *rest: int, op: str = "V3", **attrs: str) -> list[Any]:
-    """Matrices: of diagonals, how many rows and columns, and what stands elsewhere."""
-    given = [*rest, *(-1, -1, 0)[len(rest) :]]
-    found = run(f"MatrixDiag{op}", i32(diagonals), i32(k), *map(i32, given), **attrs)
-    made: list[Any] = found.tolist()
-    return made
+def matrix_diag(diagonals: Any, k: Any, *rest: int, op: str = "V3", **attrs: str) -> list[Any]:
+    """Matrices from diagonals, and the numbers of rows and columns and the padding value."""
+    arguments = [*rest, *(-1, -1, 0)[len(rest) :]]
+    return run(f"MatrixDiag{op}", i32(diagonals), i32(k), *map(i32, arguments), **attrs).tolist()
 
 
-def test_matrices_are_made_of_diagonals() -> None:
-    """As the documentation of ``tf.linalg.diag`` has it."""
+def test_matrix_diag() -> None:
+    """The examples of the ``tf.linalg.diag`` documentation."""
     whole = [[[1, 8, 0], [4, 2, 9], [0, 5, 3]], [[6, 2, 0], [9, 7, 3], [0, 1, 9]]]
-    assert made_of(BAND, (-1, 1)) == whole
-    left = [[[8, 9, 0], [1, 2, 3], [0, 4, 5]], [[2, 3, 0], [6, 7, 9], [0, 9, 1]]]
-    assert made_of(left, (-1, 1), align="LEFT_RIGHT") == whole
-    both = [[[8, 9, 0], [1, 2, 3], [4, 5, 0]], [[2, 3, 0], [6, 7, 9], [9, 1, 0]]]
-    assert made_of(both, (-1, 1), op="V2") == whole
-    assert made_of([[1, 2], [3, 4]], 0) == [[[1, 0], [0, 2]], [[3, 0], [0, 4]]]
-    assert made_of([1, 2], 1) == [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
-    assert made_of([1, 2], -1, 3, 4, 9) == [[9, 9, 9, 9], [1, 9, 9, 9], [9, 2, 9, 9]]
-    assert made_of([1, 2], -1, 3, -1, 9) == [[9, 9], [1, 9], [9, 2]]
-    assert made_of([1, 2], 1, -1, 3) == [[0, 1, 0], [0, 0, 2]]
+    assert matrix_diag(BAND, (-1, 1)) == whole
+    left_aligned = [[[8, 9, 0], [1, 2, 3], [0, 4, 5]], [[2, 3, 0], [6, 7, 9], [0, 9, 1]]]
+    assert matrix_diag(left_aligned, (-1, 1), align="LEFT_RIGHT") == whole
+    v2_aligned = [[[8, 9, 0], [1, 2, 3], [4, 5, 0]], [[2, 3, 0], [6, 7, 9], [9, 1, 0]]]
+    assert matrix_diag(v2_aligned, (-1, 1), op="V2") == whole
+    assert matrix_diag([[1, 2], [3, 4]], 0) == [[[1, 0], [0, 2]], [[3, 0], [0, 4]]]
+    assert matrix_diag([1, 2], 1) == [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
+    assert matrix_diag([1, 2], -1, 3, 4, 9) == [[9, 9, 9, 9], [1, 9, 9, 9], [9, 2, 9, 9]]
+    assert matrix_diag([1, 2], -1, 3, -1, 9) == [[9, 9], [1, 9], [9, 2]]
+    assert matrix_diag([1, 2], 1, -1, 3) == [[0, 1, 0], [0, 0, 2]]
     pairs = [[[1, 2], [3, 0]], [[4, 5], [6, 0]], [[7, 8], [9, 0]]]
-    assert made_of(pairs, (-1, 0)) == [
+    assert matrix_diag(pairs, (-1, 0)) == [
         [[1, 0], [3, 2]],
         [[4, 0], [6, 5]],
         [[7, 0], [9, 8]],
     ]
 
 
-def test_diagonals_that_make_no_matrix_are_refused() -> None:
+def test_invalid_diagonals_are_refused() -> None:
     with pytest.raises(InvalidGraphError, match="holds no such diagonals"):
-        made_of([1, 2], (0, 1))
+        matrix_diag([1, 2], (0, 1))
     with pytest.raises(InvalidGraphError, match="holds no such diagonals"):
-        made_of(1, 0)
+        matrix_diag(1, 0)
     with pytest.raises(InvalidGraphError, match="are not diagonals"):
-        made_of([1, 2], (1, 0))
+        matrix_diag([1, 2], (1, 0))
     with pytest.raises(InvalidGraphError, match="for matrices"):
-        made_of([1, 2], 0, 4, 4)
+        matrix_diag([1, 2], 0, 4, 4)
 
 
-def test_diagonals_are_replaced() -> None:
-    """As the documentation of ``tf.linalg.set_diag`` has it."""
+def test_matrix_set_diag() -> None:
+    """The examples of the ``tf.linalg.set_diag`` documentation."""
     sevens = np.full((2, 3, 4), 7, np.int32)
     rows = i32([[1, 2, 3], [4, 5, 6]])
     assert run("MatrixSetDiag", sevens, rows).tolist() == [
@@ -212,11 +207,11 @@ def test_diagonals_are_replaced() -> None:
     assert (sevens == 7).all()
 
 
-def test_tensors_of_twice_the_axes() -> None:
-    found = run("Diag", i32([[1, 2]]))
-    assert found.shape == (1, 2, 1, 2)
-    assert found[0].tolist() == [[[1, 0]], [[0, 2]]]
-    assert run("DiagPart", found).tolist() == [[1, 2]]
+def test_diag_and_diag_part() -> None:
+    result = run("Diag", i32([[1, 2]]))
+    assert result.shape == (1, 2, 1, 2)
+    assert result[0].tolist() == [[[1, 0]], [[0, 2]]]
+    assert run("DiagPart", result).tolist() == [[1, 2]]
     with pytest.raises(InvalidGraphError, match="not twice the same shape"):
         run("DiagPart", i32([[1, 2, 3], [4, 5, 6]]))
 
@@ -232,6 +227,6 @@ def test_tensors_of_twice_the_axes() -> None:
         (-1, -1, [[1, 2, 3], [4, 5, 6]]),
     ],
 )
-def test_bands_are_kept(lower: int, upper: int, expected: list[list[int]]) -> None:
+def test_matrix_band_part(lower: int, upper: int, expected: list[list[int]]) -> None:
     x = i32([[1, 2, 3], [4, 5, 6]])
     assert run("MatrixBandPart", x, i32(lower), i32(upper)).tolist() == expected

@@ -13,7 +13,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.cases import OpCase, case, unlike
+from tests.ops.cases import case, case_tests, unlike
 from tests.ops.strings.test_joining import scalar, texts
 from tests.transforms.graphs import const, node
 
@@ -32,7 +32,7 @@ def table(
     older: bool = False,
     kind: str = "HashTable",
 ) -> Graph:
-    """A table, what fills it, a look-up of the placeholder "words", and the table's size."""
+    """A table with nodes that fill it, a lookup of the placeholder "words", and its size."""
     end = "" if older else "V2"
     kinds = {"T": None, "key_dtype": key, "value_dtype": value}
     default = (
@@ -63,27 +63,27 @@ def filled(**options) -> Graph:
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_keys_are_looked_up(older: bool) -> None:
+def test_lookup(older: bool) -> None:
     runner = Interpreter(filled(older=older))
     runner.run(["fill"], {})
     words = texts("no", "maybe", "yes").reshape(3, 1)
-    found = runner.run(["find", "size"], {"words": words})
-    assert found[0].tolist() == [[8], [-1], [7]]
-    assert (found[0].dtype, found[1].tolist()) == (np.int64, 2)
+    result = runner.run(["find", "size"], {"words": words})
+    assert result[0].tolist() == [[8], [-1], [7]]
+    assert (result[0].dtype, result[1].tolist()) == (np.int64, 2)
 
 
-def test_a_table_that_was_not_filled_says_so() -> None:
+def test_lookup_in_uninitialized_table_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="looks into a table that was not filled"):
         Interpreter(filled()).run(["find"], {"words": texts("no")})
 
 
-def test_filling_twice_with_the_same_is_allowed() -> None:
+def test_table_can_be_filled_twice_with_equal_values() -> None:
     runner = Interpreter(filled())
     runner.run(["fill"], {})
     runner.run(["fill"], {})
 
 
-def test_a_key_of_two_values_is_refused() -> None:
+def test_conflicting_key_is_refused() -> None:
     keys = text_const("keys", texts("a", "a"))
     values = const("values", [7, 8], np.int64)
     fill = node("fill", "InitializeTableV2", "table keys values", T=None, Tkey=STRING, Tval=INT64)
@@ -92,22 +92,22 @@ def test_a_key_of_two_values_is_refused() -> None:
 
 
 def from_file(path: Path, *, key: DType, value: DType, **attrs) -> Graph:
-    given = {"key_index": -2, "value_index": -1, "vocab_size": -1, "delimiter": "\t", **attrs}
+    settings = {"key_index": -2, "value_index": -1, "vocab_size": -1, "delimiter": "\t", **attrs}
     file = text_const("file", scalar(str(path)))
-    fill = node("fill", "InitializeTableFromTextFileV2", "table file", T=None, **given)
+    fill = node("fill", "InitializeTableFromTextFileV2", "table file", T=None, **settings)
     return table([file, fill], key=key, value=value)
 
 
-def test_lines_and_their_numbers(tmp_path: Path) -> None:
+def test_table_from_file_lines(tmp_path: Path) -> None:
     path = tmp_path / "vocabulary"
     path.write_bytes(b"cat\r\ndog\nbird")
     runner = Interpreter(from_file(path, key=STRING, value=INT64))
     runner.run(["fill"], {})
-    found = runner.run(["find"], {"words": texts("bird", "cat", "fish")})[0]
-    assert found.tolist() == [2, 0, -1]
+    result = runner.run(["find"], {"words": texts("bird", "cat", "fish")})[0]
+    assert result.tolist() == [2, 0, -1]
 
 
-def test_an_offset_is_added_to_line_numbers_alone(tmp_path: Path) -> None:
+def test_offset_is_added_to_line_numbers_only(tmp_path: Path) -> None:
     path = tmp_path / "vocabulary"
     path.write_bytes(b"cat\t7\ndog\t8\n")
     for column, expected in ((-1, [6, 5]), (1, [8, 7])):
@@ -120,14 +120,14 @@ def test_an_offset_is_added_to_line_numbers_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"), [("", "has no lines"), ("cat\n\ndog\n", "line 2 is empty")]
 )
-def test_files_that_tensorflow_refuses(tmp_path: Path, content: str, message: str) -> None:
+def test_invalid_file_is_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "vocabulary"
     path.write_text(content)
     with pytest.raises(InvalidGraphError, match=message):
         Interpreter(from_file(path, key=STRING, value=INT64)).run(["fill"], {})
 
 
-def test_numbers_and_columns(tmp_path: Path) -> None:
+def test_table_from_file_columns(tmp_path: Path) -> None:
     path = tmp_path / "columns"
     path.write_text("5,cat,x\n9,dog,y\n3,bird,z\n")
     graph = from_file(
@@ -135,8 +135,8 @@ def test_numbers_and_columns(tmp_path: Path) -> None:
     )
     runner = Interpreter(graph)
     runner.run(["fill"], {})
-    found = runner.run(["find"], {"words": np.array([9, 5, 3])})[0]
-    assert found.tolist() == [b"dog", b"cat", b"?"]
+    result = runner.run(["find"], {"words": np.array([9, 5, 3])})[0]
+    assert result.tolist() == [b"dog", b"cat", b"?"]
 
 
 @pytest.mark.parametrize(
@@ -147,20 +147,22 @@ def test_numbers_and_columns(tmp_path: Path) -> None:
         ({"value_index": 0}, "holds b'cat', which is not of dtype int64"),
     ],
 )
-def test_files_that_do_not_fit_are_refused(tmp_path: Path, attrs: dict, message: str) -> None:
+def test_file_that_does_not_match_the_attributes_is_refused(
+    tmp_path: Path, attrs: dict, message: str
+) -> None:
     path = tmp_path / "vocabulary"
     path.write_text("cat\ndog\n")
     with pytest.raises(InvalidGraphError, match=message):
         Interpreter(from_file(path, key=STRING, value=INT64, **attrs)).run(["fill"], {})
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     graph = from_file(tmp_path / "none", key=STRING, value=INT64)
     with pytest.raises(CorruptFileError, match="none"):
         Interpreter(graph).run(["fill"], {})
 
 
-def test_tables_that_grow() -> None:
+def test_mutable_table() -> None:
     kinds = {"T": None, "key_dtype": INT64, "value_dtype": INT64}
     moves = {"T": None, "Tin": INT64, "Tout": INT64}
     graph = Graph(
@@ -202,7 +204,4 @@ OP_CASES = [
     case("LookupTableSizeV2", [()], [()]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -1,4 +1,4 @@
-"""Sums, quotients, comparisons: types, broadcasting, overflow, division by zero."""
+"""Arithmetic: types, broadcasting, overflow, and division by zero."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.graphs import f32, i32, run
 
 
-def test_sums_broadcast_and_keep_their_type() -> None:
+def test_add_broadcasts_and_keeps_the_dtype() -> None:
     out = run("AddV2", f32([[1], [2]]), f32(10, 20))
     np.testing.assert_array_equal(out, [[11, 21], [12, 22]])
     assert out.dtype == np.float32
 
 
-def test_a_sum_of_scalars_is_an_array_without_axes() -> None:
+def test_sum_of_scalars_is_an_array() -> None:
     out = run("Add", f32(1), f32(2))
     assert isinstance(out, np.ndarray)
     assert (out.shape, out.dtype, float(out)) == ((), np.float32, 3.0)
@@ -27,12 +27,12 @@ def test_integers_wrap_around() -> None:
     assert run("Mul", i32(2**31 - 1), i32(2)).tolist() == -2
 
 
-def test_operands_of_different_types_are_refused() -> None:
+def test_mixed_dtypes_are_refused() -> None:
     with pytest.raises(InvalidGraphError, match=r"'y' \(Add\) mixes float32 with int32"):
         run("Add", f32(1, 2), i32(1, 2), T=np.float32)
 
 
-def test_integer_division_goes_towards_zero_or_down() -> None:
+def test_integer_division_rounding() -> None:
     x, y = i32(7, -7, 7, -7), i32(2, 2, -2, -2)
     assert run("Div", x, y).tolist() == [3, -3, -3, 3]
     assert run("FloorDiv", x, y).tolist() == [3, -4, -4, 3]
@@ -41,7 +41,7 @@ def test_integer_division_goes_towards_zero_or_down() -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
-def test_a_truncated_quotient_of_floats_is_whole(kind: type) -> None:
+def test_truncate_div_of_floats(kind: type) -> None:
     x, y = np.array([7.5, -7.5, 1, 1], kind), np.array([2, 2, -4, 0], kind)
     out = run("TruncateDiv", x, y)
     assert (out.dtype, out.tolist()) == (kind, [3, -3, 0, np.inf])
@@ -58,38 +58,38 @@ def test_division_of_floats_by_zero_is_infinite() -> None:
     np.testing.assert_array_equal(out, [np.inf, -np.inf, np.nan])
 
 
-def test_no_nan_variants_give_zero() -> None:
+def test_no_nan_variants() -> None:
     assert run("DivNoNan", f32(1, 4), f32(0, 2)).tolist() == [0, 2]
     assert run("MulNoNan", f32(np.nan, 4), f32(0, 2)).tolist() == [0, 8]
     assert run("Xlogy", f32(0, 1), f32(0, np.e)).tolist() == pytest.approx([0, 1])
 
 
-def test_equality_of_shapes_that_do_not_broadcast() -> None:
+def test_equality_of_incompatible_shapes() -> None:
     assert run("Equal", f32(1, 2), f32(1, 2, 3), incompatible_shape_error=False).tolist() is False
     assert run("NotEqual", f32(1, 2), f32(1, 2, 3), incompatible_shape_error=False).tolist() is True
     with pytest.raises(InvalidGraphError, match="float32"):
         run("Equal", f32(1, 2), f32(1, 2, 3))
 
 
-def test_a_bias_goes_to_the_channels() -> None:
+def test_bias_add() -> None:
     x = np.zeros((1, 2, 1, 3), np.float32)
     np.testing.assert_array_equal(run("BiasAdd", x, f32(1, 2, 3))[0, 1, 0], [1, 2, 3])
     first = run("BiasAdd", x, f32(1, 2), data_format="NCHW")
     np.testing.assert_array_equal(first[0, :, 0, 0], [1, 2])
 
 
-def test_a_bias_of_another_length_is_refused() -> None:
+def test_bias_of_wrong_length_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="a bias of 2 for 3 channels"):
         run("BiasAdd", np.zeros((4, 3), np.float32), f32(1, 2))
 
 
-def test_a_sum_of_many_needs_one_shape() -> None:
+def test_add_n_needs_equal_shapes() -> None:
     assert run("AddN", f32(1, 2), f32(3, 4), f32(5, 6)).tolist() == [9, 12]
     with pytest.raises(InvalidGraphError, match="one shape"):
         run("AddN", f32(1, 2), f32(3))
 
 
-def test_a_sum_of_many_leaves_its_inputs_alone() -> None:
+def test_add_n_does_not_change_its_inputs() -> None:
     x = f32(1, 2)
     run("AddN", x, f32(3, 4), f32(5, 6))
     assert x.tolist() == [1, 2]
@@ -100,12 +100,12 @@ def test_negative_integer_powers_are_refused() -> None:
         run("Pow", i32(2, 3), i32(1, -1))
 
 
-def test_shifts_stay_within_the_width() -> None:
+def test_shifts_are_clamped_to_the_width() -> None:
     assert run("LeftShift", i32(1, 1), i32(31, 40)).tolist() == [-(2**31), -(2**31)]
     assert run("RightShift", i32(-8, 8), i32(1, -1)).tolist() == [-4, 8]
 
 
-def test_strings_are_joined_by_a_sum() -> None:
+def test_add_concatenates_strings() -> None:
     words = np.array([b"a", b"b"], dtype=object)
     assert run("Add", words, words[::-1].copy()).tolist() == [b"ab", b"ba"]
 
@@ -156,26 +156,23 @@ OP_CASES = [
     case("BiasAddGrad", [(2, 5)], [(5,)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
-def test_numbers_are_equal_as_far_as_asked() -> None:
+def test_approximate_equal() -> None:
     x, y = f32(1, 1, 1, np.nan), f32(1.25, 0.5, 1.5, np.nan)
-    found = run("ApproximateEqual", x, y, tolerance=0.5)
-    # A difference of just as much is too much.
-    assert found.tolist() == [True, False, False, False]
+    result = run("ApproximateEqual", x, y, tolerance=0.5)
+    # A difference equal to the tolerance is too large.
+    assert result.tolist() == [True, False, False, False]
     close = run("ApproximateEqual", f32(0, 0), f32(0.9e-5, 1.1e-5))
     assert close.tolist() == [True, False]
 
 
-def test_numbers_are_held_between_bounds() -> None:
+def test_clip_by_value() -> None:
     x = f32([[-3, 1], [2, 9]])
     assert run("ClipByValue", x, f32(-1), f32(2)).tolist() == [[-1, 1], [2, 2]]
     low, high = f32([[0, 2], [0, 0]]), f32([[1, 3], [1, 1]])
     assert run("ClipByValue", x, low, high).tolist() == [[0, 2], [1, 1]]
-    # Where the bounds cross, the lower one holds, as in TensorFlow.
+    # If the bounds cross, the lower bound applies, as in TensorFlow.
     assert run("ClipByValue", x, f32(5), f32(4)).tolist() == [[5, 5], [5, 5]]
     assert run("ClipByValue", x, f32([[5, 5], [5, 0]]), f32(4)).tolist() == [[5, 5], [5, 4]]

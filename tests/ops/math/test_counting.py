@@ -1,4 +1,4 @@
-"""Ops that count."""
+"""Bincount ops."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.graphs import f32, i32, run
 
 OP_CASES = [
@@ -30,34 +30,27 @@ OP_CASES = [
     unlike(case("RaggedBincount", [(1,), (9,), 7, (0,)], [(0, 7)])),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
-NONE = np.zeros(0, np.float32)
+NO_WEIGHTS = np.zeros(0, np.float32)
 
 
-def test_numbers_are_counted_below_a_size() -> None:
-    assert run("Bincount", i32(0, 2, 2, 5), i32(4), NONE).tolist() == [1, 0, 2, 0]
+def test_bincount() -> None:
+    assert run("Bincount", i32(0, 2, 2, 5), i32(4), NO_WEIGHTS).tolist() == [1, 0, 2, 0]
     assert run("Bincount", i32(0, 2, 2, 5), i32(4), f32(1, 2, 0.5, 9)).tolist() == [1, 0, 2.5, 0]
-    assert run("DenseBincount", i32([[1, 1], [0, 3]]), i32(3), NONE).tolist() == [
+    assert run("DenseBincount", i32([[1, 1], [0, 3]]), i32(3), NO_WEIGHTS).tolist() == [
         [0, 2, 0],
         [1, 0, 0],
     ]
-    binary = run("DenseBincount", i32(1, 1, 2), i32(3), NONE, binary_output=True)
+    binary = run("DenseBincount", i32(1, 1, 2), i32(3), NO_WEIGHTS, binary_output=True)
     assert binary.tolist() == [0, 1, 1]
 
 
-def test_numbers_of_ragged_rows_are_counted() -> None:
-    splits = np.int64([0, 2, 2, 3])
-    found = run("RaggedBincount", splits, i32(1, 1, 0), i32(2), NONE)
-    assert found.tolist() == [[0, 2], [0, 0], [1, 0]]
-
-
-def test_numbers_of_sparse_tensors_are_counted() -> None:
-    vector = run("SparseBincount", np.int64([[0], [4]]), i32(1, 1), np.int64([9]), i32(3), NONE)
+def test_sparse_bincount() -> None:
+    vector = run(
+        "SparseBincount", np.int64([[0], [4]]), i32(1, 1), np.int64([9]), i32(3), NO_WEIGHTS
+    )
     assert vector.tolist() == [0, 2, 0]
     places, dims = np.int64([[0, 1], [2, 0], [2, 1]]), np.int64([3, 2])
     weights = f32(1, 10, 100)
@@ -65,18 +58,18 @@ def test_numbers_of_sparse_tensors_are_counted() -> None:
     assert matrix.tolist() == [[0, 1], [0, 0], [10, 100]]
     with pytest.raises(InvalidGraphError, match="not one of 3 axes"):
         cube = np.int64([3, 2, 2])
-        run("SparseBincount", np.int64([[0, 1, 0]]), i32([1]), cube, i32(2), NONE)
+        run("SparseBincount", np.int64([[0, 1, 0]]), i32([1]), cube, i32(2), NO_WEIGHTS)
 
 
 @pytest.mark.parametrize(
     ("x", "size", "weights"),
-    [(i32(-1, 0), 3, NONE), (i32(0, 1), -1, NONE), (i32(0, 1), 3, f32([1]))],
+    [(i32(-1, 0), 3, NO_WEIGHTS), (i32(0, 1), -1, NO_WEIGHTS), (i32(0, 1), 3, f32([1]))],
 )
-def test_what_cannot_be_counted_is_refused(x: np.ndarray, size: int, weights: np.ndarray) -> None:
+def test_invalid_bincount_is_refused(x: np.ndarray, size: int, weights: np.ndarray) -> None:
     with pytest.raises(InvalidGraphError, match=r"bins, or negative numbers"):
         run("Bincount", x, i32(size), weights)
 
 
-def test_the_older_op_counts_all_rows_together() -> None:
-    found = run("Bincount", i32([0, 1], [1, 1]), i32(3), np.zeros(0, np.float32))
-    assert found.tolist() == [1, 3, 0]
+def test_bincount_of_a_matrix() -> None:
+    result = run("Bincount", i32([0, 1], [1, 1]), i32(3), np.zeros(0, np.float32))
+    assert result.tolist() == [1, 3, 0]

@@ -1,10 +1,8 @@
-"""Einstein sums."""
+"""Einsum."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, cost, refused, unlike
+from tests.ops.cases import case, case_tests, cost, refused, unlike
 
 OP_CASES = [
     case("Einsum", [(2, 3), (3, 5)], [(2, 5)], 60, equation="ab,bc->ac"),
@@ -17,11 +15,8 @@ OP_CASES = [
     refused("Einsum", [(2, 3, 4), (4, 5)], equation="ab,bc->ac"),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
-def test_an_equation_that_does_not_fit_has_no_cost() -> None:
+def test_invalid_equation_has_no_cost() -> None:
     cost("Einsum", [(2, 3, 4), (4, 5)], [(2, 5)], None, equation="ab,bc->ac").check()

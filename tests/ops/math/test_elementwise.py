@@ -1,4 +1,4 @@
-"""Functions of single elements, activations among them."""
+"""Elementwise functions and activations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.ops.cases import OpCase, case, refused
+from tests.ops.cases import case, case_tests, refused
 from tests.ops.graphs import f32, i32, run
 
 _REAL = (
@@ -46,7 +46,7 @@ _POSITIVE = (
 
 
 @pytest.mark.parametrize(("op", "function"), _REAL, ids=[op for op, _ in _REAL])
-def test_a_function_on_the_reals(op: str, function) -> None:
+def test_function_of_reals(op: str, function) -> None:
     x = f32(-3.5, -2.5, -1, -0.25, 0, 0.25, 1, 2.5, 3.5, 7)
     out = run(op, x)
     assert out.dtype == np.float32
@@ -54,47 +54,47 @@ def test_a_function_on_the_reals(op: str, function) -> None:
 
 
 @pytest.mark.parametrize(("op", "function"), _POSITIVE, ids=[op for op, _ in _POSITIVE])
-def test_a_function_on_positive_numbers(op: str, function) -> None:
+def test_function_of_positive_numbers(op: str, function) -> None:
     x = f32(0.01, 0.5, 1, 2, 30)
     np.testing.assert_allclose(run(op, x), [function(float(v)) for v in x], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("op", ["Sigmoid", "Rsqrt", "Softplus", "Relu6", "Erf", "Elu"])
-def test_the_type_stays(op: str, kind: type) -> None:
+def test_dtype_and_shape_are_preserved(op: str, kind: type) -> None:
     for shape in ((3,), (), (0, 2)):
         out = run(op, np.full(shape, 0.5, dtype=kind))
         assert (out.dtype, out.shape) == (np.dtype(kind), shape)
 
 
-def test_activations_pass_nan_on() -> None:
+def test_activations_propagate_nan() -> None:
     for op in ("Relu", "Relu6", "Elu", "Selu"):
         assert np.isnan(run(op, f32(np.nan, 1))[0])
 
 
-def test_a_leak_is_scaled() -> None:
+def test_leaky_relu() -> None:
     assert run("LeakyRelu", f32(-2, 2), alpha=0.5).tolist() == [-1, 2]
     assert run("LeakyRelu", f32(-2)).tolist() == pytest.approx(-0.4)
 
 
-def test_rounding_takes_halves_to_even_numbers() -> None:
+def test_round_is_half_to_even() -> None:
     assert run("Round", f32(-1.5, -0.5, 0.5, 1.5, 2.5)).tolist() == [-2, 0, 0, 2, 2]
     assert run("Round", i32(3, -4)).tolist() == [3, -4]
 
 
-def test_the_lowest_integer_has_no_opposite() -> None:
+def test_negation_of_lowest_integer_wraps() -> None:
     assert run("Neg", np.int8([-128])).tolist() == [-128]
     assert run("Abs", np.int8([-128])).tolist() == [-128]
 
 
-def test_parts_of_complex_numbers() -> None:
+def test_complex_parts() -> None:
     z = np.array([3 + 4j], np.complex64)
     assert run("ComplexAbs", z).tolist() == [5]
     assert (run("Real", z).tolist(), run("Imag", z).tolist()) == ([3], [4])
     assert run("ComplexAbs", z).dtype == np.float32
 
 
-def test_complex_numbers_of_parts_that_are_broadcast() -> None:
+def test_complex_broadcasts() -> None:
     z = run("Complex", f32([1], [2]), f32(3, -4))
     assert z.dtype == np.complex64
     assert z.tolist() == [[1 + 3j, 1 - 4j], [2 + 3j, 2 - 4j]]
@@ -109,7 +109,7 @@ def test_softmax_of_large_numbers(op: str) -> None:
     np.testing.assert_allclose(out, [[0.5, 0.5], [0.25, 0.75]], rtol=1e-6)
 
 
-def test_softmax_without_rows() -> None:
+def test_softmax_of_empty_tensor() -> None:
     assert run("Softmax", np.zeros((0, 3), np.float32)).shape == (0, 3)
 
 
@@ -134,18 +134,15 @@ OP_CASES = [
     case("PopulationCount", [(2, 3)], [(2, 3)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
-def test_a_complex_number_has_a_direction_for_a_sign() -> None:
+def test_sign_of_complex_numbers() -> None:
     z = np.array([3 + 4j, 0, -2j], np.complex64)
     np.testing.assert_allclose(run("Sign", z), [0.6 + 0.8j, 0, -1j], rtol=1e-6)
     assert run("Sign", f32(-7, 0, 0.5)).tolist() == [-1, 0, 1]
 
 
-def test_the_zeros_of_texts_are_empty_ones() -> None:
+def test_zeros_like_strings() -> None:
     assert run("ZerosLike", np.array([b"a", b"bc"], dtype=object)).tolist() == [b"", b""]
     assert run("ZerosLike", np.array(b"a", dtype=object)).tolist() == b""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 
 F = DType.FLOAT
 
@@ -31,7 +29,4 @@ OP_CASES = [
     unlike(case("BatchMatMulV2", [(2, 3), None], [None], None)),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

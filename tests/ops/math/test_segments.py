@@ -1,4 +1,4 @@
-"""Slices combined by segment."""
+"""Segment reductions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.graphs import f32, i32, run
 
 BF16 = ml_dtypes.bfloat16
@@ -28,10 +28,7 @@ OP_CASES = [
     case("SegmentSum", [(4,), (4,)], [(-1,)], 4),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)
 
 
 @pytest.mark.parametrize(
@@ -44,16 +41,16 @@ def test_shapes_and_costs(tried: OpCase) -> None:
         ("Mean", [[-2.5, 3], [0, 0], [-4, 1]]),
     ],
 )
-def test_rows_of_a_segment_are_combined_and_gaps_filled(op: str, expected: list) -> None:
-    """As TensorFlow fills them: with 0, and with 1 among products."""
+def test_segment_reductions_fill_gaps(op: str, expected: list) -> None:
+    """Gaps are 0, or 1 for products, as in TensorFlow."""
     x = f32([-2, 2], [-3, 4], [-4, 1])
     assert run(f"Segment{op}", x, i32(0, 0, 2)).tolist() == expected
     assert run(f"Segment{op}", x[:0], i32([])).shape == (0, 2)
 
 
 @pytest.mark.parametrize("ids", [(0, 0), (0, 2, 1), (-1, 0, 0)])
-def test_segments_ascend_from_zero_with_one_for_each_row(ids: tuple[int, ...]) -> None:
-    with pytest.raises(InvalidGraphError):
+def test_invalid_segment_ids_are_refused(ids: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidGraphError, match=r"ascending|index -1 is not in"):
         run("SegmentSum", f32(1, 2, 3), i32(*ids))
 
 
@@ -68,14 +65,12 @@ def test_segments_ascend_from_zero_with_one_for_each_row(ids: tuple[int, ...]) -
         ("Min", np.float32, [2, float(np.finfo(np.float32).max), 4]),
     ],
 )
-def test_segments_in_any_order_start_from_what_changes_nothing(
-    op: str, kind: type, expected: list
-) -> None:
+def test_unsorted_segment_reductions(op: str, kind: type, expected: list) -> None:
     x = np.array([2, 4, 9, 5], kind)
     assert run(f"UnsortedSegment{op}", x, i32(0, 2, -1, 0), i32(3)).tolist() == expected
 
 
-def test_segments_may_have_several_axes_and_must_lie_below_their_number() -> None:
+def test_unsorted_segment_ids_of_several_axes() -> None:
     x, ids = i32([[[1], [2]], [[3], [4]]]), i32([[0, 1], [1, 0]])
     assert run("UnsortedSegmentSum", x, ids, i32(2)).tolist() == [[5], [5]]
     with pytest.raises(InvalidGraphError, match="index 2 is not in"):
@@ -85,13 +80,11 @@ def test_segments_may_have_several_axes_and_must_lie_below_their_number() -> Non
 
 
 @pytest.mark.parametrize(("op", "extreme"), [("Min", np.inf), ("Max", -np.inf)])
-def test_a_segment_of_infinities_alone_stays_infinite(op: str, extreme: float) -> None:
-    """Where no ids are left out, TensorFlow begins with a segment's first row."""
+def test_segment_of_infinities_stays_infinite(op: str, extreme: float) -> None:
+    """Without gaps, TensorFlow starts from the first row of a segment."""
     x = f32(extreme, 1, extreme, extreme)
-    assert run(f"Segment{op}", x, i32(0, 0, 1, 1)).tolist() == [
-        x[:2].min() if op == "Min" else x[:2].max(),
-        extreme,
-    ]
+    first = x[:2].min() if op == "Min" else x[:2].max()
+    assert run(f"Segment{op}", x, i32(0, 0, 1, 1)).tolist() == [first, extreme]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import CostCase, OpCase, cost, shapes, unlike
+from tests.ops.cases import case_tests, cost, shapes, unlike
 
 ONE = {"strides": (1, 1, 1, 1), "padding": "SAME"}
 TWO = {"strides": (1, 2, 2, 1), "padding": "SAME"}
@@ -46,7 +44,7 @@ SHAPES = [
     shapes("Conv2D", [(4, 3, 1, 3), BANK], None, **VALID),
     shapes("Conv2D", [(4, 9, 8, 3), BANK], None, strides=(1, 1, 1), padding="SAME"),
     shapes("Conv2D", [(4, 9, 8, 3), BANK], None, **{**ONE, "dilations": (1, 1, 1)}),
-    # TensorFlow refuses spread filters without rows; here their places are not known.
+    # TensorFlow refuses dilated filters without rows; here the number of positions is unknown.
     unlike(shapes("Conv2D", [(4, 9, 8, 3), (0, 2, 3, 8)], [(4, -1, 5, 8)], **DILATED)),
     shapes("Conv2D", [(4, 9, 8, 3), BANK], None, strides=(1, 0, 1, 1), padding="SAME"),
     shapes("Conv3D", [(2, 9, 8, 7, 3), (3, 2, 1, 3, 5)], [(2, 4, 7, 3, 5)], **CUBE),
@@ -84,12 +82,4 @@ COSTS = [
     cost("DepthwiseConv2dNative", [(1, 9, 8, 3), (3, 2, 3, 2)], [(1, 5, 4, 6)], 2 * 6 * 120),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import CostCase, OpCase, cost, shapes, unlike
+from tests.ops.cases import case_tests, cost, shapes, unlike
 
 TWO = {"strides": (1, 2, 2, 1), "padding": "SAME"}
 CUBE = {"strides": (1, 2, 2, 2, 1), "padding": "SAME"}
@@ -13,7 +11,7 @@ DEPTHWISE = "DepthwiseConv2dNativeBackpropInput"
 
 SHAPES = [
     shapes(CONV2D, [[4, 9, 8, 3], (3, 2, 3, 8), (4, 5, 4, 8)], [(4, 9, 8, 3)], **TWO),
-    # The newest release knows the batch, 1.15 does not, and folding does as 1.15.
+    # The newest release infers the batch size, 1.15 does not, and folding follows 1.15.
     unlike(shapes(CONV2D, [(4,), (3, 2, 3, 8), (4, 5, 4, 8)], [(-1, -1, -1, -1)], **TWO)),
     shapes(CONV2D, [[4, 9, 8, 3, 1], (3, 2, 3, 8), (4, 5, 4, 8)], None, **TWO),
     shapes(CONV3D, [[1, 9, 8, 7, 3], (3, 2, 1, 3, 5), (1, 5, 4, 4, 5)], [(1, 9, 8, 7, 3)], **CUBE),
@@ -30,12 +28,4 @@ COSTS = [
     cost(DEPTHWISE, [(4,), (3, 2, 3, 2), (4, 5, 4, 6)], [(4, 9, 8, 3)], 2 * 480 * 6),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

@@ -1,4 +1,4 @@
-"""Shapes and costs of the decoding of sequences."""
+"""CTC decoders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import i32, run_all
 
 SHAPES = [
@@ -46,31 +46,23 @@ COSTS = [
     ),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)
 
 
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
-
-
-def test_the_likeliest_sequences_of_two_steps() -> None:
+def test_beam_search_of_two_steps() -> None:
     # Probabilities of a, b, and the blank.
     logits = np.log(np.float32([[[0.2, 0.0, 0.8]], [[0.4, 0.0, 0.6]]]) + 1e-30)
-    found = run_all(BEAM, logits, i32([2]), beam_width=4, top_paths=2)
+    result = run_all(BEAM, logits, i32([2]), beam_width=4, top_paths=2)
     # "a" has the alignments a-, -a, and aa, and nothing has --.
-    indices, indices_2, values, values_2, shape, shape_2, scores = found
+    indices, indices_2, values, values_2, shape, shape_2, scores = result
     assert (indices.tolist(), values.tolist(), shape.tolist()) == ([[0, 0]], [0], [1, 1])
     assert (indices_2.tolist(), values_2.tolist(), shape_2.tolist()) == ([], [], [1, 0])
     np.testing.assert_allclose(np.exp(scores), [[0.12 + 0.32 + 0.08, 0.48]], rtol=1e-6)
     assert scores.dtype == np.float32
 
 
-def test_repeated_labels_are_merged_when_asked() -> None:
-    # Surely a, blank, a.
+def test_merge_repeated() -> None:
+    # a, blank, a with high probability.
     logits = np.float32([[[9, 0]], [[0, 9]], [[9, 0]]])
     for merged, expected in ((False, [0, 0]), (True, [0])):
         _, values, shape, _ = run_all(
@@ -83,11 +75,6 @@ def test_repeated_labels_are_merged_when_asked() -> None:
     ("lengths", "attrs"),
     [([3, 1], {}), ([9], {}), ([3], {"top_paths": 5}), ([0], {"top_paths": 2})],
 )
-def test_what_tensorflow_refuses_is_refused(lengths: list[int], attrs: dict[str, int]) -> None:
+def test_invalid_decoder_arguments_are_refused(lengths: list[int], attrs: dict[str, int]) -> None:
     with pytest.raises(InvalidGraphError, match=BEAM):
-        run_all(
-            BEAM,
-            np.zeros((3, 1, 4), np.float32),
-            i32(lengths),
-            **{**ONE, **attrs},
-        )
+        run_all(BEAM, np.zeros((3, 1, 4), np.float32), i32(lengths), **{**ONE, **attrs})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 
 ONE = {"strides": (1, 1, 1, 1), "rates": (1, 1, 1, 1), "padding": "VALID"}
 WIDE = {"strides": (1, 2, 3, 1), "rates": (1, 2, 3, 1), "padding": "VALID"}
@@ -17,7 +15,7 @@ SHAPES = [
     shapes("Dilation2D", [(4, 9, 8, 3), (3, 2, 3)], [(4, 5, 3, 3)], **SAME),
     shapes("Dilation2D", [(4, 9, 8, -1), (3, 2, 3)], [(4, 7, 7, 3)], **ONE),
     shapes("Dilation2D", [(4, 9, 8, 3), (3, 2, -1)], [(4, 7, 7, -1)], **ONE),
-    # Where a size is not known, no side is known.
+    # With an unknown size, both output sizes are unknown.
     shapes("Dilation2D", [(4, -1, 8, 3), (3, 2, 3)], [(4, -1, -1, 3)], **ONE),
     shapes("Dilation2D", [(4, 9, -1, 3), (3, 2, 3)], [(4, -1, -1, 3)], **ONE),
     shapes("Dilation2D", [(4, 9, 8, 3), (-1, 2, 3)], [(4, -1, -1, 3)], **SAME),
@@ -29,7 +27,7 @@ SHAPES = [
     shapes("Dilation2D", [(4, 9, 8, 3), (3, 2, 3)], None, **{**ONE, "strides": (1, 1, 1)}),
     shapes("Dilation2D", [(4, 9, 8, 3), (3, 2, 3)], None, **{**ONE, "rates": (1, 1, 1)}),
     shapes("Dilation2D", [(4, 3, 2, 3), (3, 2, 3)], [(4, 1, 1, 3)], **ONE),
-    # No place is left for a window that is too large by less than two strides.
+    # The output is empty for a window that is too large by less than two strides.
     shapes("Dilation2D", [(4, 2, 8, 3), (3, 2, 3)], [(4, 0, 7, 3)], **ONE),
     shapes("Dilation2D", [(4, 1, 8, 3), (3, 2, 3)], None, **ONE),
     shapes("Dilation2D", [(4, 2, 8, 3), (3, 2, 3)], [(4, 0, 2, 3)], **WIDE),
@@ -39,12 +37,4 @@ SHAPES = [
 
 COSTS = [cost("Dilation2D", [(4, 9, 8, 3), (3, 2, 3)], [(4, 7, 7, 3)], 2 * 6 * 588, **ONE)]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

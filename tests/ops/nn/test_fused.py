@@ -1,4 +1,4 @@
-"""Shapes and costs of ops that stand for a chain of others."""
+"""Fused ops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.node import Node
 from mobileprep.ops.kernel import find_kernel
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import run
 
 TWO = {"strides": (1, 2, 2, 1), "padding": "SAME"}
@@ -21,7 +21,7 @@ TURNED = {"transpose_a": True, "transpose_b": True}
 IMAGE, BANK, DEPTHWISE = (4, 9, 8, 3), (3, 2, 3, 8), (3, 2, 3, 2)
 CHUNKS = {"filter_format": "OIHW_VECT_I"}
 VECTORS = [(8,)] * 4
-# What the last output of a batch normalization reserves is not known.
+# The shape of the last output, the reserved space, is unknown.
 NORM = [(4, 9, 8, 8), (8,), (8,), (8,), (8,), None]
 BORDER = [[0, 0], [1, 2], [3, 0], [0, 0]]
 PAD, RESIZE = "FusedPadConv2D", "FusedResizeAndPadConv2D"
@@ -77,19 +77,11 @@ COSTS = [
     cost(RESIZE, [IMAGE, (2,), (4, 2), BANK], [(4, 3, 3, 8)], 288 * 36),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)
 
 
 def fused_conv(filters: np.ndarray, order: str) -> np.ndarray:
-    """Channels 1 and 2 of one pixel, by filters in some order, with a bias of ten."""
+    """The convolution of one pixel with channels 1 and 2, plus a bias of ten."""
     run = find_kernel("_FusedConv2D")
     assert run is not None
     attrs = {
@@ -99,36 +91,36 @@ def fused_conv(filters: np.ndarray, order: str) -> np.ndarray:
         "filter_format": attr.string(order),
     }
     x = np.array([[[[1, 2]]]], np.float32)
-    made = run(Node("conv", "_FusedConv2D", attrs=attrs), x, filters, np.full(3, 10, np.float32))
-    assert isinstance(made, np.ndarray)
-    return made
+    result = run(Node("conv", "_FusedConv2D", attrs=attrs), x, filters, np.full(3, 10, np.float32))
+    assert isinstance(result, np.ndarray)
+    return result
 
 
-# The inputs' weights for each of three outputs.
+# Weights of the two inputs for each of three outputs.
 WEIGHTS = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 
 
-def test_filters_may_have_their_outputs_first() -> None:
+def test_oihw_filters() -> None:
     # 1 * 1 + 2 * 2, 1 * 3 + 2 * 4, 1 * 5 + 2 * 6, and ten each
     assert fused_conv(WEIGHTS[:, :, None, None], "OIHW").tolist() == [[[[15, 21, 27]]]]
     assert fused_conv(WEIGHTS.T[None, None], "HWIO").tolist() == [[[[15, 21, 27]]]]
 
 
-def test_filters_in_chunks_of_four_are_refused() -> None:
+def test_vectorized_filters_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="OIHW_VECT_I cannot be run here"):
         fused_conv(np.ones((3, 1, 1, 1, 4), np.float32), "OIHW_VECT_I")
 
 
-def test_an_image_is_resized_and_mirrored_before_a_convolution() -> None:
+def test_fused_resize_and_pad_conv() -> None:
     x = np.float32([[0, 2]]).reshape(1, 1, 2, 1)
     paddings = np.int32([[0, 0], [0, 0], [1, 0], [0, 0]])
     attrs = {"strides": [1, 1, 1, 1], "padding": "VALID", "mode": "REFLECT"}
-    # Corners aligned, 0 1 2; mirrored at its first, 1 0 1 2; and each with ten times the next.
+    # Aligned corners: 0 1 2; mirrored: 1 0 1 2; then each value plus ten times the next.
     pair = np.float32([1, 10]).reshape(1, 2, 1, 1)
     size = np.int32([1, 3])
     inputs = (x, size, paddings, pair)
     aligned = run("FusedResizeAndPadConv2D", *inputs, **attrs, resize_align_corners=True)
     assert aligned.ravel().tolist() == [1, 10, 21]
-    # Not aligned, three places two thirds apart: 0 4/3 2.
+    # Not aligned: positions 2/3 apart, 0 4/3 2.
     plain = run("FusedResizeAndPadConv2D", *inputs, **attrs)
     np.testing.assert_allclose(plain.ravel(), [4 / 3, 40 / 3, 64 / 3], rtol=1e-6)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 
 DENSE, SPARSE = "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"
 
@@ -30,12 +28,4 @@ COSTS = [
     cost(SPARSE, [(4, 10), (4,)], [(4,), (4, 10)], 320),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

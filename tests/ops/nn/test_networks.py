@@ -1,4 +1,4 @@
-"""Layers of networks: convolutions and pools by their nodes, normalization, recurrent cells."""
+"""Network layers: convolution, pooling, normalization, and recurrent cells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def normal(*shape: int, kind: Any = np.float32) -> np.ndarray:
     return RNG.normal(size=shape).astype(kind)
 
 
-def test_layouts_agree() -> None:
+def test_nchw_matches_nhwc() -> None:
     x, filters, own = normal(2, 5, 6, 3), normal(3, 3, 3, 4), normal(3, 3, 3, 2)
     turned = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
     for op, bank in (("Conv2D", filters), ("DepthwiseConv2dNative", own)):
@@ -39,7 +39,7 @@ def test_layouts_agree() -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float16, ml_dtypes.bfloat16])
-def test_other_types_are_convolved(kind: type) -> None:
+def test_convolution_of_other_dtypes(kind: type) -> None:
     x, filters = normal(1, 5, 5, 2, kind=kind), normal(3, 3, 2, 3, kind=kind)
     out = run("Conv2D", x, filters, **SAME)
     assert out.dtype == np.dtype(kind)
@@ -64,26 +64,21 @@ def test_other_types_are_convolved(kind: type) -> None:
         ),
     ],
 )
-def test_a_convolution_that_cannot_be_names_the_node(x, filters, attrs, message) -> None:
+def test_invalid_convolution_names_the_node(x, filters, attrs, message) -> None:
     with pytest.raises(InvalidGraphError, match=rf"'y' \(Conv2D\).*{message}"):
         run("Conv2D", x, filters, **attrs)
 
 
-def test_a_transposed_convolution_spreads_a_point() -> None:
+def test_transposed_convolution() -> None:
     filters = f32(range(4)).reshape(2, 2, 1, 1)
-    out = run(
-        "Conv2DBackpropInput",
-        i32(1, 4, 4, 1),
-        filters,
-        f32([[[[1], [0]], [[0], [10]]]]),
-        **{**SAME, "strides": [1, 2, 2, 1]},
-    )
+    y, attrs = f32([[[[1], [0]], [[0], [10]]]]), {**SAME, "strides": [1, 2, 2, 1]}
+    out = run("Conv2DBackpropInput", i32(1, 4, 4, 1), filters, y, **attrs)
     np.testing.assert_array_equal(
         out[0, :, :, 0], [[0, 1, 0, 0], [2, 3, 0, 0], [0, 0, 0, 10], [0, 0, 20, 30]]
     )
 
 
-def test_a_transposed_convolution_of_height_and_width_alone() -> None:
+def test_transposed_convolution_with_size_of_two_axes() -> None:
     filters, y = normal(2, 2, 3, 4), normal(2, 3, 3, 4)
     attrs = {"strides": [1, 2, 2, 1], "padding": "VALID"}
     whole = run("Conv2DBackpropInput", i32(2, 6, 6, 3), filters, y, **attrs)
@@ -91,7 +86,7 @@ def test_a_transposed_convolution_of_height_and_width_alone() -> None:
     np.testing.assert_array_equal(short, whole)
 
 
-def test_grey_scale_dilation() -> None:
+def test_dilation() -> None:
     x = f32([[0, 1], [5, 2]]).reshape(1, 2, 2, 1)
     filters = f32([[0, 10], [1, 2]]).reshape(2, 2, 1)
     window = {"strides": [1, 1, 1, 1], "rates": [1, 1, 1, 1]}
@@ -101,14 +96,14 @@ def test_grey_scale_dilation() -> None:
     np.testing.assert_array_equal(out[0, :, :, 0], [[11, 3], [12, 2]])
 
 
-def test_where_the_largest_stood() -> None:
+def test_max_pool_with_argmax() -> None:
     x = f32([[1, 9, 2], [3, 4, -1], [0, 0, -2]]).reshape(1, 3, 3, 1)
     window = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
     values, places = run_all("MaxPoolWithArgmax", x, **window)
     assert (values.ravel().tolist(), places.ravel().tolist()) == ([9, 2, 0, -2], [1, 2, 6, 8])
 
 
-def test_pixels_of_windows() -> None:
+def test_extract_image_patches() -> None:
     x = f32(range(9)).reshape(1, 3, 3, 1)
     window = {"ksizes": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "rates": [1, 1, 1, 1]}
     out = run("ExtractImagePatches", x, **window, padding="VALID")
@@ -116,23 +111,14 @@ def test_pixels_of_windows() -> None:
 
 
 @pytest.mark.parametrize("op", ["FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"])
-def test_normalization_by_given_statistics(op: str) -> None:
+def test_batch_norm_in_inference(op: str) -> None:
     x = f32([1, 2, 3, 4]).reshape(1, 2, 1, 2)
-    out = run(
-        op,
-        x,
-        f32(2, 1),
-        f32(0.5, 0),
-        f32(1, 2),
-        f32(3, 0),
-        is_training=False,
-        epsilon=1.0,
-        U=np.float32,
-    )
+    parts = (f32(2, 1), f32(0.5, 0), f32(1, 2), f32(3, 0))
+    out = run(op, x, *parts, is_training=False, epsilon=1.0, U=np.float32)
     np.testing.assert_allclose(out.ravel(), [0.5, 0, 2.5, 2])
 
 
-def test_normalization_by_the_batchs_own_statistics() -> None:
+def test_batch_norm_in_training() -> None:
     x = normal(4, 3, 3, 2)
     empty = np.zeros(0, np.float32)
     y, mean, variance, *_ = run_all(
@@ -143,7 +129,7 @@ def test_normalization_by_the_batchs_own_statistics() -> None:
     np.testing.assert_allclose(y.std(axis=(0, 1, 2)), [1, 1], rtol=1e-5)
 
 
-def test_normalization_of_old_graphs() -> None:
+def test_batch_norm_with_global_normalization() -> None:
     x = f32([4, 8]).reshape(1, 1, 1, 2)
     parts = (f32(2, 2), f32(4, 4), f32(1, 1), f32(3, 3))
     attrs = {"variance_epsilon": 0.0}
@@ -157,7 +143,7 @@ def test_normalization_of_old_graphs() -> None:
     assert plain.ravel().tolist() == [2, 4]
 
 
-def test_normalization_by_neighbouring_channels() -> None:
+def test_lrn() -> None:
     x = f32([1, 2, 3]).reshape(1, 1, 1, 3)
     out = run("LRN", x, depth_radius=1, bias=1.0, alpha=1.0, beta=1.0)
     np.testing.assert_allclose(out.ravel(), [1 / 6, 2 / 15, 3 / 14], rtol=1e-6)
@@ -168,39 +154,32 @@ def sigmoid(x: float) -> float:
 
 
 @pytest.mark.parametrize("peephole", [False, True])
-def test_a_step_of_an_lstm(peephole: bool) -> None:
+def test_lstm_cell(peephole: bool) -> None:
     w = f32([[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]])
-    parts = (
-        f32([[2]]),
-        f32([[0.5]]),
-        f32([[-1]]),
-        w,
-        f32([0.3]),
-        f32([0.2]),
-        f32([0.1]),
-        f32(0, 0.1, 0.2, 0.3),
-    )
+    x, state, hidden, bias = f32([[2]]), f32([[0.5]]), f32([[-1]]), f32(0, 0.1, 0.2, 0.3)
+    peepholes = f32([0.3]), f32([0.2]), f32([0.1])
+    parts = (x, state, hidden, w, *peepholes, bias)
     i, ci, f, o = (2 * a - b + c for a, b, c in zip(w[0], w[1], (0, 0.1, 0.2, 0.3), strict=True))
     if peephole:
         i, f = i + 0.5 * 0.3, f + 0.5 * 0.2
-    state = sigmoid(i) * math.tanh(ci) + 0.5 * sigmoid(f + 1)
-    o += 0.1 * state if peephole else 0
+    new_state = sigmoid(i) * math.tanh(ci) + 0.5 * sigmoid(f + 1)
+    o += 0.1 * new_state if peephole else 0
     out = run_all("LSTMBlockCell", *parts, use_peephole=peephole)
     assert [float(a[0, 0]) for a in out] == pytest.approx(
         [
             sigmoid(i),
-            state,
+            new_state,
             sigmoid(f + 1),
             sigmoid(o),
             math.tanh(ci),
-            math.tanh(state),
-            sigmoid(o) * math.tanh(state),
+            math.tanh(new_state),
+            sigmoid(o) * math.tanh(new_state),
         ],
         rel=1e-6,
     )
 
 
-def test_an_lstm_over_time_is_its_steps() -> None:
+def test_block_lstm_matches_its_steps() -> None:
     w, b, peepholes = normal(5, 8), normal(8), (normal(2), normal(2), normal(2))
     x, state, hidden = normal(4, 3, 3), normal(3, 2), normal(3, 2)
     whole = run_all("BlockLSTM", np.int64(3), x, state, hidden, w, *peepholes, b)
@@ -212,7 +191,7 @@ def test_an_lstm_over_time_is_its_steps() -> None:
     assert not whole[6][3].any()
 
 
-def test_a_step_of_a_gated_unit() -> None:
+def test_gru_cell() -> None:
     x, h = f32([[1]]), f32([[0.5]])
     w_ru, w_c = f32([[0.1, 0.2], [0.3, 0.4]]), f32([[0.5], [0.6]])
     out = run_all("GRUBlockCell", x, h, w_ru, w_c, f32(0.1, 0.2), f32([0.3]))
@@ -222,7 +201,7 @@ def test_a_step_of_a_gated_unit() -> None:
     assert [float(a[0, 0]) for a in out] == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_best_classes_of_a_sequence() -> None:
+def test_ctc_greedy_decoder() -> None:
     # Classes by step: a a blank a b, and for the second entry b only.
     best = [[0, 1], [0, 2], [2, 0], [0, 0], [1, 0]]
     logits = np.eye(3, dtype=np.float32)[best]
@@ -246,11 +225,11 @@ def test_cross_entropies() -> None:
         run_all("SparseSoftmaxCrossEntropyWithLogits", features, i32([2]))
 
 
-def test_fused_chains_are_their_parts() -> None:
+def test_fused_conv_and_mat_mul_match_their_parts() -> None:
     x, filters, bias = normal(1, 5, 5, 2), normal(3, 3, 2, 3), normal(3)
-    given = {"TArgs": [DType.FLOAT], "num_args": 1, "fused_ops": ["BiasAdd", "LeakyRelu"]}
+    fusion = {"TArgs": [DType.FLOAT], "num_args": 1, "fused_ops": ["BiasAdd", "LeakyRelu"]}
     out = run(
-        "_FusedConv2D", x, filters, bias, **SAME, **given, num_host_args=0, leakyrelu_alpha=0.5
+        "_FusedConv2D", x, filters, bias, **SAME, **fusion, num_host_args=0, leakyrelu_alpha=0.5
     )
     plain = naive.convolution(x, filters, THREE) + bias
     np.testing.assert_allclose(out, np.where(plain > 0, plain, plain / 2), atol=1e-5)
@@ -261,10 +240,10 @@ def test_fused_chains_are_their_parts() -> None:
         run("_FusedMatMul", a, b, bias, num_args=1, fused_ops=["Swirl"])
 
 
-def test_a_fused_depthwise_convolution_and_a_fused_normalization() -> None:
+def test_fused_depthwise_conv_and_batch_norm_match_their_parts() -> None:
     x, own, bias = normal(1, 5, 5, 2), normal(3, 3, 2, 2), normal(4)
-    given = {"num_args": 1, "fused_ops": ["BiasAdd", "Relu6"]}
-    out = run("_FusedDepthwiseConv2dNative", x, own, bias, **SAME, **given)
+    fusion = {"num_args": 1, "fused_ops": ["BiasAdd", "Relu6"]}
+    out = run("_FusedDepthwiseConv2dNative", x, own, bias, **SAME, **fusion)
     plain = naive.depthwise(x, own, THREE) + bias
     np.testing.assert_allclose(out, np.clip(plain, 0, 6), atol=1e-5)
     side = normal(1, 5, 5, 2)
@@ -275,7 +254,7 @@ def test_a_fused_depthwise_convolution_and_a_fused_normalization() -> None:
     np.testing.assert_allclose(out, np.maximum(alone + side, 0), atol=1e-6)
 
 
-def test_a_mirrored_border_before_a_convolution() -> None:
+def test_fused_pad_conv() -> None:
     x, filters = normal(1, 4, 4, 2), normal(3, 3, 2, 3)
     paddings = i32([[0, 0], [1, 1], [1, 1], [0, 0]])
     attrs = {"strides": [1, 1, 1, 1], "padding": "VALID", "mode": "SYMMETRIC"}

@@ -1,11 +1,10 @@
-"""Shapes and costs of normalizations."""
+"""Normalization ops."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import run_all
 
 FUSED = ["FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"]
@@ -24,7 +23,7 @@ SHAPES = [
     shapes(V3, [(4, 9, 8, 8, 8), *VECTORS], None),
     shapes(V3, [(4, 9, 8, 7), *VECTORS], None),
     shapes(V3, [(4, 9, 8, 8), (8,), (7,), (0,), (0,)], None),
-    # In training the statistics come out; otherwise they go in, and must fit.
+    # In training, statistics are outputs; in inference they are inputs and must match.
     shapes(V3, [(4, 9, 8, 8), (8,), (8,), (0,), (0,)], [(4, 9, 8, 8), *VECTORS, None]),
     shapes(V3, [(4, 9, 8, 8), (8,), (8,), (7,), (8,)], None, **LAST),
     shapes(V3, [(4, 9, 8, 8), (8,), (8,), (8,), (7,)], None, **LAST),
@@ -43,23 +42,15 @@ COSTS = [
     *(cost(op, [(1, 2, 5, 8)], [(1, 2, 5, 8)], 160, **LAST) for op in FUSED),
     *(cost(op, [(1, 2, 5, 8)], [(1, 2, 5, 8)], 480) for op in FUSED),
     cost(OLD, [(1, 2, 5, 8)], [(1, 2, 5, 8)], 160),
-    # five squares' sum for each radius, and five more
+    # a sum of squares over the window, and five more
     cost("LRN", [(1, 2, 5, 8)], [(1, 2, 5, 8)], 80 * (2 * 5 + 5)),
     cost("LRN", [(1, 2, 5, 8)], [(1, 2, 5, 8)], 80 * (2 * 2 + 5), depth_radius=2),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)
 
 
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
-
-
-def test_statistics_of_no_images_are_no_numbers_and_no_warning() -> None:
+def test_batch_norm_of_empty_batch_is_nan_without_warning() -> None:
     ones, none = np.ones(3, np.float32), np.zeros(0, np.float32)
     empty = np.zeros((0, 2, 2, 3), np.float32)
     out, mean, *_ = run_all("FusedBatchNormV3", empty, ones, ones, none, none, U=np.float32)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import run
 
 TWO = {"ksize": (1, 3, 2, 1), "strides": (1, 2, 3, 1), "padding": "VALID"}
@@ -71,27 +71,19 @@ COSTS = [
     cost(V2, [(4, 9, 8, 3), (4,), (4,)], [(4, 4, 3, 3)], None, padding="VALID"),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)
 
 
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
-
-
-def test_windows_may_be_given_by_tensors() -> None:
+def test_max_pool_v2() -> None:
     x = np.arange(12, dtype=np.float32).reshape(1, 3, 4, 1)
     sizes, strides = np.int32([1, 2, 2, 1]), np.int32([1, 1, 2, 1])
-    found = run("MaxPoolV2", x, sizes, strides, padding="VALID")
-    assert found[0, :, :, 0].tolist() == [[5, 7], [9, 11]]
-    found = run("MaxPoolV2", x, sizes, strides, padding="SAME")
-    assert found[0, :, :, 0].tolist() == [[5, 7], [9, 11], [9, 11]]
+    result = run("MaxPoolV2", x, sizes, strides, padding="VALID")
+    assert result[0, :, :, 0].tolist() == [[5, 7], [9, 11]]
+    result = run("MaxPoolV2", x, sizes, strides, padding="SAME")
+    assert result[0, :, :, 0].tolist() == [[5, 7], [9, 11], [9, 11]]
 
 
-def test_pooling_along_channels_takes_groups_of_neighbors() -> None:
+def test_pooling_along_channels() -> None:
     x = np.float32([[[[1, 5, 2, -3, 0, 4]]]])
     deep = {"ksize": [1, 1, 1, 3], "strides": [1, 1, 1, 3], "padding": "VALID"}
     assert run("MaxPool", x, **deep).tolist() == [[[[5, 4]]]]
@@ -109,16 +101,16 @@ def test_pooling_along_channels_takes_groups_of_neighbors() -> None:
         {"data_format": "NCHW", "ksize": [1, 3, 1, 1], "strides": [1, 3, 1, 1]},
     ],
 )
-def test_other_pooling_along_channels_is_refused_as_tensorflow_does(change: dict[str, Any]) -> None:
+def test_invalid_pooling_along_channels_is_refused(change: dict[str, Any]) -> None:
     deep = {"ksize": [1, 1, 1, 3], "strides": [1, 1, 1, 3], "padding": "VALID", **change}
     with pytest.raises(InvalidGraphError, match="channels"):
         run("MaxPool", np.zeros((1, 2, 2, 6), np.float32), **deep)
 
 
-def test_means_leave_padding_out() -> None:
+def test_avg_pool_ignores_padding() -> None:
     x = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1)
     window = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1]}
-    found = run("AvgPool", x, **window, padding="SAME")
-    assert found[0, :, :, 0].tolist() == [[2, 3.5], [6.5, 8]]
+    result = run("AvgPool", x, **window, padding="SAME")
+    assert result[0, :, :, 0].tolist() == [[2, 3.5], [6.5, 8]]
     assert run("AvgPool", x, **window, padding="VALID").ravel().tolist() == [2]
     assert run("MaxPool", -x, **window, padding="SAME")[0, :, :, 0].tolist() == [[0, -2], [-6, -8]]

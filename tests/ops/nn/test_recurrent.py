@@ -1,10 +1,8 @@
-"""Shapes and costs of whole recurrent cells."""
+"""Shapes and costs of recurrent cells."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 
 # 2 in a batch, 3 inputs, 5 cells; each gate has a row for each input and cell.
 BATCH, STATE, PEEPHOLE = (2, 3), (2, 5), (5,)
@@ -12,8 +10,8 @@ LSTM = [BATCH, STATE, STATE, (8, 20), PEEPHOLE, PEEPHOLE, PEEPHOLE, (20,)]
 BLOCK = [(), (7, 2, 3), *LSTM[1:]]
 GRU = [BATCH, STATE, (8, 10), (8, 5), (10,), (5,)]
 BLOCKS = ["BlockLSTM", "BlockLSTMV2"]
-# 2 x 8 x 20 for the product, 20 biases; of each cell 19 for three sigmoids of 4, two hyperbolic
-# tangents, and three products and a sum of the state, and one that adds the forget bias
+# 2 x 8 x 20 for the product, 20 biases; for each cell 19: three sigmoids of 4, two hyperbolic
+# tangents, three products and a sum for the state, and a sum for the forget bias
 STEP = 2 * (320 + 20 + 19 * 5)
 
 SHAPES = [
@@ -41,12 +39,4 @@ COSTS = [
     cost("GRUBlockCell", GRU, [(2, 5)] * 4, 2 * (2 * 8 * 15 + 15 + 14 * 5)),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

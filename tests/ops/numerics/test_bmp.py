@@ -1,4 +1,4 @@
-"""BMP files."""
+"""BMP decoding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mobileprep.ops.numerics.image_files import decode_bmp
 
 
 def bmp(rows: list[bytes], width: int, bits: int, *, height: int | None = None) -> bytes:
-    """An uncompressed BMP file of rows that are filled up to four bytes."""
+    """An uncompressed BMP file of rows, padded to four bytes."""
     body = b"".join(row + b"\0" * (-len(row) % 4) for row in rows)
     tall = len(rows) if height is None else height
     header = struct.pack("<2sIHHI", b"BM", 54 + len(body), 0, 0, 54)
@@ -20,17 +20,17 @@ def bmp(rows: list[bytes], width: int, bits: int, *, height: int | None = None) 
     return header + body
 
 
-def test_rows_go_upwards_and_colours_backwards() -> None:
+def test_rows_are_bottom_up_and_colors_are_bgr() -> None:
     data = bmp([b"\x01\x02\x03", b"\x04\x05\x06"], 1, 24)
     np.testing.assert_array_equal(decode_bmp(data, 0), [[[6, 5, 4]], [[3, 2, 1]]])
 
 
-def test_rows_may_go_downwards() -> None:
+def test_top_down_rows() -> None:
     data = bmp([b"\x01\x02\x03", b"\x04\x05\x06"], 1, 24, height=-2)
     np.testing.assert_array_equal(decode_bmp(data, 3), [[[3, 2, 1]], [[6, 5, 4]]])
 
 
-def test_transparency() -> None:
+def test_alpha_channel() -> None:
     four = bmp([b"\x01\x02\x03\x09"], 1, 32)
     np.testing.assert_array_equal(decode_bmp(four, 0), [[[3, 2, 1, 9]]])
     np.testing.assert_array_equal(decode_bmp(four, 3), [[[3, 2, 1]]])
@@ -38,7 +38,7 @@ def test_transparency() -> None:
     np.testing.assert_array_equal(decode_bmp(three, 4), [[[3, 2, 1, 255]]])
 
 
-def test_grey() -> None:
+def test_grayscale() -> None:
     data = bmp([b"\x07\x08"], 2, 8)
     np.testing.assert_array_equal(decode_bmp(data, 0), [[[7], [8]]])
     np.testing.assert_array_equal(decode_bmp(data, 4), [[[7, 7, 7, 255], [8, 8, 8, 255]]])
@@ -56,6 +56,6 @@ def test_grey() -> None:
         bmp([b"\1\2\3"], 1 << 30, 24, height=1 << 30),
     ],
 )
-def test_impossible_files_are_refused(data: bytes) -> None:
+def test_invalid_files_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptFileError, match=r"^BMP image: \S"):
         decode_bmp(data, 0)

@@ -1,4 +1,4 @@
-"""Steps of weights by output channel."""
+"""Quantization steps per channel."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ WEIGHTS = RNG.normal(size=(3, 3, 4, 5)).astype(np.float32) * np.float32([1, 64, 
 
 
 def error(weights: np.ndarray, steps: np.ndarray, most: int) -> np.ndarray:
-    found = np.clip(np.rint(weights / steps), -most, most) * steps
-    return np.square(found - weights).sum((0, 1, 2))
+    quantized = np.clip(np.rint(weights / steps), -most, most) * steps
+    return np.square(quantized - weights).sum((0, 1, 2))
 
 
-def test_the_largest_weight_of_each_channel_is_the_last_step() -> None:
+def test_min_max_uses_the_largest_weight_of_each_channel() -> None:
     steps = channel_steps(WEIGHTS, (-1,), "min_max", 127)
     assert steps.shape == (1, 1, 1, 5)
     largest = np.abs(WEIGHTS).max((0, 1, 2))
     assert steps.reshape(-1) * 127 == pytest.approx(largest, rel=1e-6)  # of float32
 
 
-def test_channels_of_depthwise_filters_are_of_two_axes() -> None:
+def test_depthwise_filters_have_two_channel_axes() -> None:
     steps = channel_steps(WEIGHTS, (-2, -1), "min_max", 127)
     assert steps.shape == (1, 1, 4, 5)
     for at in np.ndindex(4, 5):
@@ -32,18 +32,18 @@ def test_channels_of_depthwise_filters_are_of_two_axes() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3, 7, 127])
-def test_mse_is_the_best_of_the_shares_in_each_channel_alone(most: int) -> None:
+def test_mse_uses_the_best_share_per_channel(most: int) -> None:
     weights = WEIGHTS.copy()
     weights[0, 0, 0] *= 20
     widest = channel_steps(weights, (-1,), "min_max", most)
-    found = error(weights, channel_steps(weights, (-1,), "mse", most), most)
-    tried = np.stack([error(weights, widest * np.float32(share), most) for share in SHARES])
-    assert (found == tried.min(0)).all()
+    errors = error(weights, channel_steps(weights, (-1,), "mse", most), most)
+    candidates = np.stack([error(weights, widest * np.float32(share), most) for share in SHARES])
+    assert (errors == candidates.min(0)).all()
     alone = channel_steps(weights[..., 2:3], (-1,), "mse", most)
     assert alone.item() == channel_steps(weights, (-1,), "mse", most)[..., 2].item()
 
 
-def test_outliers_are_cut_off_where_that_pays() -> None:
+def test_mse_clips_outliers() -> None:
     weights = np.append(RNG.normal(size=1000), 8).astype(np.float32)[:, np.newaxis]
     wide = channel_steps(weights, (-1,), "min_max", 3)
     narrow = channel_steps(weights, (-1,), "mse", 3)
@@ -52,7 +52,7 @@ def test_outliers_are_cut_off_where_that_pays() -> None:
 
 @pytest.mark.parametrize("method", ["min_max", "percentile", "entropy", "mse"])
 @pytest.mark.parametrize("value", [0, 1e-42, -1e-40])
-def test_channels_of_zeros_and_denormals_have_steps_of_one(method, value: float) -> None:
+def test_zero_and_denormal_channels_have_valid_steps(method, value: float) -> None:
     weights = np.full((4, 2), value, np.float32)
     weights[:, 1] = [-3, 1, 2, 0.5]
     steps = channel_steps(weights, (-1,), method, 127).reshape(-1)
@@ -61,34 +61,34 @@ def test_channels_of_zeros_and_denormals_have_steps_of_one(method, value: float)
     assert (steps >= np.finfo(np.float32).tiny).all()
 
 
-def test_without_weights_there_are_steps_all_the_same() -> None:
+def test_empty_weights_have_steps_of_one() -> None:
     assert channel_steps(np.zeros((0, 3), np.float32), (-1,), "min_max", 127).tolist() == [
         [1, 1, 1]
     ]
 
 
-def test_percentile_leaves_out_so_many_magnitudes_of_each_channel() -> None:
+def test_percentile_is_computed_per_channel() -> None:
     weights = np.arange(1, 2001, dtype=np.float32).reshape(1000, 2) * np.float32([1, -1])
     steps = channel_steps(weights, (-1,), "percentile", 127, 99).reshape(-1)
-    # Each channel has every other number; ten of a thousand are beyond.
+    # Each channel has every other number; ten of a thousand are outside.
     assert steps * 127 == pytest.approx([1979, 1980], rel=1e-6)  # of float32
     few = channel_steps(weights[:99], (-1,), "percentile", 127, 99).reshape(-1)
     assert few * 127 == pytest.approx([197, 198], rel=1e-6)
 
 
 @pytest.mark.parametrize("method", ["percentile", "entropy"])
-def test_channels_are_looked_at_alone(method) -> None:
+def test_channels_are_independent(method) -> None:
     weights = RNG.normal(size=(400, 3, 2)).astype(np.float32) * np.float32([1, 50])
     weights[0] = 300
-    found = channel_steps(weights, (-2, -1), method, 127, 99.5)
-    assert found.shape == (1, 3, 2)
+    steps = channel_steps(weights, (-2, -1), method, 127, 99.5)
+    assert steps.shape == (1, 3, 2)
     for at in np.ndindex(3, 2):
         one = channel_steps(weights[:, at[0], at[1], None], (-1,), method, 127, 99.5)
-        assert found[0, at[0], at[1]] == one.item()
-    assert (found * 127 < 299).all()
+        assert steps[0, at[0], at[1]] == one.item()
+    assert (steps * 127 < 299).all()
 
 
-def test_entropy_cuts_what_lies_far_out_and_leaves_evenly_spread_weights_whole() -> None:
+def test_entropy_clips_outliers_but_not_uniform_weights() -> None:
     even = np.linspace(-1, 1, 4001, dtype=np.float32)[:, None]
     assert channel_steps(even, (-1,), "entropy", 127) * 127 == pytest.approx(1, rel=0.01)
     far = RNG.normal(size=(20000, 1)).astype(np.float32)
@@ -99,7 +99,7 @@ def test_entropy_cuts_what_lies_far_out_and_leaves_evenly_spread_weights_whole()
 
 
 @pytest.mark.parametrize("method", ["percentile", "entropy"])
-def test_what_a_method_would_cut_to_nothing_or_has_too_little_of_stays_whole(method) -> None:
+def test_sparse_or_few_weights_are_not_clipped(method) -> None:
     lonely = np.zeros((30000, 1), np.float32)
     lonely[7] = -2
     assert channel_steps(lonely, (-1,), method, 127) * 127 == pytest.approx(2, rel=0.01)

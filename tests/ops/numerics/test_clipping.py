@@ -1,4 +1,4 @@
-"""Bounding elements: blocks do not show, NaN stays, and every type has its activations."""
+"""Clipping."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobileprep.ops.numerics.quantization import clipped
 
 
 @pytest.mark.parametrize("block", [3, 1 << 16])
-def test_elements_are_bounded(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clipping_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clipping, "_CLIPPING_BLOCK", block)
     x = np.array([[-np.inf, -1, 0, 1], [6, 7, np.inf, np.nan]], np.float32)
     expected = np.array([[0, 0, 0, 1], [6, 6, 6, np.nan]])
@@ -26,7 +26,7 @@ def test_elements_are_bounded(block: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.int32, np.uint8, ml_dtypes.bfloat16])
 @pytest.mark.parametrize(("op", "most"), [("Relu", 9), ("Relu6", 6)])
-def test_activations_of_every_type(op: str, most: int, kind: type) -> None:
+def test_activations_of_every_dtype(op: str, most: int, kind: type) -> None:
     kernel = find_kernel(op)
     assert kernel is not None
     node = Node("y", op, attrs={"T": attr.dtype(DType.FLOAT)})

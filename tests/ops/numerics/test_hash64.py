@@ -1,4 +1,4 @@
-"""TensorFlow's 64-bit hash, against MurmurHash64A written out plainly."""
+"""TensorFlow's 64-bit hash, compared with a plain MurmurHash64A."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ MULTIPLIER = 0xC6A4A7935BD1E995
 
 
 def murmur(data: bytes, seed: int = 0xDECAFCAFFE) -> int:
-    found = seed ^ (len(data) * MULTIPLIER & MASK)
+    hash_ = seed ^ (len(data) * MULTIPLIER & MASK)
     whole = len(data) // 8 * 8
     for start in range(0, whole, 8):
         word = int.from_bytes(data[start : start + 8], "little") * MULTIPLIER & MASK
         word = (word ^ word >> 47) * MULTIPLIER & MASK
-        found = (found ^ word) * MULTIPLIER & MASK
+        hash_ = (hash_ ^ word) * MULTIPLIER & MASK
     if data[whole:]:
-        found = (found ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & MASK
-    found = (found ^ found >> 47) * MULTIPLIER & MASK
-    return found ^ found >> 47
+        hash_ = (hash_ ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & MASK
+    hash_ = (hash_ ^ hash_ >> 47) * MULTIPLIER & MASK
+    return hash_ ^ hash_ >> 47
 
 
 @pytest.mark.parametrize("length", [*range(18), 63, 64, 65, 100, (1 << 18) + 9])
-def test_one_text(length: int) -> None:
+def test_hash64(length: int) -> None:
     data = random.Random(length).randbytes(length)
     assert hash64(data) == murmur(data)
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 40])
-def test_many_texts_keep_their_places(count: int) -> None:
+def test_hash64_many(count: int) -> None:
     generator = random.Random(count)
-    texts = [generator.randbytes(8 + i % 8) for i in range(count)] + [b"", b"a" * 70]
-    assert hash64_many(texts) == [murmur(text) for text in texts]
+    values = [generator.randbytes(8 + i % 8) for i in range(count)] + [b"", b"a" * 70]
+    assert hash64_many(values) == [murmur(text) for text in values]

@@ -1,4 +1,4 @@
-"""Histograms: what is counted where, and sums over parts that are exactly the whole."""
+"""Histograms of observed values."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PARTS = st.lists(
 
 
 def observed(*parts: np.ndarray) -> ObservedValues:
-    found = ObservedValues(histogram=Histogram())
+    values = ObservedValues(histogram=Histogram())
     for part in parts:
-        assert found.add(np.asarray(part, np.float32))
-    return found
+        assert values.add(np.asarray(part, np.float32))
+    return values
 
 
-def told(values: ObservedValues) -> tuple[object, ...]:
+def state(values: ObservedValues) -> tuple[object, ...]:
     assert values.histogram is not None
     counts = values.histogram.counts.tobytes()
     return values.low, values.high, values.count, values.histogram.exponent, counts
@@ -32,19 +32,19 @@ def told(values: ObservedValues) -> tuple[object, ...]:
 
 @given(_PARTS, st.randoms())
 @settings(deadline=None)
-def test_any_order_and_any_cut_give_the_same_bit_for_bit(parts, random) -> None:
+def test_result_is_independent_of_order_and_parts(parts, random) -> None:
     serial = observed(*parts)
     shuffled = random.sample(parts, len(parts))
     whole = observed(np.concatenate(shuffled))
     merged = ObservedValues(histogram=Histogram())
     for part in shuffled:
         merged.merge(observed(part))
-    assert told(serial) == told(whole) == told(merged)
+    assert state(serial) == state(whole) == state(merged)
 
 
 @given(arrays.arrays(np.float32, st.integers(1, 50), elements=_FLOATS))
 @settings(deadline=None)
-def test_every_value_lies_within_its_bin(values) -> None:
+def test_every_value_is_within_its_bin(values) -> None:
     histogram = observed(values).histogram
     assert histogram is not None
     edges = histogram.edges()
@@ -68,7 +68,7 @@ def test_every_value_lies_within_its_bin(values) -> None:
         [1.0] * 99 + [1e30],
     ],
 )
-def test_odd_values_are_counted_exactly(values) -> None:
+def test_extreme_values_are_counted_exactly(values) -> None:
     histogram = observed(values).histogram
     assert histogram is not None
     exponent = histogram.exponent or 0
@@ -76,40 +76,40 @@ def test_odd_values_are_counted_exactly(values) -> None:
     for value in np.asarray(values, np.float32).astype(np.float64):
         expected[int(np.trunc(value / 2.0**exponent)) + BINS] += 1
     assert histogram.counts.tolist() == expected.tolist()
-    # No narrower bins would hold the largest.
+    # Narrower bins would not hold the largest value.
     largest = float(np.abs(np.asarray(values, np.float32)).max())
     assert largest == 0 or BINS / 2 <= largest / 2.0**exponent < BINS
 
 
-def test_threads_count_the_same_as_one() -> None:
+def test_result_is_independent_of_threads() -> None:
     values = np.random.default_rng(1).normal(size=300_001).astype(np.float32)
     alone = observed(values)
     with all_processors():
         shared = observed(values)
-    assert told(alone) == told(shared)
+    assert state(alone) == state(shared)
 
 
-def test_of_very_many_values_some_of_every_channel_are_counted() -> None:
+def test_large_tensors_are_sampled_evenly() -> None:
     values = np.tile(np.arange(24, dtype=np.float32), MOST_COUNTED // 8)
-    found = observed(values.reshape(-1, 24))
-    assert (found.low, found.high, found.count) == (0, 23, values.size)
-    assert found.histogram is not None
-    counts = found.histogram.counts
+    result = observed(values.reshape(-1, 24))
+    assert (result.low, result.high, result.count) == (0, 23, values.size)
+    assert result.histogram is not None
+    counts = result.histogram.counts
     assert MOST_COUNTED / 2 < counts.sum() <= MOST_COUNTED + 24
-    seen = counts[counts > 0]
-    assert len(seen) == 24
-    assert seen.max() - seen.min() <= 1
+    nonzero = counts[counts > 0]
+    assert len(nonzero) == 24
+    assert nonzero.max() - nonzero.min() <= 1
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_without_a_place_are_told_and_not_counted(value) -> None:
-    found = ObservedValues(histogram=Histogram())
-    assert not found.add(np.array([1, value, 2], np.float32))
-    assert found.count == 0
-    assert found.histogram is not None
-    assert not found.histogram.counts.any()
+def test_nan_and_infinity_are_refused(value) -> None:
+    result = ObservedValues(histogram=Histogram())
+    assert not result.add(np.array([1, value, 2], np.float32))
+    assert result.count == 0
+    assert result.histogram is not None
+    assert not result.histogram.counts.any()
 
 
-def test_nothing_is_no_value() -> None:
-    found = observed(np.zeros((0, 3)))
-    assert (found.count, found.low, found.high) == (0, np.inf, -np.inf)
+def test_empty_tensor_adds_no_values() -> None:
+    result = observed(np.zeros((0, 3)))
+    assert (result.count, result.low, result.high) == (0, np.inf, -np.inf)

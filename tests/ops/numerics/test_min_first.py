@@ -1,4 +1,4 @@
-"""Eight-bit numbers by the MIN_FIRST rule, beside the rule as TensorFlow words it."""
+"""MIN_FIRST quantization to 8 bits, compared with TensorFlow's formula."""
 
 import math
 
@@ -9,7 +9,7 @@ from mobileprep.ops.numerics.quantization import to_quint8
 
 
 def _round(value: float) -> float:
-    """C's round: halves away from zero, exactly."""
+    """Round half away from zero, like C."""
     whole = math.trunc(value)
     return whole + math.copysign(1, value) if abs(value - whole) >= 0.5 else whole
 
@@ -22,7 +22,7 @@ def _expected(value: np.float32, low: np.float32, high: np.float32) -> int:
 @pytest.mark.parametrize(
     ("low", "high"), [(0, 1), (-1, 1), (-0.3, 2.7), (-5, 1.2e-38), (-1e-20, 3e20), (0, 255)]
 )
-def test_it_is_equal_to_the_rule(low, high):
+def test_result_matches_the_formula(low, high):
     low, high = np.float32(low), np.float32(high)
     rng = np.random.default_rng(3)
     values = rng.uniform(low, high, 3000).astype(np.float32)
@@ -31,7 +31,7 @@ def test_it_is_equal_to_the_rule(low, high):
     assert to_quint8(values, low, high).tolist() == expected
 
 
-def test_halves_are_rounded_away_from_zero_and_nothing_below_them_up():
+def test_halves_are_rounded_away_from_zero():
     low, high = np.float32(-128), np.float32(127)
     halves = np.array([-2.5, -0.5, 0.5, 1.5, 2.5], np.float32)
     assert (to_quint8(halves, low, high) - 128).astype(np.int8).tolist() == [-3, -1, 1, 2, 3]
@@ -39,7 +39,7 @@ def test_halves_are_rounded_away_from_zero_and_nothing_below_them_up():
     assert (to_quint8(below, low, high) - 128).astype(np.int8).tolist() == [-2, 0, 0, 1, 2]
 
 
-def test_shapes_are_kept_across_blocks():
+def test_shape_is_preserved_across_blocks():
     values = np.linspace(0, 1, 3 * 50_000, dtype=np.float32).reshape(3, 50_000)
     numbers = to_quint8(values, np.float32(0), np.float32(1))
     assert numbers.shape == values.shape
@@ -47,5 +47,5 @@ def test_shapes_are_kept_across_blocks():
     assert (numbers.min(), numbers.max()) == (0, 255)
 
 
-def test_nothing_gives_nothing():
+def test_empty_input():
     assert to_quint8(np.empty((0, 3), np.float32), np.float32(0), np.float32(1)).shape == (0, 3)

@@ -1,4 +1,4 @@
-"""Sharing work among threads: every part once, failures passed on, BLAS as it was afterwards."""
+"""Parallel work in threads."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mobileprep.ops.numerics.parallel import all_processors, for_each, multiply,
 def blas_threads() -> list[int]:
     from threadpoolctl import threadpool_info
 
-    # SciPy brings one of its own, which other tests may have loaded since the crew was made.
-    found = (lib for lib in threadpool_info() if lib["user_api"] == "blas")
-    return [lib["num_threads"] for lib in found if "scipy" not in lib["filepath"]]
+    # SciPy has its own BLAS, which other tests may have loaded later.
+    libraries = (lib for lib in threadpool_info() if lib["user_api"] == "blas")
+    return [lib["num_threads"] for lib in libraries if "scipy" not in lib["filepath"]]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
-def test_every_part_is_done_once(count: int) -> None:
+def test_every_part_runs_once(count: int) -> None:
     done: list[int] = []
     for_each(done.append, range(count))
     with all_processors():
@@ -33,14 +33,14 @@ def test_every_part_is_done_once(count: int) -> None:
     assert sorted(done) == sorted([*range(count), *range(count)])
 
 
-def test_without_leave_all_is_done_here() -> None:
+def test_work_stays_in_the_calling_thread_by_default() -> None:
     seen: set[int] = set()
     for_each(lambda _: seen.add(threading.get_ident()), range(20))
     assert (seen, threads()) == ({threading.get_ident()}, 1)
 
 
 @pytest.mark.skipif(blas_threads()[:1] in ([], [1]), reason="BLAS has one thread only")
-def test_other_threads_help() -> None:
+def test_work_runs_in_several_threads() -> None:
     seen: set[int] = set()
 
     def work(_: int) -> None:
@@ -53,7 +53,7 @@ def test_other_threads_help() -> None:
     assert len(seen) > 1
 
 
-def test_a_failure_is_passed_on_and_ends_the_rest() -> None:
+def test_failure_is_raised_and_stops_the_rest() -> None:
     done: list[int] = []
 
     def work(part: int) -> None:
@@ -68,14 +68,14 @@ def test_a_failure_is_passed_on_and_ends_the_rest() -> None:
     assert len(done) < 1000
 
 
-def test_parts_may_share_out_in_their_turn() -> None:
+def test_nested_parallel_work() -> None:
     done: list[tuple[int, int]] = []
     with all_processors():
         for_each(lambda i: for_each(lambda j: done.append((i, j)), range(5)), range(5))
     assert len(set(done)) == 25
 
 
-def test_blas_has_its_threads_back_afterwards() -> None:
+def test_blas_threads_are_restored() -> None:
     before = blas_threads()
     with all_processors():
         with all_processors():
@@ -84,7 +84,7 @@ def test_blas_has_its_threads_back_afterwards() -> None:
     assert blas_threads() == before
 
 
-def test_two_users_at_once_leave_blas_as_it_was() -> None:
+def test_blas_threads_are_restored_after_concurrent_use() -> None:
     before = blas_threads()
     inside, leave = threading.Event(), threading.Event()
 
@@ -103,7 +103,7 @@ def test_two_users_at_once_leave_blas_as_it_was() -> None:
     assert blas_threads() == before
 
 
-def test_infinities_raise_no_warnings_in_any_thread() -> None:
+def test_division_by_zero_does_not_warn_in_any_thread() -> None:
     zero = np.zeros(3)
 
     def work(_: int) -> None:
@@ -122,14 +122,16 @@ def _in_child(queue: multiprocessing.Queue) -> None:
     queue.put(len(done))
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
-def test_a_forked_process_has_threads_of_its_own() -> None:
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="fork is not available"
+)
+def test_forked_process_has_its_own_threads() -> None:
     with all_processors():
         for_each(lambda _: time.sleep(0.001), range(10))
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     with warnings.catch_warnings():
-        # Python warns of forking where threads run, which is what this is about.
+        # Python warns about forks of processes with threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = context.Process(target=_in_child, args=(queue,))
         child.start()
@@ -138,7 +140,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("shape", [(300, 40, 50), (20, 40, 700), (1, 9, 1), (0, 3, 4)])
-def test_a_product_shared_out(shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_product(shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_PARTS", ((1000, 4),))
     rows, depth, columns = shape
     rng = np.random.default_rng(1)
@@ -149,16 +151,16 @@ def test_a_product_shared_out(shape: tuple[int, int, int], monkeypatch: pytest.M
     np.testing.assert_allclose(out, x @ y)
 
 
-def test_who_comes_too_late_finds_nothing_and_keeps_nothing() -> None:
+def test_late_helper_does_nothing_and_holds_no_reference() -> None:
     class Tensor:
         pass
 
     tensor = Tensor()
-    known, done = weakref.ref(tensor), []
+    reference, done = weakref.ref(tensor), []
     share = parallel._Share(lambda part, _=tensor: done.append(part), [1, 2])
     share.drain()
     share.close()
     del tensor
-    assert (known(), done) == (None, [1, 2])
+    assert (reference(), done) == (None, [1, 2])
     share.help()
     assert done == [1, 2]

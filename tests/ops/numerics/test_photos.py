@@ -1,4 +1,4 @@
-"""Pictures as inputs of networks."""
+"""Images as inputs of networks."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from mobileprep.ops.numerics.image_files import (
     central_crop,
     decoded,
     exif_orientation,
-    picture,
+    load_image,
 )
 from tests.ops.pictures import PIXELS, encoded
 
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP"])
-def test_values_are_normalized(kind: str) -> None:
-    found = picture(encoded(PIXELS, kind), Normalization(5, 7, 128, 64))
-    assert (found.shape, found.dtype) == ((1, 5, 7, 3), np.float32)
-    np.testing.assert_allclose(found[0], (PIXELS.astype(np.float32) - 128) / 64, rtol=1e-6)
+def test_image_is_normalized(kind: str) -> None:
+    result = load_image(encoded(PIXELS, kind), Normalization(5, 7, 128, 64))
+    assert (result.shape, result.dtype) == ((1, 5, 7, 3), np.float32)
+    np.testing.assert_allclose(result[0], (PIXELS.astype(np.float32) - 128) / 64, rtol=1e-6)
 
 
-def test_pictures_are_resized_from_the_corner() -> None:
+def test_image_is_resized_from_the_corner() -> None:
     wide = np.arange(0, 80, 10, dtype=np.uint8).reshape(1, 8, 1).repeat(3, axis=2)
-    found = picture(encoded(wide, "PNG"), Normalization(1, 4, 0, 1))
-    assert found[0, 0, :, 0].tolist() == [0, 20, 40, 60]
+    result = load_image(encoded(wide, "PNG"), Normalization(1, 4, 0, 1))
+    assert result[0, 0, :, 0].tolist() == [0, 20, 40, 60]
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "GIF"])
-def test_every_kind_of_picture_is_taken(kind: str) -> None:
+def test_every_image_kind_is_read(kind: str) -> None:
     flat = np.full((8, 8, 3), 200, np.uint8)
-    found = picture(encoded(flat, kind), Normalization(2, 2, 0, 1))
-    assert np.abs(found - 200).max() <= 1
+    result = load_image(encoded(flat, kind), Normalization(2, 2, 0, 1))
+    assert np.abs(result - 200).max() <= 1
 
 
-def test_grey_pictures_have_three_channels() -> None:
-    assert picture(encoded(PIXELS[..., 0], "PNG"), Normalization(5, 7)).shape == (1, 5, 7, 3)
+def test_gray_image_has_three_channels() -> None:
+    assert load_image(encoded(PIXELS[..., 0], "PNG"), Normalization(5, 7)).shape == (1, 5, 7, 3)
 
 
-def test_what_is_no_picture_is_refused() -> None:
+def test_unknown_image_format_is_refused() -> None:
     with pytest.raises(CorruptFileError, match="not a JPEG, PNG, GIF, or BMP"):
-        picture(b"text", Normalization(2, 2))
+        load_image(b"text", Normalization(2, 2))
 
 
 @pytest.mark.parametrize("wrong", [(0, 1, 0, 1), (1, 1 << 20, 0, 1), (1, 1, 0, 0)])
-def test_impossible_normalizations_are_refused(wrong: tuple) -> None:
+def test_invalid_normalization_is_refused(wrong: tuple) -> None:
     with pytest.raises(UsageError):
         Normalization(*wrong)
 
@@ -62,28 +62,28 @@ def test_impossible_normalizations_are_refused(wrong: tuple) -> None:
         (0.7, (1, 10), (1, 7)),
     ],
 )
-def test_the_middle_is_cut_out_as_tensorflow_does(share, rows, columns) -> None:
+def test_central_crop_matches_tensorflow(share, rows, columns) -> None:
     pixels = np.arange(11 * 8 * 3).reshape(11, 8, 3)
     expected = pixels[slice(*rows), slice(*columns)]
     np.testing.assert_array_equal(central_crop(pixels, share), expected)
 
 
-def test_luminance_of_a_bmp_is_that_of_rgb_to_grayscale() -> None:
-    found = decoded(encoded(PIXELS, "BMP"), 1)
+def test_bmp_luminance_matches_rgb_to_grayscale() -> None:
+    result = decoded(encoded(PIXELS, "BMP"), 1)
     weighted = PIXELS @ np.array([0.2989, 0.5870, 0.1140])
-    assert found.shape == (5, 7, 1)
-    # Values are cut off after half of 255ths is added, as convert_image_dtype does.
-    np.testing.assert_allclose(found[..., 0], weighted, atol=1.0)
+    assert result.shape == (5, 7, 1)
+    # Values are truncated after adding half of 1/255, as in convert_image_dtype.
+    np.testing.assert_allclose(result[..., 0], weighted, atol=1.0)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_every_kind_is_decoded_in_the_channels_asked_for(kind: str, channels: int) -> None:
+def test_every_image_kind_is_decoded_with_channels(kind: str, channels: int) -> None:
     assert decoded(encoded(PIXELS, kind), channels).shape == (5, 7, channels)
 
 
 def oriented(orientation: int | None, kind: str = "JPEG") -> bytes:
-    """A picture file that is to be turned."""
+    """An image file with an EXIF orientation."""
     image = pytest.importorskip("PIL.Image")
     exif = image.Exif()
     exif[0x010F] = "a camera"
@@ -95,11 +95,11 @@ def oriented(orientation: int | None, kind: str = "JPEG") -> bytes:
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_orientation_of_a_photo_is_read(orientation: int) -> None:
+def test_exif_orientation(orientation: int) -> None:
     assert exif_orientation(oriented(orientation)) == orientation
 
 
-def test_other_files_have_no_orientation() -> None:
+def test_default_exif_orientation() -> None:
     photo = oriented(6)
     assert exif_orientation(oriented(None)) == 1
     assert exif_orientation(encoded(PIXELS, "JPEG")) == 1

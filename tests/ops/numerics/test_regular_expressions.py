@@ -1,4 +1,4 @@
-"""RE2's syntax in both engines."""
+"""RE2 syntax in both engines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return request.param
 
 
-def changed(
+def replace(
     engine: Engine, pattern: str, rewrite: str, text: str, *, everywhere: bool = True
 ) -> str:
     expression = engine(pattern.encode())
@@ -38,10 +38,10 @@ def changed(
 @pytest.mark.parametrize(
     ("pattern", "text", "expected"),
     [
-        # A match of nothing right after a match does not count, as it does to Python.
+        # An empty match right after a match is skipped, unlike in Python.
         ("b*", "abc", "-a-c-"),
         ("", "ab", "-a-b-"),
-        # The end of the text, not the place before its last line end.
+        # The end of the text, not before its last newline.
         ("$", "a\n", "a\n-"),
         ("(?m)$", "a\n", "a-\n-"),
         (r"\z", "a", "a-"),
@@ -50,31 +50,31 @@ def changed(
         (r"\Q.*\E", "a.*b", "a-b"),
         (r"\x{e9}", "é", "-"),
         ("[]x]", "a]x", "a--"),
-        # Classes of letters are those of ASCII.
+        # Character classes are ASCII.
         (r"\w", "aé", "-é"),
         (r"\d", "٣3", "٣-"),
         (".", "日\n", "-\n"),
-        # Nothing matches between the bytes of a character.
+        # Empty matches do not split a character.
         ("x*", "日x日", "-日-日-"),
     ],
 )
-def test_what_matches(engine: Engine, pattern: str, text: str, expected: str) -> None:
-    assert changed(engine, pattern, "-", text) == expected
+def test_matches(engine: Engine, pattern: str, text: str, expected: str) -> None:
+    assert replace(engine, pattern, "-", text) == expected
 
 
-def test_rewrites_name_groups(engine: Engine) -> None:
-    assert changed(engine, "(a)(b)?", r"[\2\1\0\\]", "ab a") == r"[baab\] [aa\]"
+def test_rewrite_with_groups(engine: Engine) -> None:
+    assert replace(engine, "(a)(b)?", r"[\2\1\0\\]", "ab a") == r"[baab\] [aa\]"
 
 
-def test_only_the_first_match(engine: Engine) -> None:
-    assert changed(engine, "a", "b", "aaa", everywhere=False) == "baa"
+def test_replace_first_match(engine: Engine) -> None:
+    assert replace(engine, "a", "b", "aaa", everywhere=False) == "baa"
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", "(?<!a)", r"(a)\1", "a++", r"\pL", "(?P=n)", r"\C"])
-def test_what_only_one_engine_has_is_refused(pattern: str) -> None:
-    with pytest.raises(UnsupportedError, match="needs RE2") as caught:
+def test_unsupported_syntax_needs_re2(pattern: str) -> None:
+    with pytest.raises(UnsupportedError, match="needs RE2") as error:
         python_expression(pattern.encode())
-    assert "mobileprep[regex]" in caught.value.hint
+    assert "mobileprep[regex]" in error.value.hint
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{2,1}", "[z-a]", "*"])
@@ -84,17 +84,17 @@ def test_malformed_patterns_are_refused(engine: Engine, pattern: str) -> None:
 
 
 @pytest.mark.parametrize("rewrite", [r"\1", "\\", r"\x"])
-def test_groups_that_are_not_there_are_refused(engine: Engine, rewrite: str) -> None:
+def test_missing_groups_are_refused(engine: Engine, rewrite: str) -> None:
     with pytest.raises(ValueError, match="names a group"):
-        changed(engine, "a", rewrite, "a")
+        replace(engine, "a", rewrite, "a")
 
 
-def test_any_bytes_survive() -> None:
+def test_any_bytes_round_trip() -> None:
     data = bytes(range(256))
     assert encoded(decoded(data)) == data
 
 
-# Each takes Python's engine more than 2 to the power of 30 steps on a text that does not match.
+# Each takes more than 2 ** 30 steps in Python's engine on a text that does not match.
 HOSTILE = [
     "(a+)+$",
     "(a|a)*$",
@@ -107,14 +107,14 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("pattern", HOSTILE)
-def test_hostile_patterns_end_at_once(pattern: str) -> None:
+def test_re2_runs_hostile_patterns_fast(pattern: str) -> None:
     begin = time.perf_counter()
     assert not with_re2(pattern.encode()).matches(b"a" * 60 + b"b")
     assert time.perf_counter() - begin < 1
 
 
 @pytest.mark.parametrize("pattern", HOSTILE)
-def test_python_refuses_hostile_patterns_before_they_run(pattern: str) -> None:
+def test_python_refuses_hostile_patterns(pattern: str) -> None:
     with pytest.raises(UnsupportedError, match="may take very long on a text of 61 characters"):
         python_expression(pattern.encode()).matches(b"a" * 60 + b"b")
 
@@ -134,27 +134,27 @@ def test_python_runs_ordinary_patterns(pattern: str, length: int) -> None:
     assert not python_expression(pattern.encode()).matches(b"~" * length)
 
 
-def test_texts_that_are_no_utf8_keep_their_bytes(engine: Engine) -> None:
-    found = engine(b"x*").replaced(b"-", b"\xffx\xe6\x97", everywhere=True)
-    assert found == b"-\xff-\xe6-\x97-"
+def test_invalid_utf8_is_preserved(engine: Engine) -> None:
+    result = engine(b"x*").replaced(b"-", b"\xffx\xe6\x97", everywhere=True)
+    assert result == b"-\xff-\xe6-\x97-"
 
 
 @pytest.mark.parametrize(
     ("pattern", "text", "matches"),
     [
-        # The Kelvin sign, and the long s, are letters of Unicode's case folding.
+        # The Kelvin sign and the long s are in Unicode case folding.
         ("(?i)k", "\u212a".encode(), True),
         ("(?i:s)", "\u017f".encode(), True),
         ("(?i)ä", "Ä".encode(), True),
-        # A byte that is no UTF-8 is not a character.
+        # An invalid UTF-8 byte is not a character.
         (".", b"\xff", False),
         ("[^a]", b"\xff", False),
         (r"a\W", b"a\xff", False),
-        # Nothing has no border of a word.
+        # An empty text has no word boundary.
         (r"\B", b"", True),
     ],
 )
-def test_where_the_engines_part_python_s_refuses(pattern: str, text: bytes, matches: bool) -> None:
+def test_python_refuses_ambiguous_matches(pattern: str, text: bytes, matches: bool) -> None:
     assert with_re2(pattern.encode()).matches(text) is matches
     with pytest.raises(UnsupportedError, match="needs RE2 for the text") as error:
         python_expression(pattern.encode()).matches(text)
@@ -165,18 +165,18 @@ def test_where_the_engines_part_python_s_refuses(pattern: str, text: bytes, matc
     ("pattern", "text"),
     [("(?i)k", b"K"), (".", "ä".encode()), ("[^a]", "ä".encode()), ("ä", "ä".encode())],
 )
-def test_where_they_agree_both_run(engine: Engine, pattern: str, text: bytes) -> None:
+def test_both_engines_match(engine: Engine, pattern: str, text: bytes) -> None:
     assert engine(pattern.encode()).matches(text)
 
 
-def test_flags_within_a_pattern_need_re2() -> None:
+def test_inline_flags_need_re2() -> None:
     assert with_re2(b"a(?i)b").matches(b"aB")
     with pytest.raises(UnsupportedError, match="needs RE2"):
         python_expression(b"a(?i)b")
 
 
-def test_a_thousand_million_ways_are_tried_and_no_more() -> None:
-    # Each "a?" doubles them, and a search may begin at 4 places of 3 characters.
+def test_number_of_paths_is_limited() -> None:
+    # Each "a?" doubles the paths, and a search of 3 characters has 4 start positions.
     assert python_expression(b"a?" * 28).matches(b"aaa")
     with pytest.raises(UnsupportedError, match="may take very long on a text of 3 characters"):
         python_expression(b"a?" * 29).matches(b"aaa")

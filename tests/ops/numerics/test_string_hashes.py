@@ -1,4 +1,4 @@
-"""64-bit hashes of texts, against the answers of other implementations."""
+"""64-bit string hashes, compared with other implementations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.ops.numerics.hashes import combined_fingerprints, fingerprint64, siphash
 
-# By the package pyfarmhash 0.5.1: lengths on both sides of every rule.
+# From pyfarmhash 0.5.1: lengths on both sides of each branch.
 FARM = [
     (0, 0x9AE16A3B2F90404F),
     (1, 0x47A24C13B17E583E),
@@ -25,7 +25,7 @@ FARM = [
     (129, 0x450830686644EBB5),
     (300, 0xD4EF992B0082E52A),
 ]
-# By the package siphash24 1.9; 15 bytes give the value of the paper's appendix.
+# From siphash24 1.9; the value for 15 bytes is in the appendix of the paper.
 SIP = [
     (0, 0x726FDB47DD0E0E31),
     (1, 0x74F839C593DC67FD),
@@ -44,13 +44,13 @@ def farm_text(length: int) -> bytes:
 
 
 @pytest.mark.parametrize(("length", "expected"), FARM)
-def test_a_fingerprint_is_farmhash(length: int, expected: int) -> None:
+def test_fingerprint_is_farmhash(length: int, expected: int) -> None:
     assert fingerprint64([farm_text(length)]).tolist() == [expected]
 
 
-def test_texts_of_many_lengths_do_not_disturb_each_other() -> None:
-    found = fingerprint64([farm_text(length) for length, _ in FARM])
-    assert found.tolist() == [expected for _, expected in FARM]
+def test_fingerprints_of_many_lengths() -> None:
+    result = fingerprint64([farm_text(length) for length, _ in FARM])
+    assert result.tolist() == [expected for _, expected in FARM]
     assert fingerprint64([]).shape == (0,)
 
 
@@ -61,28 +61,28 @@ def test_siphash(length: int, expected: int) -> None:
     assert siphash([bytes(range(length))], (low, high)).tolist() == [expected]
 
 
-def test_siphash_of_many_texts() -> None:
+def test_siphash_of_many_strings() -> None:
     key = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
-    found = siphash([bytes(range(length)) for length, _ in SIP], key)
-    assert found.tolist() == [expected for _, expected in SIP]
+    result = siphash([bytes(range(length)) for length, _ in SIP], key)
+    assert result.tolist() == [expected for _, expected in SIP]
 
 
-def plain_cat(first: int, second: int) -> int:
-    """``FingerprintCat64`` in plain numbers."""
+def expected_cat(first: int, second: int) -> int:
+    """``FingerprintCat64`` on Python integers."""
     multiplier = 0xC6A4A7935BD1E995
 
     def mixed(x: int) -> int:
         return x ^ x >> 47
 
-    found = first ^ multiplier
-    found ^= mixed(second * multiplier & MASK) * multiplier & MASK
-    found = found * multiplier & MASK
-    found = mixed(found) * multiplier & MASK
-    return mixed(found)
+    hash_ = first ^ multiplier
+    hash_ ^= mixed(second * multiplier & MASK) * multiplier & MASK
+    hash_ = hash_ * multiplier & MASK
+    hash_ = mixed(hash_) * multiplier & MASK
+    return mixed(hash_)
 
 
-def test_two_fingerprints_make_one() -> None:
+def test_combined_fingerprints() -> None:
     pairs = [(0, 0), (1, 2), (MASK, 1 << 63), (0x0123456789ABCDEF, 0xFEDCBA9876543210)]
     first, second = (np.array(column, np.uint64) for column in zip(*pairs, strict=True))
-    found = combined_fingerprints(first, second)
-    assert found.tolist() == [plain_cat(a, b) for a, b in pairs]
+    result = combined_fingerprints(first, second)
+    assert result.tolist() == [expected_cat(a, b) for a, b in pairs]

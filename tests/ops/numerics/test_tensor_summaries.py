@@ -1,4 +1,4 @@
-"""Tensors in TensorFlow's words; tests/reference compares many more with TensorFlow itself."""
+"""Tensor summaries; tests/reference compares more of them with TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mobileprep.ops.numerics.texts import as_texts
         (-np.nan, "-nan"),
     ],
 )
-def test_single_precision_has_six_digits_or_what_brings_it_back(value: float, text: str) -> None:
+def test_float32_has_six_to_nine_digits(value: float, text: str) -> None:
     assert summary(np.array(value, np.float32), DType.FLOAT, 3) == text
 
 
@@ -47,7 +47,7 @@ def test_single_precision_has_six_digits_or_what_brings_it_back(value: float, te
         (as_texts([b'a"\n\\\x00\xff'], (1,)), DType.STRING, 'a\\"\\n\\\\\\000\\377'),
     ],
 )
-def test_every_type_has_its_own_form(array: np.ndarray, dtype: DType, text: str) -> None:
+def test_summary_of_every_dtype(array: np.ndarray, dtype: DType, text: str) -> None:
     assert summary(array, dtype, -1) == text
 
 
@@ -67,7 +67,7 @@ def test_every_type_has_its_own_form(array: np.ndarray, dtype: DType, text: str)
         ((2, 1, 2, 2), 5, "[[[0 1][2 3]]][[[4...]]]..."),
     ],
 )
-def test_rows_stand_in_brackets(shape: tuple[int, ...], count: int, text: str) -> None:
+def test_summary_of_rows(shape: tuple[int, ...], count: int, text: str) -> None:
     array = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     assert summary(array, DType.INT32, count) == text
 
@@ -87,15 +87,15 @@ def test_rows_stand_in_brackets(shape: tuple[int, ...], count: int, text: str) -
         ((2, 1, 1), 3, "[[[0]]\n\n [[1]]]"),
     ],
 )
-def test_edges_are_shown_a_line_a_row(shape: tuple[int, ...], count: int, text: str) -> None:
+def test_edges_of_rows(shape: tuple[int, ...], count: int, text: str) -> None:
     array = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     assert edges(array, DType.INT32, count) == text
 
 
-def test_edges_put_texts_in_quotes() -> None:
+def test_edges_quote_strings() -> None:
     assert edges(as_texts([b"a'", b"\t"], (2,)), DType.STRING, 3) == '["a\\\'" "\\t"]'
     assert edges(np.array([1j, 2, 3]), DType.COMPLEX128, 2) == "[? ?...]"
 
 
-def test_texts_are_escaped_as_in_c() -> None:
+def test_strings_are_escaped_like_c() -> None:
     assert escaped("é\x7f'".encode()) == "\\303\\251\\177\\'"

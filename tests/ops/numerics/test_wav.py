@@ -1,4 +1,4 @@
-"""WAV files."""
+"""WAV decoding."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.ops.sounds import wav
 SAMPLES = np.array([[0, -32768], [32767, 16384]])
 
 
-def test_samples_are_scaled_to_one() -> None:
-    found, rate = decode_wav(wav(SAMPLES, rate=8000))
-    np.testing.assert_array_equal(found, [[0, -1], [32767 / 32768, 0.5]])
-    assert (found.dtype, rate) == (np.float32, 8000)
+def test_samples_are_scaled() -> None:
+    result, rate = decode_wav(wav(SAMPLES, rate=8000))
+    np.testing.assert_array_equal(result, [[0, -1], [32767 / 32768, 0.5]])
+    assert (result.dtype, rate) == (np.float32, 8000)
 
 
-def test_no_samples_are_none() -> None:
-    found, _ = decode_wav(wav(SAMPLES[:0]))
-    assert found.shape == (0, 2)
+def test_empty_file() -> None:
+    result, _ = decode_wav(wav(SAMPLES[:0]))
+    assert result.shape == (0, 2)
 
 
 @pytest.mark.parametrize("end", [0, 3, 20, 50, -1])
-def test_files_cut_short_are_refused(end: int) -> None:
+def test_truncated_files_are_refused(end: int) -> None:
     with pytest.raises(CorruptFileError, match=r"^WAV file: is damaged: \S"):
         decode_wav(wav(SAMPLES)[:end])
 

@@ -1,4 +1,4 @@
-"""Which shapes the original's quantized sums and products can broadcast."""
+"""Broadcasting in the original's quantized sums and products."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from mobileprep.graph.node import Node
 from mobileprep.ops.quantized.arithmetic import align, always_align
 
 SIZES = (-1, 1, 2, 3)
-TRIED = [s for rank in range(4) for s in itertools.product(SIZES, repeat=rank)]
+ALL_SHAPES = [s for rank in range(4) for s in itertools.product(SIZES, repeat=rank)]
 NODE = Node("sum", "QuantizedAdd")
 
 
@@ -22,24 +22,24 @@ def _aligns(x, y) -> bool:
     return True
 
 
-def _filled(shape):
+def _known_shapes(shape):
     return itertools.product(*((1, 2, 3) if size < 0 else (size,) for size in shape))
 
 
-def test_shapes_align_for_sure_where_all_that_broadcast_do():
-    """Of sizes that are not known, those count that fit each other at all."""
-    for x, y in itertools.product(TRIED, TRIED):
+def test_always_align_if_all_known_shapes_align():
+    """An unknown size covers all sizes that broadcast."""
+    for x, y in itertools.product(ALL_SHAPES, ALL_SHAPES):
         pairs = []
-        for a, b in itertools.product(_filled(x), _filled(y)):
+        for a, b in itertools.product(_known_shapes(x), _known_shapes(y)):
             try:
                 np.broadcast_shapes(a, b)
             except ValueError:
                 continue
             pairs.append((a, b))
-        want = bool(pairs) and all(_aligns(a, b) for a, b in pairs)
-        assert always_align(x, y) == want, (x, y)
+        expected = bool(pairs) and all(_aligns(a, b) for a, b in pairs)
+        assert always_align(x, y) == expected, (x, y)
 
 
 @pytest.mark.parametrize(("x", "y"), [(None, (1,)), ((1,), None), ((1,) * 9, (1,))])
-def test_shapes_of_an_unknown_rank_or_of_many_axes_do_not(x, y):
+def test_unknown_or_large_rank_does_not_always_align(x, y):
     assert not always_align(x, y)

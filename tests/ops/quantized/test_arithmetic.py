@@ -1,4 +1,4 @@
-"""Quantized sums and products of elements. Expected numbers without comment: TensorFlow's."""
+"""Quantized elementwise ops. Expected values without a comment are TensorFlow's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
 
@@ -40,7 +40,7 @@ def u8(*shape: int) -> np.ndarray:
     return np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
 
 
-def test_biases_are_added_in_a_range_of_both() -> None:
+def test_bias_add() -> None:
     x, bias = np.array([[0, 128], [255, 10]], np.uint8), np.array([0, 255], np.uint8)
     attrs = {"T1": QUINT8, "T2": QUINT8, "out_type": QINT32}
     out, low, high = run_quantized(
@@ -50,7 +50,7 @@ def test_biases_are_added_in_a_range_of_both() -> None:
     assert (low, high) == (-(2.0**18), 2.0**18)
 
 
-def test_signed_biases_are_added_too() -> None:
+def test_bias_add_of_signed_integers() -> None:
     x, bias = np.array([[-128, 0, 127]], np.int8), np.array([0, 0, 0], np.int8)
     attrs = {"T1": QINT8, "T2": QINT8, "out_type": QINT32}
     out, low, high = run_quantized("QuantizedBiasAdd", x, bias, *UNIT, *UNIT, **attrs)
@@ -59,25 +59,25 @@ def test_signed_biases_are_added_too() -> None:
 
 
 @pytest.mark.parametrize("bias", [u8(3), u8(0), u8(2, 2), u8()])
-def test_biases_that_do_not_fit_are_refused(bias: np.ndarray) -> None:
+def test_invalid_bias_is_refused(bias: np.ndarray) -> None:
     attrs = {"T1": QUINT8, "T2": QUINT8, "out_type": QINT32}
     with pytest.raises(InvalidGraphError, match="biases"):
         run_quantized("QuantizedBiasAdd", u8(2, 2), bias, *UNIT, *UNIT, **attrs)
 
 
-def test_sums_have_room_for_18_bits() -> None:
+def test_add_has_an_18_bit_range() -> None:
     out, low, high = run_quantized("QuantizedAdd", THREE, THREE, *UNIT, *TRIPLE, **BOTH)
     assert out.tolist() == [-43519, 66049, 174761]
     assert (low, high) == (-3 * 2.0**14, 3 * 2.0**14)
 
 
-def test_a_single_number_is_converted_more_exactly_than_many() -> None:
+def test_scalar_operand_is_converted_exactly() -> None:
     number = np.asarray(np.uint8(77))
     out, *_ = run_quantized("QuantizedAdd", THREE, number, *UNIT, *TRIPLE, **BOTH)
     assert out.tolist() == [-3940, 39836, 83270]
 
 
-def test_products_are_those_of_the_numbers_less_their_zeros() -> None:
+def test_mul_subtracts_zero_points() -> None:
     out, low, high = run_quantized("QuantizedMul", THREE, THREE, *UNIT, *TRIPLE, **BOTH)
     assert out.tolist() == [0, 0, 127 * 255]
     assert (low, high) == (np.float32(-198153.06), np.float32(198153.06))
@@ -87,12 +87,12 @@ def test_products_are_those_of_the_numbers_less_their_zeros() -> None:
     ("x", "y"),
     [((2, 3), (3,)), ((3,), (2, 3)), ((2, 3), ()), ((2, 3), (1, 1)), ((2, 3, 4), (3, 4))],
 )
-def test_vectors_and_numbers_are_broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> None:
+def test_broadcasting(x: tuple[int, ...], y: tuple[int, ...]) -> None:
     out, *_ = run_quantized("QuantizedMul", u8(*x), u8(*y), *BYTES, *BYTES, **BOTH)
     np.testing.assert_array_equal(out, u8(*x).astype(np.int32) * u8(*y))
 
 
-def test_columns_are_repeated_wrongly_as_in_the_original() -> None:
+def test_column_broadcast_has_the_original_bug() -> None:
     out, *_ = run_quantized("QuantizedMul", u8(4, 3), u8(4, 1), *BYTES, *BYTES, **BOTH)
     assert out.tolist() == [[0, 1, 4], [9, 0, 5], [12, 21, 0], [9, 20, 33]]
 
@@ -100,21 +100,19 @@ def test_columns_are_repeated_wrongly_as_in_the_original() -> None:
 @pytest.mark.parametrize(
     ("x", "y"), [((1, 3), (4, 1)), ((2, 3, 4), (2, 1, 4)), ((2, 1, 4), (1, 3, 1))]
 )
-def test_what_the_original_cannot_broadcast_is_refused(
-    x: tuple[int, ...], y: tuple[int, ...]
-) -> None:
+def test_unsupported_broadcast_is_refused(x: tuple[int, ...], y: tuple[int, ...]) -> None:
     with pytest.raises(UnsupportedError, match="cannot broadcast"):
         run_quantized("QuantizedAdd", u8(*x), u8(*y), *BYTES, *BYTES, **BOTH)
 
 
-def test_shapes_that_do_not_fit_and_results_too_large_are_refused() -> None:
+def test_invalid_shapes_and_huge_results_are_refused() -> None:
     long = np.zeros(1 << 17, np.uint8)
     for x, y in ((u8(2), u8(3)), (long.reshape(-1, 1), long)):
         with pytest.raises(InvalidGraphError, match="'y'"):
             run_quantized("QuantizedAdd", x, y, *BYTES, *BYTES, **BOTH)
 
 
-def test_nothing_gives_nothing() -> None:
+def test_empty_tensors() -> None:
     for x, y in (((0, 3), (3,)), ((2, 0), (0,)), ((0,), ())):
         out, *_ = run_quantized("QuantizedMul", u8(*x), u8(*y), *BYTES, *BYTES, **BOTH)
         assert out.shape == x
@@ -122,16 +120,9 @@ def test_nothing_gives_nothing() -> None:
 
 @pytest.mark.parametrize("ends", [(f32(1), f32(1)), (f32(1), f32(0)), (f32(0), f32(np.nan))])
 @pytest.mark.parametrize("op", ["QuantizedAdd", "QuantizedMul"])
-def test_ranges_that_do_not_end_above_their_beginning_are_refused(op: str, ends: tuple) -> None:
+def test_invalid_ranges_are_refused(op: str, ends: tuple) -> None:
     with pytest.raises(InvalidGraphError, match="range from"):
         run_quantized(op, THREE, THREE, *BYTES, *ends, **BOTH)
 
 
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 
 TWO = {"strides": (1, 2, 2, 1), "padding": "SAME"}
 IMAGE, BANK, DEPTHWISE = (4, 9, 8, 3), (3, 2, 3, 8), (3, 2, 3, 2)
@@ -48,12 +46,4 @@ COSTS = [
     cost(EACH_CHANNEL, [IMAGE, DEPTHWISE, *RANGES], [(4, 5, 4, 6), (), ()], 12 * 480),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

@@ -1,4 +1,4 @@
-"""Dequantize. The expected numbers are those of TensorFlow 1.15 and 2.21."""
+"""Dequantize. Expected values are those of TensorFlow 1.15 and 2.21."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
 
@@ -43,13 +43,11 @@ def run(values: np.ndarray, *ends: np.ndarray, **attrs) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("values", "mode", "expected"), CASES)
-def test_each_mode_gives_each_type_its_floats(
-    values: np.ndarray, mode: str, expected: list[float]
-) -> None:
+def test_modes_and_dtypes(values: np.ndarray, mode: str, expected: list[float]) -> None:
     np.testing.assert_array_equal(run(values, f32(-1), f32(2), mode=mode), np.float32(expected))
 
 
-def test_slices_along_an_axis_have_ranges_of_their_own() -> None:
+def test_ranges_per_axis() -> None:
     values = np.array([[0, 255], [255, 51]], np.uint8)
     out = run(values, f32(0, 0), f32(1, 5), mode="SCALED", axis=1)
     np.testing.assert_array_equal(out, np.float32([[0, 5], [1, 1]]))
@@ -57,30 +55,30 @@ def test_slices_along_an_axis_have_ranges_of_their_own() -> None:
     np.testing.assert_array_equal(out, np.float32([[-1, 1], [5, 1]]))
 
 
-def test_narrow_ranges_leave_the_lowest_integer_out() -> None:
+def test_narrow_range() -> None:
     wide = run(I8, f32(-127), f32(0), mode="SCALED")
     narrow = run(I8, f32(-127), f32(0), mode="SCALED", narrow_range=True)
     assert wide[1] == np.float32(-127) * (np.float32(-127) / np.float32(-128))
     assert narrow[1] == -127
 
 
-def test_bfloat16_is_rounded_from_single_precision() -> None:
+def test_bfloat16_output() -> None:
     out = run(U8, f32(0), f32(1), mode="MIN_COMBINED", dtype=DType.BFLOAT16)
     assert out.dtype == ml_dtypes.bfloat16
     assert float(out[1]) == 0.003936767578125
 
 
-def test_empty_tensors_and_scalars_keep_their_shapes() -> None:
+def test_empty_tensor_and_scalar() -> None:
     assert run(np.zeros((0, 2), np.uint8), f32(0), f32(1), mode="MIN_FIRST").shape == (0, 2)
     assert run(np.asarray(np.uint8(3)), f32(0), f32(255), mode="SCALED").tolist() == 3
 
 
-def test_an_empty_range_gives_its_one_number() -> None:
+def test_empty_range() -> None:
     for mode in ("MIN_FIRST", "MIN_COMBINED"):
         assert run(U8, f32(3), f32(3), mode=mode).tolist() == [3] * 5
 
 
-def test_ends_that_are_nan_make_everything_nan() -> None:
+def test_nan_range_gives_nan() -> None:
     assert np.isnan(run(U8, f32(np.nan), f32(1), mode="MIN_FIRST")).all()
 
 
@@ -96,24 +94,17 @@ def test_ends_that_are_nan_make_everything_nan() -> None:
         ((f32(0), f32(1)), {"dtype": DType.HALF}, UnsupportedError),
     ],
 )
-def test_what_cannot_be_is_refused(ends: tuple, attrs: dict, error: type[Exception]) -> None:
+def test_invalid_arguments_are_refused(ends: tuple, attrs: dict, error: type[Exception]) -> None:
     with pytest.raises(error, match="'y'"):
         run(U8, *ends, **attrs)
 
 
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_sums_of_products_have_the_same_floats_in_two_modes(seed: int) -> None:
-    """Both ends of their range are powers of two times a step, so that MIN_FIRST adds 0."""
+def test_mat_mul_output_is_equal_in_two_modes(seed: int) -> None:
+    """Both range ends are powers of two times a step, so that MIN_FIRST adds 0."""
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 256, (4, 64), np.uint8), rng.integers(0, 256, (64, 8), np.uint8)
     widths = np.float32(10.0) ** rng.uniform(-4, 4, 4).astype(np.float32)

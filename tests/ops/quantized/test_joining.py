@@ -1,12 +1,11 @@
-"""Shapes and costs of joining and reshaping quantized tensors."""
+"""QuantizedConcat and QuantizedReshape."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import f32, i32
 from tests.ops.quantized_graphs import run_quantized
 
@@ -29,26 +28,18 @@ COSTS = [
     cost("QuantizedReshape", [(2, 6), (2,), (), ()], [(3, 4), (), ()], 0),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)
 
 
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
-
-
-def test_three_tensors_get_the_range_that_holds_all() -> None:
-    # 0 to 255 in steps of 1; half as wide, a tenth: their bytes count 1, 1/2 and 1/5.
+def test_concat_uses_the_largest_range() -> None:
+    # The ranges are 1, 1/2, and 1/5 of 0 to 255: their bytes count 1, 1/2, and 1/5.
     lows, highs = (f32(0),) * 3, (f32(255), f32(127.5), f32(51))
     parts = (np.uint8([[10]]), np.uint8([[20, 100]]), np.uint8([[50]]))
     attrs = {"T": DType.QUINT8, "N": 3}
-    for found in (
+    for outputs in (
         run_quantized("QuantizedConcat", i32(1), *parts, *lows, *highs, **attrs),
         run_quantized("QuantizedConcatV2", *parts, i32(1), *lows, *highs, **attrs),
     ):
-        out, low, high = found
+        out, low, high = outputs
         assert out.tolist() == [[10, 10, 50, 10]]
         assert (float(low), float(high)) == (0, 255)

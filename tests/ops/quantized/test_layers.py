@@ -1,6 +1,6 @@
-"""Quantized activations, pooling, joining, resizing and normalization.
+"""Quantized activations, pooling, concatenation, resizing, and normalization.
 
-Expected numbers without comment are those of TensorFlow 1.15 and 2.21.
+Expected values without a comment are those of TensorFlow 1.15 and 2.21.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ def relu(op: str, x: np.ndarray, *ends: np.ndarray) -> list:
     return out.tolist()
 
 
-def test_activations_hold_numbers_between_those_of_0_and_6() -> None:
+def test_relu_and_relu6() -> None:
     x = np.array([0, 50, 100, 200, 255], np.uint8)
     assert relu("QuantizedRelu", x, f32(-100), f32(155)) == [100, 100, 100, 200, 255]
     assert relu("QuantizedRelu6", x, f32(-100), f32(155)) == [100, 100, 100, 106, 106]
     assert relu("QuantizedRelu6", x, f32(-1), f32(1)) == [128, 128, 128, 200, 255]
 
 
-def test_activations_take_32_bits() -> None:
+def test_relu_of_int32() -> None:
     x = np.array([-5, 5], np.int32)
     assert relu("QuantizedRelu", x, *UNIT) == [0, 5]
 
 
-def test_an_activation_of_another_type_is_refused() -> None:
+def test_relu_of_int8_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="qint8"):
         run_quantized("QuantizedRelu", THREE.view(np.int8), *UNIT, Tinput=QINT8, out_type=QINT8)
 
 
-def test_means_are_cut_and_leave_padding_out() -> None:
+def test_avg_pool_truncates_and_ignores_padding() -> None:
     out, low, high = run_quantized(
         "QuantizedAvgPool", IMAGE, *UNIT, T=QUINT8, ksize=[1, 2, 2, 1], **POOL
     )
@@ -52,13 +52,13 @@ def test_means_are_cut_and_leave_padding_out() -> None:
     assert (low, high) == UNIT
 
 
-def test_negative_means_are_cut_towards_zero() -> None:
+def test_avg_pool_of_negative_integers_truncates_toward_zero() -> None:
     x = np.array([-1, -2, -2, -2], np.int8).reshape(1, 2, 2, 1)
     attrs = {"T": QINT8, "ksize": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "padding": "VALID"}
     assert run_quantized("QuantizedAvgPool", x, *UNIT, **attrs)[0].ravel().tolist() == [-1]
 
 
-def test_means_of_large_windows_are_exact() -> None:
+def test_avg_pool_of_large_window_is_exact() -> None:
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (1, 90, 80, 3), dtype=np.uint8)
     attrs = {"T": QUINT8, "ksize": [1, 90, 80, 1], "strides": [1, 1, 1, 1], "padding": "VALID"}
@@ -66,7 +66,7 @@ def test_means_of_large_windows_are_exact() -> None:
     assert out.ravel().tolist() == (x.astype(np.int64).sum((0, 1, 2)) // 7200).tolist()
 
 
-def test_the_largest_number_of_a_window_is_taken() -> None:
+def test_max_pool() -> None:
     out, *_ = run_quantized("QuantizedMaxPool", IMAGE, *UNIT, T=QUINT8, ksize=[1, 2, 2, 1], **POOL)
     assert out[0, :, :, 0].tolist() == [[6, 7, 7], [6, 7, 7]]
     lowest = np.full((1, 1, 1, 1), -128, np.int8)
@@ -75,7 +75,7 @@ def test_the_largest_number_of_a_window_is_taken() -> None:
 
 
 @pytest.mark.parametrize("size", [[1, 2, 2], [1, 2, 2, 2], [1, 0, 1, 1], [1, 2**31 - 1, 9, 1]])
-def test_windows_that_cannot_be_are_refused(size: list[int]) -> None:
+def test_invalid_windows_are_refused(size: list[int]) -> None:
     with pytest.raises(InvalidGraphError, match="'y'"):
         run_quantized(
             "QuantizedAvgPool",
@@ -90,38 +90,38 @@ def concat(parts: list[np.ndarray], ranges: list[tuple[float, float]], axis: int
     return run_quantized("QuantizedConcat", i32(axis), *parts, *ends, N=len(parts), **attrs)
 
 
-def test_joined_tensors_get_a_range_that_holds_all() -> None:
+def test_concat_of_unsigned_tensors() -> None:
     out, low, high = concat([THREE, THREE], [(-1, 1), (0, 3)], T=QUINT8)
     assert out.tolist() == [0, 64, 128, 64, 160, 255]
     assert (low, high) == (-1, 3)
 
 
-def test_joined_signed_tensors_get_a_range_around_zero() -> None:
+def test_concat_of_signed_tensors_has_a_symmetric_range() -> None:
     parts = [np.array([-100000, 5], np.int32), np.array([100000], np.int32)]
     out, low, high = concat(parts, [(-1, 1), (0, 3)], T=QINT32)
     assert out.tolist() == [-33333, 2, 1073791872]
     assert (low, high) == (-3, 3)
 
 
-def test_tensors_of_one_range_stay_as_they_are() -> None:
+def test_concat_of_equal_ranges() -> None:
     out, low, high = concat([THREE, THREE], [(-1, 1), (-1, 1)], T=QUINT8)
     assert out.tolist() == [0, 128, 255] * 2
     assert (low, high) == UNIT
 
 
-def test_after_an_empty_tensor_the_next_has_its_range_as_in_the_original() -> None:
+def test_concat_after_empty_tensor_has_the_original_bug() -> None:
     out, low, high = concat([THREE[:0], THREE], [(-1, 1), (0, 3)], T=QUINT8)
     assert out.tolist() == [0, 64, 128]
     assert (low, high) == (-1, 3)
 
 
 @pytest.mark.parametrize("axis", [-1, 1])
-def test_an_axis_that_is_not_there_is_refused(axis: int) -> None:
+def test_invalid_concat_axis_is_refused(axis: int) -> None:
     with pytest.raises(InvalidGraphError, match="axis"):
         concat([THREE, THREE], [(-1, 1), (0, 3)], axis, T=QUINT8)
 
 
-def test_the_second_version_begins_unsigned_ranges_at_zero() -> None:
+def test_concat_v2_starts_unsigned_ranges_at_zero() -> None:
     parts = np.array([[0, 40, 80]], np.uint8), np.array([[0, 40, 80]], np.uint8)
     ends = (f32(-0.5), f32(0), f32(1), f32(2))
     out, low, high = run_quantized("QuantizedConcatV2", *parts, i32(-1), *ends, T=QUINT8, N=2)
@@ -129,7 +129,7 @@ def test_the_second_version_begins_unsigned_ranges_at_zero() -> None:
     assert (low, high) == (0, 2)
 
 
-def test_a_reshaped_tensor_keeps_its_range() -> None:
+def test_reshape_keeps_the_range() -> None:
     out, low, high = run_quantized("QuantizedReshape", THREE, i32([3, -1]), *UNIT, T=QUINT8)
     assert out.tolist() == [[0], [128], [255]]
     assert (low, high) == UNIT
@@ -144,26 +144,26 @@ def resize(images: np.ndarray, size: list[int], **attrs) -> list:
     return out[0, :, :, 0].tolist()
 
 
-def test_images_are_resized_in_fixed_point() -> None:
+def test_resize_in_fixed_point() -> None:
     image = np.array([[0, 255], [100, 10]], np.uint8).reshape(1, 2, 2, 1)
     expected = [[0, 128, 255, 255], [66, 80, 92, 92], [100, 55, 10, 10]]
     assert resize(image, [3, 4]) == expected
     assert resize(image, [2, 2]) == image[0, :, :, 0].tolist()
 
 
-def test_images_of_32_bits_are_resized_too() -> None:
+def test_resize_of_int32() -> None:
     image = np.array([[0, 1000], [-100000, 10]], np.int32).reshape(1, 2, 2, 1)
     expected = [[0, 250, 750, 1000], [-49999, -37373, -12120, 505], [-99999, -74997, -24992, 10]]
     assert resize(image, [3, 4], half_pixel_centers=True) == expected
 
 
 @pytest.mark.parametrize("size", [[0, 2], [2], [2**31 - 1, 2**31 - 1]])
-def test_sizes_that_cannot_be_are_refused(size: list[int]) -> None:
+def test_invalid_sizes_are_refused(size: list[int]) -> None:
     with pytest.raises(InvalidGraphError, match="'y'"):
         resize(IMAGE, size)
 
 
-def test_instances_are_normalized_to_their_own_range() -> None:
+def test_instance_norm() -> None:
     x = np.array([0, 50, 100, 250], np.uint8).reshape(1, 2, 2, 1)
     attrs = {"T": QUINT8, "variance_epsilon": 1e-5, "min_separation": 1e-3}
     out, low, high = run_quantized("QuantizedInstanceNorm", x, f32(0), f32(10), **attrs)
@@ -171,14 +171,14 @@ def test_instances_are_normalized_to_their_own_range() -> None:
     assert (low, high) == (np.float32(-1.0690447), np.float32(1.603567))
 
 
-def test_an_instance_of_one_value_gets_the_least_separation() -> None:
+def test_instance_norm_of_constant_has_min_separation() -> None:
     attrs = {"T": QUINT8, "variance_epsilon": 1e-5, "min_separation": 0.5}
     x = np.full((1, 2, 2, 1), 7, np.uint8)
     _, low, high = run_quantized("QuantizedInstanceNorm", x, f32(0), f32(10), **attrs)
     assert (low, high) == (0, 0.5)
 
 
-def test_batches_are_normalized_in_fixed_point() -> None:
+def test_batch_norm_in_fixed_point() -> None:
     x = np.array([[[[0, 128], [255, 10]]]], np.uint8)
     statistics = []
     for values, low, high in (
@@ -198,7 +198,7 @@ def test_batches_are_normalized_in_fixed_point() -> None:
     assert (low, high) == (-(2.0**20), 2.0**20)
 
 
-def test_statistics_that_do_not_fit_are_refused() -> None:
+def test_invalid_statistics_are_refused() -> None:
     x, few = np.zeros((1, 1, 1, 2), np.uint8), np.zeros(1, np.uint8)
     attrs = {"variance_epsilon": 0.001, "scale_after_normalization": True}
     with pytest.raises(InvalidGraphError, match="statistics"):
@@ -210,6 +210,6 @@ def test_statistics_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize("ends", [(f32(0, 0), f32(1, 1)), (f32([]), f32([]))])
-def test_a_range_has_one_number_at_each_end(ends: tuple) -> None:
+def test_range_ends_must_be_scalars(ends: tuple) -> None:
     with pytest.raises(InvalidGraphError, match="one number"):
         run_quantized("QuantizedRelu", THREE, *ends, Tinput=QUINT8, out_type=QUINT8)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 
 RANGES = [(), (), (), ()]
 TURNED = {"transpose_a": True, "transpose_b": True}
@@ -20,12 +18,4 @@ COSTS = [
     cost("QuantizedMatMul", [(3, 2), (4, 3), *RANGES], [(2, 4), (), ()], 48, **TURNED),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

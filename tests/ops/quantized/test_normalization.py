@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
 
@@ -18,7 +18,7 @@ ATTRS = {"variance_epsilon": 0.001, "scale_after_normalization": True}
 
 
 def statistics(image: tuple[int, ...], *lengths: int) -> list[tuple[int, ...]]:
-    """The image and four vectors, each followed by both ends of its range."""
+    """Shapes of the image and four vectors, each with its range ends."""
     return [t for tensor in (image, *((n,) for n in lengths)) for t in (tensor, (), ())]
 
 
@@ -38,44 +38,36 @@ COSTS = [
     cost(BATCH, statistics((1, 2, 5, 3), 3, 3, 3, 3), [(1, 2, 5, 3), (), ()], 2 * 30),
 ]
 
-
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)
 
 
 def instance(x: list[int], **attrs: Any) -> tuple[list[int], float, float]:
-    """An image of one channel in a row, bytes from 0 to 255, normalized."""
+    """A normalized row of bytes with one channel and a range of 0 to 255."""
     image = np.uint8(x).reshape(1, 1, -1, 1)
-    given = {"variance_epsilon": 0.0, **attrs}
-    out, low, high = run_quantized(INSTANCE, image, f32(0), f32(255), T=DType.QUINT8, **given)
+    options = {"variance_epsilon": 0.0, **attrs}
+    out, low, high = run_quantized(INSTANCE, image, f32(0), f32(255), T=DType.QUINT8, **options)
     return out.ravel().tolist(), float(low), float(high)
 
 
-def test_an_image_is_normalized_by_its_own_statistics() -> None:
-    # Its mean is 127.5 and so is its deviation: the ends become -1 and 1.
+def test_instance_norm() -> None:
+    # Mean and deviation are both 127.5: the ends become -1 and 1.
     assert instance([0, 255]) == ([0, 255], -1, 1)
-    # One that is all the same has no deviation; its range is as wide as asked.
-    found, low, high = instance([9, 9], variance_epsilon=1.0, min_separation=0.5)
-    assert (found, low, high) == ([0, 0], 0, 0.5)
+    # A constant image has no deviation; its range has the minimum width.
+    result, low, high = instance([9, 9], variance_epsilon=1.0, min_separation=0.5)
+    assert (result, low, high) == ([0, 0], 0, 0.5)
 
 
-def test_a_range_is_given() -> None:
-    given = {"output_range_given": True, "given_y_min": -2.0, "given_y_max": 2.0}
-    # -1 and 1 lie at 63.75 and 191.25 of 255 steps; TensorFlow counts 256 of them.
-    assert instance([0, 255], **given) == ([64, 192], -2, 2)
+def test_instance_norm_with_output_range() -> None:
+    options = {"output_range_given": True, "given_y_min": -2.0, "given_y_max": 2.0}
+    # -1 and 1 are at 63.75 and 191.25 of 255 steps; TensorFlow counts 256 of them.
+    assert instance([0, 255], **options) == ([64, 192], -2, 2)
     for end in (-2.0, -3.0):
         with pytest.raises(InvalidGraphError, match="'y'"):
-            instance([0, 255], **{**given, "given_y_max": end})
+            instance([0, 255], **{**options, "given_y_max": end})
 
 
 @pytest.mark.parametrize(("scaled", "expected"), [(True, [23, 53]), (False, [8, 13])])
-def test_a_batch_is_normalized_by_given_statistics(scaled: bool, expected: list[int]) -> None:
+def test_batch_norm(scaled: bool, expected: list[int]) -> None:
     # (x - 4) / sqrt(3 + 1), times 6 where scaled, plus 5; 1 is 2048.
     byte = (f32(0), f32(255))
     vectors = [v for n in (4, 3, 5, 6) for v in (np.uint8([n, n]), *byte)]

@@ -1,4 +1,4 @@
-"""Quantized matrix products and convolutions. Expected numbers without comment: TensorFlow's."""
+"""Quantized products and convolutions. Expected values without a comment are TensorFlow's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
 
 QUINT8, QINT8, QINT32 = DType.QUINT8, DType.QINT8, DType.QINT32
-# Ranges in which a number stands for itself.
+# Ranges in which each integer is its own value.
 BYTES = (f32(0), f32(255))
-CENTRED = (f32(-128), f32(127))
+CENTERED = (f32(-128), f32(127))
 CONV = {"Tinput": QUINT8, "Tfilter": QUINT8, "out_type": QINT32, "strides": [1, 1, 1, 1]}
 MATMUL = {"T1": QUINT8, "T2": QUINT8, "Toutput": QINT32}
 SQUARE = np.array([[1, 2], [3, 4]], np.uint8)
@@ -25,15 +25,15 @@ def bytes_of(seed: int, *shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-def test_a_product_is_that_of_the_numbers_less_their_zeros(turned: tuple[bool, bool]) -> None:
-    left, right = bytes_of(0, 5, 7), bytes_of(1, 7, 3)
-    x, y = left.T if turned[0] else left, right.T if turned[1] else right
+def test_mat_mul_subtracts_zero_points(turned: tuple[bool, bool]) -> None:
+    lhs, rhs = bytes_of(0, 5, 7), bytes_of(1, 7, 3)
+    x, y = lhs.T if turned[0] else lhs, rhs.T if turned[1] else rhs
     attrs = {**MATMUL, "transpose_a": turned[0], "transpose_b": turned[1]}
-    out, *_ = run_quantized("QuantizedMatMul", x, y, *BYTES, *CENTRED, **attrs)
-    np.testing.assert_array_equal(out, left.astype(np.int32) @ (right.astype(np.int32) - 128))
+    out, *_ = run_quantized("QuantizedMatMul", x, y, *BYTES, *CENTERED, **attrs)
+    np.testing.assert_array_equal(out, lhs.astype(np.int32) @ (rhs.astype(np.int32) - 128))
 
 
-def test_the_range_of_sums_has_the_product_of_the_steps_as_step() -> None:
+def test_mat_mul_output_range() -> None:
     _, low, high = run_quantized("QuantizedMatMul", SQUARE, SQUARE, *BYTES, *BYTES, **MATMUL)
     assert (low, high) == (-(2.0**31), 2.0**31)
     unit = f32(0), f32(1)
@@ -53,29 +53,29 @@ def test_the_range_of_sums_has_the_product_of_the_steps_as_step() -> None:
         (np.zeros((1 << 17, 1), np.uint8), np.zeros((1, 1 << 17), np.uint8), BYTES),
     ],
 )
-def test_matrices_or_ranges_that_cannot_be_multiplied(x, y, ends) -> None:
+def test_invalid_mat_mul_is_refused(x, y, ends) -> None:
     with pytest.raises(InvalidGraphError, match="'y'"):
         run_quantized("QuantizedMatMul", x, y, *ends, *BYTES, **MATMUL)
 
 
-def test_padding_stands_for_zero() -> None:
+def test_padding_is_zero() -> None:
     out, *_ = run_quantized(
-        "QuantizedConv2D", IMAGE, FILTER, *CENTRED, *BYTES, **CONV, padding="SAME"
+        "QuantizedConv2D", IMAGE, FILTER, *CENTERED, *BYTES, **CONV, padding="SAME"
     )
     plain = IMAGE[0, :, :, 0].astype(np.int32) - 128
     padded = np.pad(plain, ((0, 1), (0, 1)))
-    by_hand = [
+    expected = [
         [(padded[r : r + 2, c : c + 2] * SQUARE.astype(np.int32)).sum() for c in (0, 1)]
         for r in (0, 1)
     ]
-    assert out[0, :, :, 0].tolist() == by_hand
+    assert out[0, :, :, 0].tolist() == expected
 
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [((-5, -3), [[-6350, -5610], [-5487, -5242]]), ((1, 2), [[2580, 1034], [776, 259]])],
 )
-def test_a_zero_beyond_the_type_pads_as_in_the_original(
+def test_padding_with_zero_point_outside_the_type(
     ends: tuple[float, float], expected: list
 ) -> None:
     out, *_ = run_quantized(
@@ -86,7 +86,7 @@ def test_a_zero_beyond_the_type_pads_as_in_the_original(
     assert out[0, :, :, 0].tolist() == expected
 
 
-def test_wide_strides_begin_inside_the_image() -> None:
+def test_strides_larger_than_the_filter() -> None:
     """A filter of one element and a stride of 3 on 6 columns: the second and the fifth."""
     x, filters = np.arange(6, dtype=np.uint8).reshape(1, 1, 6, 1), np.ones((1, 1, 1, 1), np.uint8)
     out, *_ = run_quantized(
@@ -97,7 +97,7 @@ def test_wide_strides_begin_inside_the_image() -> None:
     assert out.ravel().tolist() == [1, 4]
 
 
-def test_signed_filters_have_their_zero_at_zero() -> None:
+def test_signed_filters() -> None:
     filters = np.arange(-1, 3, dtype=np.int8).reshape(2, 2, 1, 1)
     x = np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1)
     attrs = {**CONV, "Tfilter": QINT8, "padding": "VALID"}
@@ -109,7 +109,7 @@ def test_signed_filters_have_their_zero_at_zero() -> None:
     assert out.ravel().tolist() == [28, 30, 36, 38]
 
 
-def test_channels_have_their_own_signed_filters() -> None:
+def test_depthwise_convolution() -> None:
     x = np.arange(32, dtype=np.uint8).reshape(1, 4, 4, 2)
     filters = np.arange(-2, 14, dtype=np.int8).reshape(2, 2, 2, 2)
     attrs = {**CONV, "Tfilter": QINT8, "padding": "VALID"}
@@ -120,10 +120,10 @@ def test_channels_have_their_own_signed_filters() -> None:
     assert (low, high) == (np.float32(-66311.06), np.float32(66311.06))
 
 
-def test_many_taps_of_a_depthwise_convolution_are_exact() -> None:
+def test_large_depthwise_convolution_is_exact() -> None:
     x, filters = np.full((1, 40, 40, 1), 255, np.uint8), np.full((40, 40, 1, 1), -127, np.int8)
     attrs = {**CONV, "Tfilter": QINT8, "padding": "VALID"}
-    out, *_ = run_quantized("QuantizedDepthwiseConv2D", x, filters, *BYTES, *CENTRED, **attrs)
+    out, *_ = run_quantized("QuantizedDepthwiseConv2D", x, filters, *BYTES, *CENTERED, **attrs)
     assert out.tolist() == [[[[-255 * 127 * 1600]]]]
 
 
@@ -142,7 +142,7 @@ def test_many_taps_of_a_depthwise_convolution_are_exact() -> None:
         (IMAGE, FILTER, {"out_type": QUINT8}, UnsupportedError),
     ],
 )
-def test_convolutions_that_cannot_be(x, filters, attrs, error) -> None:
+def test_invalid_convolution_is_refused(x, filters, attrs, error) -> None:
     with pytest.raises(error, match="'y'"):
         run_quantized(
             "QuantizedConv2D",

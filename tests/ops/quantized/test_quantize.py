@@ -1,13 +1,15 @@
-"""QuantizeV2. The expected numbers are those of TensorFlow 1.15 and 2.21."""
+"""QuantizeV2. Expected values are those of TensorFlow 1.15 and 2.21."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
 
@@ -51,21 +53,23 @@ EXPECTED = {
 }
 
 
+def quantize(x: np.ndarray, *ends: np.ndarray, **attrs: Any) -> list[np.ndarray]:
+    return run_quantized("QuantizeV2", x, *ends, **{"T": QUINT8, **attrs})
+
+
 @pytest.mark.parametrize(("dtype", "mode"), EXPECTED)
-def test_each_mode_lays_each_type_over_the_range(dtype: DType, mode: str) -> None:
-    out, low, high = run_quantized("QuantizeV2", X, f32(-1), f32(2), T=dtype, mode=mode)
+def test_modes_and_dtypes(dtype: DType, mode: str) -> None:
+    out, low, high = quantize(X, f32(-1), f32(2), T=dtype, mode=mode)
     assert out.dtype == dtype.numpy
     assert out.tolist() == EXPECTED[dtype, mode]
     if mode != "SCALED":
         assert (low, high) == (-1, 2)
 
 
-def test_scaled_ranges_grow_to_both_sides_of_zero() -> None:
-    _, low, high = run_quantized("QuantizeV2", X, f32(-1), f32(2), T=QINT8, mode="SCALED")
+def test_scaled_range_is_symmetric() -> None:
+    _, low, high = quantize(X, f32(-1), f32(2), T=QINT8, mode="SCALED")
     assert (low, high) == (np.float32(-2.0157480), 2)
-    _, low, high = run_quantized(
-        "QuantizeV2", X, f32(-1), f32(2), T=QINT8, mode="SCALED", narrow_range=True
-    )
+    _, low, high = quantize(X, f32(-1), f32(2), T=QINT8, mode="SCALED", narrow_range=True)
     assert (low, high) == (-2, 2)
 
 
@@ -73,52 +77,44 @@ def test_scaled_ranges_grow_to_both_sides_of_zero() -> None:
     ("rounding", "expected"),
     [("HALF_AWAY_FROM_ZERO", [1, 2, 3, -1, -2]), ("HALF_TO_EVEN", [0, 2, 2, 0, -2])],
 )
-def test_halves_are_rounded_as_asked(rounding: str, expected: list[int]) -> None:
+def test_round_mode(rounding: str, expected: list[int]) -> None:
     halves = np.float32([0.5, 1.5, 2.5, -0.5, -1.5]) / np.float32(127)
     attrs = {"T": QINT8, "mode": "SCALED", "narrow_range": True, "round_mode": rounding}
-    out, *_ = run_quantized("QuantizeV2", halves, f32(-1), f32(1), **attrs)
+    out, *_ = quantize(halves, f32(-1), f32(1), **attrs)
     assert out.tolist() == expected
 
 
-def test_a_range_is_widened_to_hold_zero_and_not_to_be_empty() -> None:
-    out, low, high = run_quantized(
-        "QuantizeV2", f32(5, 5.02), f32(5), f32(5), T=QUINT8, mode="MIN_FIRST"
-    )
+def test_range_is_widened_to_include_zero() -> None:
+    out, low, high = quantize(f32(5, 5.02), f32(5), f32(5), mode="MIN_FIRST")
     assert (out.tolist(), low, high) == ([255, 255], 0, 5)
-    _, low, high = run_quantized(
-        "QuantizeV2", f32(0, 0), f32(0), f32(0), T=QUINT8, mode="MIN_FIRST"
-    )
+    _, low, high = quantize(f32(0, 0), f32(0), f32(0), mode="MIN_FIRST")
     assert (low, high) == (0, np.float32(0.01))
 
 
-def test_nan_and_infinities_have_their_integers() -> None:
+def test_nan_and_infinities() -> None:
     x = f32(np.nan, np.inf, -np.inf)
     for dtype, expected in ((QUINT8, [0, 255, 0]), (QINT8, [0, 127, -128])):
         for mode in ("MIN_COMBINED", "MIN_FIRST"):
-            out, *_ = run_quantized("QuantizeV2", x, f32(-1), f32(1), T=dtype, mode=mode)
+            out, *_ = quantize(x, f32(-1), f32(1), T=dtype, mode=mode)
             assert out.tolist() == expected
 
 
-def test_slices_along_an_axis_have_ranges_of_their_own() -> None:
+def test_ranges_per_axis() -> None:
     x = f32([[1, 1], [1, 1]])
-    out, low, high = run_quantized(
-        "QuantizeV2", x, f32(0, 0), f32(1, 2), T=QUINT8, mode="SCALED", axis=0
-    )
+    out, low, high = quantize(x, f32(0, 0), f32(1, 2), mode="SCALED", axis=0)
     assert out.tolist() == [[255, 255], [128, 128]]
     assert (low.tolist(), high.tolist()) == ([0, 0], [1, 2])
 
 
-def test_a_single_slice_has_scalar_ends() -> None:
-    out, low, _ = run_quantized(
-        "QuantizeV2", f32([[1, 0]]), f32([0]), f32([1]), T=QUINT8, mode="MIN_FIRST", axis=0
-    )
+def test_single_slice_has_a_scalar_range() -> None:
+    out, low, _ = quantize(f32([[1, 0]]), f32([0]), f32([1]), mode="MIN_FIRST", axis=0)
     assert out.tolist() == [[255, 0]]
     assert low.shape == ()
 
 
-def test_an_empty_tensor_and_a_scalar_keep_their_shapes() -> None:
+def test_empty_tensor_and_scalar() -> None:
     for shape in ((0, 3), ()):
-        out, *_ = run_quantized("QuantizeV2", np.zeros(shape, np.float32), f32(0), f32(1), T=QUINT8)
+        out, *_ = quantize(np.zeros(shape, np.float32), f32(0), f32(1))
         assert out.shape == shape
 
 
@@ -140,16 +136,9 @@ def test_an_empty_tensor_and_a_scalar_keep_their_shapes() -> None:
         ((f32(0), f32(1)), {"T": DType.INT8}, UnsupportedError),
     ],
 )
-def test_what_cannot_be_is_refused(ends: tuple, attrs: dict, error: type[Exception]) -> None:
+def test_invalid_arguments_are_refused(ends: tuple, attrs: dict, error: type[Exception]) -> None:
     with pytest.raises(error, match="'y'"):
-        run_quantized("QuantizeV2", X, *ends, **{"T": QUINT8, **attrs})
+        quantize(X, *ends, **attrs)
 
 
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

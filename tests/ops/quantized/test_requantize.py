@@ -1,4 +1,4 @@
-"""32-bit sums back to eight bits. Expected numbers without comment: TensorFlow's."""
+"""Requantization of int32 to 8 bits. Expected values without a comment are TensorFlow's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.cases import case_tests, cost, shapes
 from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
 
@@ -33,12 +33,12 @@ LARGE = (f32(-1000), f32(1000))
 @pytest.mark.parametrize(
     ("dtype", "expected"),
     [
-        # Products beyond 64 bits begin anew.
+        # Products beyond 64 bits wrap.
         (QUINT8, [255, 6, 85, 85, 85, 164, 243, 0]),
         (QINT8, [-128, -122, -43, -43, -43, 36, 115, 127]),
     ],
 )
-def test_sums_are_brought_to_the_wanted_range(dtype: DType, expected: list[int]) -> None:
+def test_requantize(dtype: DType, expected: list[int]) -> None:
     out, low, high = run_quantized(
         "Requantize", SUMS, *LARGE, f32(-0.5), f32(1), Tinput=QINT32, out_type=dtype
     )
@@ -47,18 +47,20 @@ def test_sums_are_brought_to_the_wanted_range(dtype: DType, expected: list[int])
     assert (low, high) == (-0.5, 1)
 
 
-@pytest.mark.parametrize("wanted", [(0.5, 1), (-1, -2), (np.nan, 1)])
-def test_a_wanted_range_begins_at_or_below_zero(wanted: tuple[float, float]) -> None:
+@pytest.mark.parametrize("output_range", [(0.5, 1), (-1, -2), (np.nan, 1)])
+def test_invalid_output_range_is_refused(output_range: tuple[float, float]) -> None:
     with pytest.raises(InvalidGraphError, match="'y' is to give the range"):
-        run_quantized("Requantize", SUMS, *LARGE, *map(f32, wanted), Tinput=QINT32, out_type=QUINT8)
+        run_quantized(
+            "Requantize", SUMS, *LARGE, *map(f32, output_range), Tinput=QINT32, out_type=QUINT8
+        )
 
 
-def test_other_types_have_no_kernel() -> None:
+def test_unsupported_output_type_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="put out quint16"):
         run_quantized("Requantize", SUMS, *LARGE, *LARGE, Tinput=QINT32, out_type=DType.QUINT16)
 
 
-def test_the_range_that_sums_take_up_holds_zero() -> None:
+def test_requantization_range_includes_zero() -> None:
     sums = np.array([-(10**6), 5 * 10**6], np.int32)
     low, high = run_quantized("RequantizationRange", sums, *LARGE, Tinput=QINT32)
     assert (low, high) == (np.float32(-0.46566105), np.float32(2.3283067))
@@ -66,12 +68,12 @@ def test_the_range_that_sums_take_up_holds_zero() -> None:
     assert (low, high) == (0, np.float32(2.3283067))
 
 
-def test_no_sums_take_up_what_the_original_says() -> None:
+def test_requantization_range_of_empty_tensor() -> None:
     low, high = run_quantized("RequantizationRange", SUMS[:0], *LARGE, Tinput=QINT32)
     assert (low, high) == (0, -1000)
 
 
-def test_sums_are_shrunk_to_their_own_range() -> None:
+def test_quantize_down_and_shrink_range() -> None:
     sums = np.array([-(10**6), 0, 10**6, 5 * 10**6], np.int32)
     out, low, high = run_quantized(
         "QuantizeDownAndShrinkRange", sums, *LARGE, Tinput=QINT32, out_type=QUINT8
@@ -84,31 +86,23 @@ CHANNELS = np.array([[-8, -7, -6], [7, 6, 5]], np.int32).reshape(1, 1, 2, 3) * 1
 LOWS, HIGHS = f32(-1, -1, -2), f32(1, 2, 3)
 
 
-def test_channels_have_ranges_of_their_own() -> None:
-    low, high = run_quantized(
-        "RequantizationRangePerChannel", CHANNELS, LOWS, HIGHS, T=QINT32, clip_value_max=1e9
-    )
+def range_per_channel(x: np.ndarray, limit: float) -> list[np.ndarray]:
+    attrs = {"T": QINT32, "clip_value_max": limit}
+    return run_quantized("RequantizationRangePerChannel", x, LOWS, HIGHS, **attrs)
+
+
+def test_range_per_channel() -> None:
+    low, high = range_per_channel(CHANNELS, 1e9)
     assert high == np.float32(3 * np.float32(6e8) / np.float32(2**31))
     assert low == -high
-    low, high = run_quantized(
-        "RequantizationRangePerChannel", CHANNELS, LOWS, HIGHS, T=QINT32, clip_value_max=0.5
-    )
-    assert (low, high) == (-0.5, 0.5)
+    assert range_per_channel(CHANNELS, 0.5) == [-0.5, 0.5]
 
 
-def test_a_range_without_negative_numbers_begins_at_zero() -> None:
-    low, _ = run_quantized(
-        "RequantizationRangePerChannel",
-        CHANNELS[:, :, 1:],
-        LOWS,
-        HIGHS,
-        T=QINT32,
-        clip_value_max=9.0,
-    )
-    assert low == 0
+def test_range_per_channel_of_positive_values_starts_at_zero() -> None:
+    assert range_per_channel(CHANNELS[:, :, 1:], 9.0)[0] == 0
 
 
-def test_channels_are_brought_to_one_range() -> None:
+def test_requantize_per_channel() -> None:
     out, low, high = run_quantized(
         "RequantizePerChannel", CHANNELS, LOWS, HIGHS, f32(-1), f32(1), T=QINT32, out_type=QINT8
     )
@@ -125,16 +119,9 @@ def test_channels_are_brought_to_one_range() -> None:
         (CHANNELS, (f32(-1, -1), f32(1, 1)), QINT8),
     ],
 )
-def test_channels_or_ranges_that_do_not_fit_are_refused(x, ends, dtype) -> None:
+def test_invalid_channels_or_ranges_are_refused(x, ends, dtype) -> None:
     with pytest.raises(InvalidGraphError, match="'y'"):
         run_quantized("RequantizePerChannel", x, LOWS, HIGHS, *ends, T=QINT32, out_type=dtype)
 
 
-@pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
-    case.check()
-
-
-@pytest.mark.parametrize("case", COSTS, ids=str)
-def test_costs_follow_from_the_shapes(case: CostCase) -> None:
-    case.check()
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

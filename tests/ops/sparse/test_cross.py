@@ -1,11 +1,9 @@
-"""Crosses of features."""
+"""SparseCross."""
 
 from __future__ import annotations
 
-import pytest
-
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import OpCase, case
+from tests.ops.cases import case, case_tests
 
 OP_CASES = [
     case(
@@ -23,7 +21,4 @@ OP_CASES = [
     ),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

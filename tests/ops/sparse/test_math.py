@@ -1,10 +1,8 @@
-"""Computations with the elements of sparse tensors."""
+"""Arithmetic on sparse tensors."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 
 REDUCED = ("SparseReduceMax", "SparseReduceSum")
 ELEMENTWISE = ("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul")
@@ -34,7 +32,4 @@ OP_CASES = [
     refused("SparseSoftmax", [(4, 2), (4, 1), (2,)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -1,4 +1,4 @@
-"""Sparse tensors arranged anew, computed with, and crossed."""
+"""Sparse tensor ops."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ DENSE = np.zeros((4, 4), np.float32)
 DENSE[tuple(INDICES.T)] = VALUES
 
 
-def test_elements_are_put_in_order():
+def test_reorder():
     indices, values = run_all("SparseReorder", INDICES[::-1], VALUES[::-1], SHAPE)
     assert (indices.tolist(), values.tolist()) == (INDICES.tolist(), VALUES.tolist())
 
 
-def test_a_shape_is_completed():
+def test_reshape():
     indices, shape = run_all("SparseReshape", INDICES, SHAPE, i64(2, -1))
     assert (indices.tolist(), shape.tolist()) == ([[0, 1], [0, 3], [1, 0]], [2, 8])
     with pytest.raises(InvalidGraphError, match="do not fill"):
         run_all("SparseReshape", INDICES, SHAPE, i64(3, -1))
 
 
-def test_empty_rows_get_a_default():
-    indices, values, empty, went = run_all("SparseFillEmptyRows", *MATRIX, f32(9))
+def test_fill_empty_rows():
+    indices, values, empty, positions = run_all("SparseFillEmptyRows", *MATRIX, f32(9))
     assert indices.tolist() == [[0, 1], [0, 3], [1, 0], [2, 0], [3, 0]]
     assert values.tolist() == [1, 2, 9, -3, 9]
     assert empty.tolist() == [False, True, False, True]
-    assert went.tolist() == [0, 1, 3]
+    assert positions.tolist() == [0, 1, 3]
 
 
-def test_a_box_is_cut_out():
+def test_slice():
     indices, values, shape = run_all("SparseSlice", *MATRIX, i64(0, 1), i64(2, 9))
     assert (indices.tolist(), values.tolist()) == ([[0, 0], [0, 2]], [1, 2])
     assert shape.tolist() == [2, 3]
 
 
-def test_matrices_are_joined_in_order():
+def test_concat():
     inputs = (INDICES, INDICES, VALUES, VALUES, SHAPE, SHAPE)
     indices, values, shape = run_all("SparseConcat", *inputs, concat_dim=-1, N=2)
     assert indices.tolist() == [[0, 1], [0, 3], [0, 5], [0, 7], [2, 0], [2, 4]]
@@ -67,7 +67,7 @@ def test_matrices_are_joined_in_order():
         (INDICES, VALUES, i64(2**40, 2**40)),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(indices, values, shape):
+def test_invalid_sparse_tensor_is_refused(indices, values, shape):
     with pytest.raises(InvalidGraphError):
         run_all("SparseReorder", indices, values, shape)
 
@@ -78,36 +78,36 @@ def test_reductions():
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-def test_products_with_a_dense_matrix(turned):
+def test_dense_mat_mul(turned):
     other = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
-    left, right = (x.T if t else x for x, t in zip((DENSE, other), turned, strict=True))
+    lhs, rhs = (x.T if t else x for x, t in zip((DENSE, other), turned, strict=True))
     attrs = {"adjoint_a": turned[0], "adjoint_b": turned[1]}
-    found = run("SparseTensorDenseMatMul", *MATRIX, other, **attrs)
-    np.testing.assert_allclose(found, left @ right, rtol=1e-6)
+    result = run("SparseTensorDenseMatMul", *MATRIX, other, **attrs)
+    np.testing.assert_allclose(result, lhs @ rhs, rtol=1e-6)
 
 
-def test_elements_meet_those_of_a_dense_tensor():
+def test_multiply_by_dense_tensor():
     assert run("SparseDenseCwiseMul", *MATRIX, f32(10, 20, 30, 40)).tolist() == [20, 80, -30]
     with pytest.raises(InvalidGraphError):
         run("SparseDenseCwiseMul", *MATRIX, np.ones((2, 4, 4), np.float32))
 
 
-def test_the_softmax_is_of_what_is_there():
-    found = run("SparseSoftmax", *MATRIX)
-    np.testing.assert_allclose(found, [1 / (1 + np.e), np.e / (1 + np.e), 1], rtol=1e-6)
+def test_softmax():
+    result = run("SparseSoftmax", *MATRIX)
+    np.testing.assert_allclose(result, [1 / (1 + np.e), np.e / (1 + np.e), 1], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("how", "by"), [("Sum", 1), ("Mean", 2), ("SqrtN", np.sqrt(2))])
-def test_rows_are_combined_by_segment(how, by):
+@pytest.mark.parametrize(("kind", "divisor"), [("Sum", 1), ("Mean", 2), ("SqrtN", np.sqrt(2))])
+def test_segment_reductions(kind, divisor):
     x = f32([[1, 2], [3, 4], [5, 6]])
-    found = run(f"SparseSegment{how}", x, i32(2, 0, 1), i32(0, 0, 2))
-    np.testing.assert_allclose(found, [[6 / by, 8 / by], [0, 0], [3, 4]], rtol=1e-6)
+    result = run(f"SparseSegment{kind}", x, i32(2, 0, 1), i32(0, 0, 2))
+    np.testing.assert_allclose(result, [[6 / divisor, 8 / divisor], [0, 0], [3, 4]], rtol=1e-6)
     numbered = (x, i32(2, 0, 1), i32(0, 0, 2), i32(4))
-    longer = run(f"SparseSegment{how}WithNumSegments", *numbered)
-    np.testing.assert_allclose(longer, [*found, [0, 0]], rtol=1e-6)
+    longer = run(f"SparseSegment{kind}WithNumSegments", *numbered)
+    np.testing.assert_allclose(longer, [*result, [0, 0]], rtol=1e-6)
 
 
-def test_segments_must_ascend_and_rows_be_there():
+def test_invalid_segments_are_refused():
     with pytest.raises(InvalidGraphError, match="ascending"):
         run("SparseSegmentSum", f32([[1]]), i32(0, 0), i32(1, 0))
     with pytest.raises(InvalidGraphError, match="index 1 is not in"):
@@ -125,7 +125,7 @@ CROSS: dict[str, Any] = {
 }
 
 
-def test_every_combination_of_a_row_is_crossed():
+def test_cross():
     inputs = (i64([0, 0], [0, 1]), i64(3, 4), i64(2, 2), texts("a", "b").reshape(2, 1))
     indices, values, shape = run_all("SparseCross", *inputs, **CROSS, hashed_output=True)
     assert (indices.tolist(), shape.tolist()) == ([[0, 0], [0, 1]], [2, 2])
@@ -134,7 +134,7 @@ def test_every_combination_of_a_row_is_crossed():
         run_all("SparseCross", *inputs, **CROSS, hashed_output=False)
 
 
-def test_a_shape_has_no_more_elements_than_64_bits_count() -> None:
+def test_sparse_shape_fits_int64() -> None:
     most = 2**63 - 1
     one = np.zeros(1)
     for dims in ([most], [7, most // 7]):
@@ -145,7 +145,7 @@ def test_a_shape_has_no_more_elements_than_64_bits_count() -> None:
             sparse_shape(np.zeros((0, len(dims)), np.int64), i64(*dims))
 
 
-def test_places_are_those_in_row_major_order() -> None:
+def test_row_major_order() -> None:
     assert flat_places(i64([0, 1, 2], [1, 0, 3], [1, 2, 0]), (2, 3, 4)).tolist() == [6, 15, 20]
     assert in_order(i64([1, 0], [0, 5], [1, 0], [0, 2])).tolist() == [3, 1, 0, 2]
     assert in_order(np.zeros((3, 0), np.int64)).tolist() == [0, 1, 2]

@@ -1,10 +1,8 @@
-"""Elements of sparse tensors arranged anew."""
+"""Shapes and costs of ops that rearrange sparse tensors."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 
 OP_CASES = [
     case("SparseReorder", [(4, 2), (4,), (2,)], [(4, 2), (4,)]),
@@ -34,7 +32,4 @@ OP_CASES = [
     refused("SparseConcat", [(4,), (5, 2), (4,), (5,), (2,), (2,)], concat_dim=0),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

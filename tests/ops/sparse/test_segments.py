@@ -1,10 +1,8 @@
-"""Chosen rows combined by segment."""
+"""Shapes and costs of sparse segment ops."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, refused
+from tests.ops.cases import case, case_tests, refused
 
 OP_CASES = [
     case("SparseSegmentSum", [(7, 3), (4,), (4,)], [(-1, 3)], 12),
@@ -20,7 +18,4 @@ OP_CASES = [
     case("SparseSegmentSum", [(7,), (4,), (4,)], [(-1,)], 4),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

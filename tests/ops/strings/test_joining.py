@@ -1,4 +1,4 @@
-"""Texts joined, cut and stripped."""
+"""Joining, splitting, and stripping strings."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.graphs import i32, run, run_all
 
 
 def texts(*words: str) -> np.ndarray:
-    """A vector of texts."""
+    """A vector of strings."""
     out = np.empty(len(words), dtype=object)
     out[:] = [w.encode() for w in words]
     return out
@@ -24,14 +24,14 @@ def scalar(word: str) -> np.ndarray:
 WORDS = texts("ab", "c", "", "déf")
 
 
-def test_texts_are_joined_element_by_element() -> None:
-    found = run("StringJoin", WORDS, scalar("x"), WORDS, separator="-")
-    assert found.tolist() == [b"ab-x-ab", b"c-x-c", b"-x-", "déf-x-déf".encode()]
+def test_string_join() -> None:
+    result = run("StringJoin", WORDS, scalar("x"), WORDS, separator="-")
+    assert result.tolist() == [b"ab-x-ab", b"c-x-c", b"-x-", "déf-x-déf".encode()]
     with pytest.raises(InvalidGraphError, match="differ"):
         run("StringJoin", WORDS, WORDS[:2])
 
 
-def test_axes_are_joined_the_first_named_fastest() -> None:
+def test_reduce_join() -> None:
     square = texts("a", "b", "c", "d").reshape(2, 2)
     assert run("ReduceJoin", square, i32([1])).tolist() == [b"ab", b"cd"]
     assert run("ReduceJoin", square, i32([0]), separator="+").tolist() == [b"a+c", b"b+d"]
@@ -41,7 +41,7 @@ def test_axes_are_joined_the_first_named_fastest() -> None:
     assert run("ReduceJoin", empty, i32([1])).tolist() == [b"", b""]
 
 
-def test_the_older_op_cuts_at_any_character() -> None:
+def test_string_split() -> None:
     indices, values, shape = run_all("StringSplit", texts("a,b;c", ",d"), scalar(",;"))
     assert values.tolist() == [b"a", b"b", b"c", b"d"]
     assert indices.tolist() == [[0, 0], [0, 1], [0, 2], [1, 0]]
@@ -52,7 +52,7 @@ def test_the_older_op_cuts_at_any_character() -> None:
     assert values.tolist() == [b"x", b"y", b"z"]
 
 
-def test_the_newer_op_cuts_at_a_text_or_at_white_space() -> None:
+def test_string_split_v2() -> None:
     line = texts(" a  b c ")
     assert run_all("StringSplitV2", line, scalar(""))[1].tolist() == [b"a", b"b", b"c"]
     assert run_all("StringSplitV2", line, scalar("  "))[1].tolist() == [b" a", b"b c "]
@@ -64,7 +64,7 @@ def test_the_newer_op_cuts_at_a_text_or_at_white_space() -> None:
         run("StringSplitV2", scalar("a"), scalar(""))
 
 
-def test_parts_are_counted_in_bytes_or_characters() -> None:
+def test_substr() -> None:
     assert run("Substr", WORDS[:2], i32(0), i32(1)).tolist() == [b"a", b"c"]
     assert run("Substr", WORDS[3:], i32(-3), i32(2)).tolist() == ["é".encode()]
     assert run("Substr", WORDS[3:], i32(1), i32(1), unit="UTF8_CHAR").tolist() == ["é".encode()]
@@ -74,12 +74,12 @@ def test_parts_are_counted_in_bytes_or_characters() -> None:
         run("Substr", WORDS[1:2], i32(2), i32(1))
 
 
-def test_lengths() -> None:
+def test_string_length() -> None:
     assert run("StringLength", WORDS).tolist() == [2, 1, 0, 4]
     assert run("StringLength", WORDS, unit="UTF8_CHAR").tolist() == [2, 1, 0, 3]
 
 
-def test_white_space_and_capitals() -> None:
+def test_strip_lower_and_upper() -> None:
     assert run("StringStrip", texts(" a b\n")).tolist() == [b"a b"]
     mixed = texts("aÉ")
     assert run("StringLower", mixed).tolist() == ["aÉ".encode()]
@@ -87,7 +87,7 @@ def test_white_space_and_capitals() -> None:
     assert run("StringUpper", mixed).tolist() == ["AÉ".encode()]
 
 
-def test_bytes_that_are_no_text_have_no_case() -> None:
+def test_upper_of_invalid_utf8() -> None:
     broken = np.array([b"a\xff\xfeb", b"A\xc3"], dtype=object)
     replaced = ["A\ufffd\ufffdB".encode(), "A\ufffd".encode()]
     assert run("StringUpper", broken, encoding="utf-8").tolist() == replaced
@@ -108,7 +108,4 @@ OP_CASES = [
     case("StringUpper", [(2, -1)], [(2, -1)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

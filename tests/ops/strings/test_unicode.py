@@ -1,10 +1,8 @@
-"""Encoded texts turned into characters."""
+"""Unicode ops."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.ops.cases import OpCase, case, unlike
+from tests.ops.cases import case, case_tests, unlike
 
 OP_CASES = [
     unlike(case("UnicodeDecode", [(4,)], [(-1,), (-1,)], input_encoding="UTF-8")),
@@ -12,7 +10,4 @@ OP_CASES = [
     case("UnicodeScript", [(2, -1)], [(2, -1)]),
 ]
 
-
-@pytest.mark.parametrize("tried", OP_CASES, ids=str)
-def test_shapes_and_costs(tried: OpCase) -> None:
-    tried.check()
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -1,4 +1,4 @@
-"""What graphs cost."""
+"""Costs of graphs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE = (1, 8, 8, 3)
 
 
 def network() -> Graph:
-    """A convolution of 8 x 8 x 4 outputs, a view, an activation, a sum of both."""
+    """A convolution with 8 x 8 x 4 outputs, a view, an activation, and a sum of both."""
     return Graph(
         [
             placeholder(),
@@ -35,7 +35,7 @@ def network() -> Graph:
     )
 
 
-def observed(graph: Graph, x: np.ndarray, fetch: str = "out") -> GraphCosts:
+def observed_costs(graph: Graph, x: np.ndarray, fetch: str = "out") -> GraphCosts:
     recorder = Recorder()
     Interpreter(graph, combine=False, observer=recorder).run([fetch], {"x": x})
     return executed_costs(graph, recorder.ran, {("x", 0): TensorLayout.of(x)}, [(fetch, 0)])
@@ -45,11 +45,11 @@ def observed(graph: Graph, x: np.ndarray, fetch: str = "out") -> GraphCosts:
 def costs(request: pytest.FixtureRequest) -> GraphCosts:
     if request.param == "inferred":
         return inferred_costs(network(), ["out"], {"x": SHAPE})
-    return observed(network(), normal(*SHAPE))
+    return observed_costs(network(), normal(*SHAPE))
 
 
-def test_operations_add_up(costs: GraphCosts) -> None:
-    # Equal ones by name, whichever ran first.
+def test_flops_by_op(costs: GraphCosts) -> None:
+    # Equal counts are sorted by name.
     assert list(costs.flops_by_op.items()) == [
         ("Conv2D", 2 * 256 * 27),
         ("AddV2", 256),
@@ -59,13 +59,13 @@ def test_operations_add_up(costs: GraphCosts) -> None:
     assert costs.uncounted == ()
 
 
-def test_only_parameters_that_are_read_count(costs: GraphCosts) -> None:
+def test_unused_parameters_are_not_counted(costs: GraphCosts) -> None:
     assert (costs.parameters, costs.parameter_bytes) == (108, 432)
 
 
-def test_views_move_nothing(costs: GraphCosts) -> None:
-    moved = {n.name: (n.read, n.written) for n in costs.nodes}
-    assert moved == {
+def test_memory_traffic(costs: GraphCosts) -> None:
+    traffic = {n.name: (n.read, n.written) for n in costs.nodes}
+    assert traffic == {
         "conv": (192 * 4 + 432, 1024),
         "same": (0, 0),
         "relu": (1024, 1024),
@@ -74,12 +74,12 @@ def test_views_move_nothing(costs: GraphCosts) -> None:
     assert costs.moved == 1200 + 1024 + 2048 + 3072
 
 
-def test_tensors_are_there_from_their_making_to_their_last_use(costs: GraphCosts) -> None:
+def test_peak_memory(costs: GraphCosts) -> None:
     # The sum needs the convolution, its activation, and itself.
     assert costs.peak_bytes == 3 * 1024
 
 
-def test_parts_are_all_that_is_read_of_a_large_tensor() -> None:
+def test_gather_reads_only_its_rows() -> None:
     graph = Graph(
         [
             placeholder(),
@@ -88,11 +88,11 @@ def test_parts_are_all_that_is_read_of_a_large_tensor() -> None:
             node("out", "GatherV2", "x rows axis", Tindices=None),
         ]
     )
-    [cost] = observed(graph, normal(1000, 4)).nodes
+    [cost] = observed_costs(graph, normal(1000, 4)).nodes
     assert (cost.read, cost.written) == (32 + 8 + 4, 32)
 
 
-def test_executions_in_a_loop_add_up() -> None:
+def test_loop_executions_add_up() -> None:
     recorder = Recorder()
     relu = node("relu", "Relu", "x")
     for _ in range(3):
@@ -103,12 +103,12 @@ def test_executions_in_a_loop_add_up() -> None:
 
 
 @pytest.mark.parametrize(("fetch", "feed"), [("none", "x"), ("out", "none")])
-def test_tensors_that_are_not_there_are_refused(fetch: str, feed: str) -> None:
+def test_missing_tensors_are_refused(fetch: str, feed: str) -> None:
     with pytest.raises(UsageError, match="'none' is not in the graph"):
         inferred_costs(network(), [fetch], {feed: SHAPE})
 
 
-def test_unknown_shapes_are_told() -> None:
+def test_ops_with_unknown_shapes_are_uncounted() -> None:
     costs = inferred_costs(network(), ["out"], {"x": (-1, 8, 8, 3)})
     assert costs.flops == 0
     assert costs.uncounted == ("AddV2", "Conv2D", "Relu")

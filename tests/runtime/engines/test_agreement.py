@@ -1,4 +1,4 @@
-"""Comparing engines."""
+"""Comparison of engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mobileprep.runtime.engines.agreement import check_agreement, relative_diffe
 
 
 class Fixed:
-    """An engine that always gives the same."""
+    """An engine with fixed outputs."""
 
     def __init__(self, name: str, *outputs: np.ndarray) -> None:
         self.name = name
@@ -26,7 +26,7 @@ def f32(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-def test_the_worst_tensor_counts() -> None:
+def test_largest_difference_is_reported() -> None:
     near, far = Fixed("a", f32(1, 2), f32(1, 4)), Fixed("b", f32(1, 2), f32(1.002, 4))
     agreement = check_agreement(near, far, ["x", "y"], {})
     assert (agreement.engine, agreement.reference, agreement.fetch) == ("a", "b", "y")
@@ -42,12 +42,12 @@ def test_rounding_is_allowed() -> None:
     assert agreement.holds
 
 
-def test_nothing_agrees_with_nothing() -> None:
+def test_no_fetches_agree() -> None:
     assert check_agreement(Fixed("a"), Fixed("b"), [], {}).holds
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("result", "expected"),
     [
         (f32(1), f32(1, 2)),
         (f32(1), np.array([1.0])),
@@ -57,8 +57,8 @@ def test_nothing_agrees_with_nothing() -> None:
         (np.array([b"a"], object), np.array([b"b"], object)),
     ],
 )
-def test_what_cannot_be_rounding_is_infinitely_far(found, expected) -> None:
-    assert relative_difference(found, expected) == np.inf
+def test_incomparable_tensors_differ_infinitely(result, expected) -> None:
+    assert relative_difference(result, expected) == np.inf
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_what_cannot_be_rounding_is_infinitely_far(found, expected) -> None:
         np.array([1 + 2j], np.complex64),
     ],
 )
-def test_equal_tensors_are_not_apart(value: np.ndarray) -> None:
+def test_equal_tensors_have_no_difference(value: np.ndarray) -> None:
     assert relative_difference(value, value.copy()) == 0

@@ -1,4 +1,4 @@
-"""Choosing an engine."""
+"""Selection of an engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Picky:
     name = "picky"
 
     def __init__(self, graph: Graph, where: str, threads: int) -> None:
-        self.asked: list[Sequence[str]] = []
+        self.requests: list[Sequence[str]] = []
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         if "odd" in fetches:
@@ -46,54 +46,54 @@ class Absent:
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> None:
     numpy = choose._ENGINES["numpy"]
-    known = {"absent": Absent, "picky": Picky, "numpy": numpy}
-    monkeypatch.setattr(choose, "_ENGINES", known)
-    monkeypatch.setattr(choose, "installed_engines", lambda: list(known))
+    registry = {"absent": Absent, "picky": Picky, "numpy": numpy}
+    monkeypatch.setattr(choose, "_ENGINES", registry)
+    monkeypatch.setattr(choose, "installed_engines", lambda: list(registry))
 
 
-def test_numpy_is_always_there() -> None:
+def test_numpy_is_always_available() -> None:
     engine = open_engine("numpy", GRAPH, None)
     assert engine.name == "numpy"
     np.testing.assert_array_equal(engine.run(["out"], {"x": X})[0], np.maximum(X, 0))
     assert installed_engines()[-1] == "numpy"
 
 
-def test_the_names_are_those_of_the_recipe() -> None:
+def test_engine_names() -> None:
     assert ENGINE_NAMES == ("auto", "litert", "numpy", "openvino", "tensorflow")
 
 
-def test_an_unknown_engine_names_the_nearest() -> None:
-    with pytest.raises(UsageError) as caught:
+def test_unknown_engine_suggests_closest_name() -> None:
+    with pytest.raises(UsageError) as error:
         open_engine("numpi", GRAPH, None)
-    assert caught.value.hint == "did you mean 'numpy'?"
+    assert error.value.hint == "did you mean 'numpy'?"
 
 
-def test_auto_takes_the_first_that_opens(engines: None) -> None:
-    told: list[str] = []
-    engine = open_engine("auto", GRAPH, None, tell=told.append)
+def test_auto_uses_the_first_engine_that_opens(engines: None) -> None:
+    messages: list[str] = []
+    engine = open_engine("auto", GRAPH, None, tell=messages.append)
     assert engine.name == "auto"
     engine.run(["out"], {"x": X})
     assert engine.name == "picky"
-    assert told == ["absent is not taken: it is broken"]
+    assert messages == ["absent is not taken: it is broken"]
 
 
-def test_auto_goes_on_where_an_engine_refuses_the_graph(engines: None) -> None:
+def test_auto_skips_engine_that_refuses_the_graph(engines: None) -> None:
     graph = Graph([placeholder(), node("odd", "Relu", "x")])
-    told: list[str] = []
-    engine = open_engine("auto", graph, None, tell=told.append)
+    messages: list[str] = []
+    engine = open_engine("auto", graph, None, tell=messages.append)
     np.testing.assert_array_equal(engine.run(["odd"], {"x": X})[0], np.maximum(X, 0))
     assert engine.name == "numpy"
-    assert told[-1] == "picky is not taken: odd things"
+    assert messages[-1] == "picky is not taken: odd things"
 
 
-def test_auto_may_be_bound_to_some(engines: None) -> None:
+def test_auto_can_be_restricted(engines: None) -> None:
     for among, name in (((), "numpy"), (["picky"], "picky"), (["absent"], "numpy")):
         engine = open_engine("auto", GRAPH, None, among=among)
         engine.run(["out"], {"x": X})
         assert engine.name == name
 
 
-def test_a_folder_of_an_engine_s_name_is_no_engine(
+def test_directory_named_like_an_engine_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("openvino", "ai_edge_litert", "tensorflow"):
@@ -103,13 +103,13 @@ def test_a_folder_of_an_engine_s_name_is_no_engine(
     assert installed_engines() == ["numpy"]
 
 
-def test_auto_says_what_the_last_engine_says(engines: None) -> None:
+def test_auto_reports_the_error_of_the_last_engine(engines: None) -> None:
     graph = Graph([placeholder(), node("odd", "Frobnicate", "x")])
     with pytest.raises(UnsupportedError, match="'Frobnicate'"):
         open_engine("auto", graph, Path("g.pb")).run(["odd"], {"x": X})
 
 
-def test_threads_may_be_limited() -> None:
+def test_threads_are_limited() -> None:
     import threadpoolctl
 
     with threadpoolctl.threadpool_limits(None):
@@ -127,39 +127,39 @@ def test_threads_may_be_limited() -> None:
         ("tensorflow", "tensorflow.compat.v1", "tensorflow-cpu"),
     ],
 )
-def test_an_engine_that_is_not_installed_says_so(
+def test_missing_engine_is_reported(
     name: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UnsupportedError, match="not installed") as caught:
+    with pytest.raises(UnsupportedError, match="not installed") as error:
         open_engine(name, GRAPH, None, convert=tflite_in_memory)
-    assert caught.value.exit_code == 6
-    assert caught.value.hint == f"pip install {package}"
+    assert error.value.exit_code == 6
+    assert error.value.hint == f"pip install {package}"
 
 
-def test_litert_runs_only_files_without_a_conversion() -> None:
-    with pytest.raises(UnsupportedError, match="LiteRT runs") as caught:
+def test_litert_needs_a_conversion_for_graphs() -> None:
+    with pytest.raises(UnsupportedError, match="LiteRT runs") as error:
         open_engine("litert", GRAPH, None)
-    assert "mobileprep tflite" in caught.value.hint
+    assert "mobileprep tflite" in error.value.hint
 
 
 class Doubling(Picky):
-    """An engine whose results are wrong from its second run on."""
+    """An engine with wrong results from the second run on."""
 
     name = "doubling"
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        self.asked.append(fetches)
-        return [np.maximum(feeds["x"], 0) * (1 if len(self.asked) < 2 else 2) for _ in fetches]
+        self.requests.append(fetches)
+        return [np.maximum(feeds["x"], 0) * (1 if len(self.requests) < 2 else 2) for _ in fetches]
 
 
 @pytest.mark.parametrize(("verify", "name"), [(False, "doubling"), (True, "numpy")])
-def test_auto_drops_an_engine_that_does_not_agree(
+def test_auto_drops_engine_with_wrong_results(
     monkeypatch: pytest.MonkeyPatch, name: str, *, verify: bool
 ) -> None:
-    known = {"doubling": Doubling, "numpy": choose._ENGINES["numpy"]}
-    monkeypatch.setattr(choose, "_ENGINES", known)
-    monkeypatch.setattr(choose, "installed_engines", lambda: list(known))
+    registry = {"doubling": Doubling, "numpy": choose._ENGINES["numpy"]}
+    monkeypatch.setattr(choose, "_ENGINES", registry)
+    monkeypatch.setattr(choose, "installed_engines", lambda: list(registry))
     reasons: list[str] = []
     engine = open_engine("auto", GRAPH, None, tell=reasons.append, verify=verify)
     engine.run(["out"], {"x": X})

@@ -1,4 +1,4 @@
-"""LiteRT's interpreter as an engine."""
+"""LiteRT interpreter as an engine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from tests.litert.graphs import feed, model, op
 
 
-def test_a_scalar_is_fed_as_a_scalar(tmp_path: Path) -> None:
+def test_scalar_feed(tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     graph = Graph([feed("x", (2,)), feed("scale", ()), op("y", "Mul", ["x", "scale"])])
     path = tmp_path / "m.tflite"
     path.write_bytes(model_bytes(model(graph, ["x", "scale"], ["y"])))
     feeds = {"x": np.array([1, 2], np.float32), "scale": np.array(3, np.float32)}
-    (found,) = LiteRtModel(path).run(["y"], feeds)
-    assert found.tolist() == [3, 6]
+    (result,) = LiteRtModel(path).run(["y"], feeds)
+    assert result.tolist() == [3, 6]

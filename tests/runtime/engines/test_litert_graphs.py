@@ -1,4 +1,4 @@
-"""Graphs run by LiteRT, which they are converted for."""
+"""Graphs converted to and run by LiteRT."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ TRAINED = {
 }
 
 
-def engines(graph: Graph) -> tuple[Engine, Engine]:
-    return opened(graph), open_engine("numpy", graph, None)
+def engine_pair(graph: Graph) -> tuple[Engine, Engine]:
+    return open_litert(graph), open_engine("numpy", graph, None)
 
 
-def opened(graph: Graph, threads: int = 0) -> Engine:
+def open_litert(graph: Graph, threads: int = 0) -> Engine:
     return open_engine("litert", graph, None, convert=tflite_in_memory, threads=threads)
 
 
-def trained(name: str) -> Graph:
-    """The frozen graph of a recipe."""
+def load_recipe_model(name: str) -> Graph:
+    """The frozen model of a recipe."""
     graph, checkpoint, _, _, output = TRAINED[name]
     folder = RECIPES / name / "model"
     options = ModelOptions((output,), checkpoint=str(folder / checkpoint))
@@ -71,18 +71,18 @@ def trained(name: str) -> Graph:
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8, 3), (4, 5, 9, 3)])
-def test_it_agrees_with_the_interpreter(shape: tuple[int, ...]) -> None:
+def test_agrees_with_the_interpreter(shape: tuple[int, ...]) -> None:
     fetches = ["out", "relu", "sum", "conv", "x", "b"]
-    agreement = check_agreement(*engines(GRAPH), fetches, {"x": normal(*shape)})
+    agreement = check_agreement(*engine_pair(GRAPH), fetches, {"x": normal(*shape)})
     assert agreement.largest < 1e-6
     assert (agreement.engine, agreement.reference) == ("litert", "numpy")
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_it_agrees_on_trained_networks(name: str) -> None:
+def test_agrees_on_trained_models(name: str) -> None:
     _, _, image, shape, output = TRAINED[name]
     feeds = {image: np.random.default_rng(3).random((5, *shape), np.float32)}
-    assert check_agreement(*engines(trained(name)), [output], feeds).largest < 1e-5
+    assert check_agreement(*engine_pair(load_recipe_model(name)), [output], feeds).largest < 1e-5
 
 
 ROWS = normal(3)
@@ -97,9 +97,11 @@ WORDS = {"words": texts("no", "?")}
         pytest.param(
             network(), ["probabilities", "norm"], {"image": normal(1, 8, 8, 3)}, id="network"
         ),
-        pytest.param(Graph(CHOICE), ["c/merge"], {"x": ROWS, "flag": np.array(True)}, id="taken"),
         pytest.param(
-            Graph(CHOICE), ["c/merge"], {"x": ROWS, "flag": np.array(False)}, id="not taken"
+            Graph(CHOICE), ["c/merge"], {"x": ROWS, "flag": np.array(True)}, id="true branch"
+        ),
+        pytest.param(
+            Graph(CHOICE), ["c/merge"], {"x": ROWS, "flag": np.array(False)}, id="false branch"
         ),
         pytest.param(Graph(LOOP), ["v/out"], {"x": ROWS}, id="loop"),
         pytest.param(layer("BlockLSTM", 3, 6), ["y"], {"x": sequence(3)}, id="LSTM"),
@@ -107,27 +109,27 @@ WORDS = {"words": texts("no", "?")}
         pytest.param(GRAPH, ["out:0", "out"], {"relu:0": normal(2, 4, 4, 8)}, id="inner feed"),
     ],
 )
-def test_it_agrees_on_other_graphs(
+def test_agrees_on_other_graphs(
     graph: Graph, fetches: Sequence[str], feeds: Mapping[str, np.ndarray]
 ) -> None:
-    assert check_agreement(*engines(graph), fetches, feeds).largest < 1e-6
+    assert check_agreement(*engine_pair(graph), fetches, feeds).largest < 1e-6
 
 
-def test_double_precision_is_computed_in_single() -> None:
+def test_float64_is_computed_in_float32() -> None:
     graph = Graph([placeholder("x", DType.DOUBLE), node("out", "Exp", "x", T=DType.DOUBLE)])
-    agreement = check_agreement(*engines(graph), ["out"], {"x": normal(4).astype(np.float64)})
+    agreement = check_agreement(*engine_pair(graph), ["out"], {"x": normal(4).astype(np.float64)})
     assert 0 < agreement.largest < 1e-6
 
 
-def test_runs_do_not_share_their_results() -> None:
-    engine = opened(GRAPH)
+def test_results_are_not_shared_between_runs() -> None:
+    engine = open_litert(GRAPH)
     [first] = engine.run(["out"], {"x": normal(1, 8, 8, 3)})
-    kept = first.copy()
+    expected = first.copy()
     engine.run(["out"], {"x": normal(1, 8, 8, 3, seed=1)})
-    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(first, expected)
 
 
-def test_a_graph_is_converted_once_for_its_fetches_and_shapes() -> None:
+def test_conversion_is_cached_by_fetches_and_shapes() -> None:
     conversions: list[tuple[Sequence[str], list[tuple[int, ...]]]] = []
 
     def convert(
@@ -140,33 +142,31 @@ def test_a_graph_is_converted_once_for_its_fetches_and_shapes() -> None:
     runs = [("out", 1), ("out", 2), ("out", 1), ("mean", 1), ("out", 1), ("out", 2)]
     for fetch, count in runs:
         engine.run([fetch], {"x": normal(count, 8, 8, 3)})
-    found = [(*fetches, shape[0]) for fetches, [shape] in conversions]
-    assert found == [("out", 1), ("out", 2), ("mean", 1), ("out", 1), ("out", 2)]
+    result = [(*fetches, shape[0]) for fetches, [shape] in conversions]
+    assert result == [("out", 1), ("out", 2), ("mean", 1), ("out", 1), ("out", 2)]
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(3, 3), (0, cores())])
-def test_it_takes_as_many_threads_as_asked_for_or_all(
-    monkeypatch: pytest.MonkeyPatch, threads: int, expected: int
-) -> None:
-    made: list[int] = []
+def test_number_of_threads(monkeypatch: pytest.MonkeyPatch, threads: int, expected: int) -> None:
+    counts: list[int] = []
 
     def model(_path: Path, _content: bytes, count: int) -> SimpleNamespace:
-        made.append(count)
+        counts.append(count)
         return SimpleNamespace(run=lambda fetches, _feeds: [normal(1) for _ in fetches])
 
     monkeypatch.setattr(litert_engine, "LiteRtModel", model)
-    opened(GRAPH, threads).run(["out"], {"x": normal(1, 8, 8, 3)})
-    assert made == [expected]
+    open_litert(GRAPH, threads).run(["out"], {"x": normal(1, 8, 8, 3)})
+    assert counts == [expected]
 
 
-def test_an_op_that_it_lacks_is_refused_with_its_node() -> None:
-    with pytest.raises(UnsupportedError) as caught:
-        opened(ODD).run(["out"], {"x": normal(3)})
-    assert caught.value.exit_code == 6
-    assert caught.value.message == (
+def test_unsupported_op_is_reported_with_its_node() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        open_litert(ODD).run(["out"], {"x": normal(3)})
+    assert error.value.exit_code == 6
+    assert error.value.message == (
         "LiteRT cannot run the graph: Frobnicate 'odd': LiteRT has no such operator"
     )
-    assert caught.value.hint == "run the graph with another engine"
+    assert error.value.hint == "run the graph with another engine"
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ def test_an_op_that_it_lacks_is_refused_with_its_node() -> None:
         (GRAPH, "out:3", {"x": normal(1, 8, 8, 3)}, "'out:3' puts nothing out"),
     ],
 )
-def test_what_cannot_be_converted_is_refused(
+def test_unsupported_graph_is_refused(
     graph: Graph, fetch: str, feeds: dict[str, np.ndarray], message: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=message):
-        opened(graph).run([fetch], feeds)
+        open_litert(graph).run([fetch], feeds)
 
 
 @pytest.mark.parametrize(
@@ -198,12 +198,14 @@ def test_what_cannot_be_converted_is_refused(
         ("out", {}, "nothing is fed to the placeholder 'x'"),
     ],
 )
-def test_wrong_names_are_the_users(fetch: str, feeds: dict[str, np.ndarray], message: str) -> None:
+def test_unknown_names_are_usage_errors(
+    fetch: str, feeds: dict[str, np.ndarray], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
-        opened(GRAPH).run([fetch], feeds)
+        open_litert(GRAPH).run([fetch], feeds)
 
 
-def test_auto_takes_it_and_goes_on_where_it_cannot_run_the_graph() -> None:
+def test_auto_uses_litert_if_it_can_run_the_graph() -> None:
     reasons: list[str] = []
     options = {"among": ["litert"], "convert": tflite_in_memory, "tell": reasons.append}
     engine = open_engine("auto", GRAPH, None, **options)
@@ -211,13 +213,13 @@ def test_auto_takes_it_and_goes_on_where_it_cannot_run_the_graph() -> None:
     assert (engine.name, reasons) == ("litert", [])
     inverse = Graph([placeholder(), node("out", "MatrixInverse", "x")])
     engine = open_engine("auto", inverse, None, **options)
-    [found] = engine.run(["out"], {"x": np.diag(np.float32([2, 4]))})
-    assert (engine.name, found.tolist()) == ("numpy", [[0.5, 0], [0, 0.25]])
+    [result] = engine.run(["out"], {"x": np.diag(np.float32([2, 4]))})
+    assert (engine.name, result.tolist()) == ("numpy", [[0.5, 0], [0, 0.25]])
     [reason] = reasons
     assert reason.startswith("litert is not taken: LiteRT cannot run the graph: MatrixInverse ")
 
 
-def test_auto_goes_on_where_the_converter_calls_the_graph_invalid() -> None:
+def test_auto_skips_litert_if_conversion_fails() -> None:
     def convert(*_: object) -> bytes:
         message = "no good"
         raise InvalidGraphError(message)
@@ -228,21 +230,21 @@ def test_auto_goes_on_where_the_converter_calls_the_graph_invalid() -> None:
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_calibrated_ranges_are_those_of_the_interpreter(name: str) -> None:
-    graph = trained(name)
+def test_observed_ranges_match_the_interpreter(name: str) -> None:
+    graph = load_recipe_model(name)
     tensors = ranged_tensors(graph)
     assert len(tensors) >= 4
-    expected, found = (calibrated(graph, name, tensors, e) for e in ("numpy", "litert"))
-    assert found.keys() == expected.keys() == set(tensors)
+    expected, ranges = (observed_ranges(graph, name, tensors, e) for e in ("numpy", "litert"))
+    assert ranges.keys() == expected.keys() == set(tensors)
     for tensor, ends in expected.items():
         largest = max(map(abs, ends))
-        np.testing.assert_allclose(found[tensor], ends, rtol=0, atol=1e-6 * largest)
+        np.testing.assert_allclose(ranges[tensor], ends, rtol=0, atol=1e-6 * largest)
 
 
-def calibrated(
+def observed_ranges(
     graph: Graph, name: str, tensors: tuple[Edge, ...], engine: str
 ) -> dict[Edge, tuple[float, float]]:
-    """The least and the greatest value of each tensor on the samples of a recipe."""
+    """The minimum and maximum of each tensor on the samples of a recipe."""
     _, _, image, _, output = TRAINED[name]
     inputs = tuple(data_inputs(graph, [image], {}))
     files = DataFiles("calibration.npz", RECIPES / name / "data" / "calibration.npz")
@@ -252,4 +254,4 @@ def calibrated(
         graph, (output,), tensors, method, inputs, 16, engine, convert=tflite_in_memory
     )
     values = Watcher(subject, data).observe(0, 100).values
-    return {tensor: (seen.low, seen.high) for tensor, seen in values.items()}
+    return {tensor: (observed.low, observed.high) for tensor, observed in values.items()}

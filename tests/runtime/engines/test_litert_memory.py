@@ -1,4 +1,4 @@
-"""LiteRT takes what a file declares: what is more than a run may take is refused before that."""
+"""LiteRT models are checked against the memory limit before they are loaded."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def run(path: Path) -> list[np.ndarray]:
     return engine.run(["y"], {"x": np.ones((1, 4), np.float32)})
 
 
-def test_a_file_that_declares_too_much_is_refused(tmp_path: Path) -> None:
+def test_file_with_huge_tensors_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     ops = [op("a", "Exp", ["x"]), op("y", "Neg", ["a"])]
     record = model(Graph([feed("x", (1, 4)), *ops]), ["x"], ["y"])
     (graph,) = record.subgraphs
     tensors = [replace(t, shape=(1 << 24, 64)) if t.name == "a" else t for t in graph.tensors]
     large = replace(record, subgraphs=(replace(graph, tensors=tuple(tensors)),))
-    for name, made in (("fine", record), ("large", large)):
-        (tmp_path / name).write_bytes(model_bytes(made))
+    for name, content in (("fine", record), ("large", large)):
+        (tmp_path / name).write_bytes(model_bytes(content))
     np.testing.assert_allclose(run(tmp_path / "fine")[0], np.full((1, 4), -np.e), rtol=1e-6)
     set_limits(memory=1 << 30)
     try:
-        with pytest.raises(MemoryLimitError, match="what its tensors declare takes 4,29") as told:
+        with pytest.raises(MemoryLimitError, match="what its tensors declare takes 4,29") as error:
             run(tmp_path / "large")
     finally:
         set_limits()
-    assert "--memory" in told.value.hint
-    assert told.value.where.endswith("large")
+    assert "--memory" in error.value.hint
+    assert error.value.where.endswith("large")

@@ -1,4 +1,4 @@
-"""OpenVINO, where it is installed."""
+"""OpenVINO engine, if installed."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ GRAPH = Graph(
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8, 3), (4, 5, 9, 3)])
-def test_it_agrees_with_the_interpreter(shape: tuple[int, ...]) -> None:
+def test_agrees_with_the_interpreter(shape: tuple[int, ...]) -> None:
     engine, reference = (open_engine(n, GRAPH, None) for n in ("openvino", "numpy"))
     agreement = check_agreement(engine, reference, ["out", "relu"], {"x": normal(*shape)})
     assert agreement.holds
     assert (agreement.engine, agreement.reference) == ("openvino", "numpy")
 
 
-def test_runs_do_not_share_their_results() -> None:
+def test_results_are_not_shared_between_runs() -> None:
     engine = open_engine("openvino", GRAPH, None)
     [first] = engine.run(["out"], {"x": normal(1, 8, 8, 3)})
-    kept = first.copy()
+    expected = first.copy()
     engine.run(["out"], {"x": normal(1, 8, 8, 3, seed=1)})
-    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(first, expected)
 
 
-def test_scalars_are_fed_as_such() -> None:
+def test_scalar_feed() -> None:
     graph = Graph([placeholder(), placeholder("y"), node("out", "Mul", "x y")])
-    [found] = open_engine("openvino", graph, None).run(
+    [result] = open_engine("openvino", graph, None).run(
         ["out"], {"x": normal(3), "y": np.array(2, np.float32)}
     )
-    np.testing.assert_allclose(found, 2 * normal(3), rtol=1e-6)
+    np.testing.assert_allclose(result, 2 * normal(3), rtol=1e-6)
 
 
-def test_what_it_cannot_run_is_refused() -> None:
+def test_unsupported_graph_is_refused() -> None:
     graph = Graph([placeholder(), node("out", "Frobnicate", "x")])
     engine = open_engine("openvino", graph, None)
     with pytest.raises((UnsupportedError, UsageError)):
@@ -61,7 +61,7 @@ def test_what_it_cannot_run_is_refused() -> None:
         open_engine("openvino", text, None).run(["out"], {"x": np.array([b"a"], object)})
 
 
-def test_auto_takes_it() -> None:
+def test_auto_uses_openvino() -> None:
     engine = open_engine("auto", GRAPH, None)
     engine.run(["out"], {"x": normal(1, 8, 8, 3)})
     assert engine.name == "openvino"

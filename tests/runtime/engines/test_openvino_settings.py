@@ -1,4 +1,4 @@
-"""What OpenVINO is asked for, and what is made of its refusals; it need not be installed."""
+"""OpenVINO settings and error messages, without OpenVINO."""
 
 from __future__ import annotations
 
@@ -16,42 +16,44 @@ from tests.transforms.graphs import node, normal, placeholder
 GRAPH = Graph([placeholder(), node("out", "Relu", "x")])
 
 
-def refused(monkeypatch: pytest.MonkeyPatch, why: str, threads: int = 0) -> tuple[Any, str]:
-    """The settings with which a graph is compiled, and the message where that fails."""
-    asked: list[Any] = []
+def failed_compilation(
+    monkeypatch: pytest.MonkeyPatch, reason: str, threads: int = 0
+) -> tuple[Any, str]:
+    """The compile settings, and the message of a failed compilation."""
+    calls: list[Any] = []
 
     def compile_model(_model: object, _device: str, settings: dict[str, str]) -> None:
-        asked.append(settings)
-        raise RuntimeError(why)
+        calls.append(settings)
+        raise RuntimeError(reason)
 
     core = SimpleNamespace(read_model=lambda _path: None, compile_model=compile_model)
     library = SimpleNamespace(Core=lambda: core)
     monkeypatch.setattr(openvino_engine, "import_library", lambda *_: library)
     engine = OpenVinoEngine(GRAPH, "m.pb", threads)
-    with pytest.raises(UnsupportedError) as caught:
+    with pytest.raises(UnsupportedError) as error:
         engine.run(["out"], {"x": normal(2)})
-    return asked[0], caught.value.message
+    return calls[0], error.value.message
 
 
-@pytest.mark.parametrize(("threads", "told"), [(-1, None), (0, None), (1, "1"), (4, "4")])
-def test_threads_are_told_where_some_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch, threads: int, told: str | None
+@pytest.mark.parametrize(("threads", "expected"), [(-1, None), (0, None), (1, "1"), (4, "4")])
+def test_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch, threads: int, expected: str | None
 ) -> None:
-    settings, _ = refused(monkeypatch, "no", threads)
-    assert settings.get("INFERENCE_NUM_THREADS") == told
+    settings, _ = failed_compilation(monkeypatch, "no", threads)
+    assert settings.get("INFERENCE_NUM_THREADS") == expected
     assert settings["INFERENCE_PRECISION_HINT"] == "f32"
 
 
 @pytest.mark.parametrize(
-    ("why", "told"),
+    ("reason", "expected"),
     [
         ("Exception from src/core.cpp:1:\n\n - no op Frob\n", "no op Frob"),
         ("no op Frob\nTo facilitate the conversion, write one\n", "no op Frob"),
         ("", "it does not say why"),
     ],
 )
-def test_a_refusal_is_told_without_places_and_advice(
-    monkeypatch: pytest.MonkeyPatch, why: str, told: str
+def test_error_message_is_shortened(
+    monkeypatch: pytest.MonkeyPatch, reason: str, expected: str
 ) -> None:
-    _, message = refused(monkeypatch, why)
-    assert message == f"OpenVINO cannot run the graph: {told}"
+    _, message = failed_compilation(monkeypatch, reason)
+    assert message == f"OpenVINO cannot run the graph: {expected}"

@@ -1,4 +1,4 @@
-"""The part of a graph between feeds and fetches."""
+"""Subgraphs between feeds and fetches."""
 
 from __future__ import annotations
 
@@ -30,52 +30,52 @@ def cut(fetches: list[str], **feeds: np.ndarray):
     return cut_out(GRAPH, fetches, {k.replace("_", ":"): v for k, v in feeds.items()}, "graph")
 
 
-def test_it_computes_what_the_graph_computes() -> None:
+def test_subgraph_computes_the_same() -> None:
     x, other = normal(4, 3), normal(2, 3, seed=1)
     part = cut(["sum", "double"], x=x, other=other)
     fed = dict(zip(part.inputs, (x, other), strict=True))
-    found = Interpreter(part.graph).run(list(part.outputs), fed)
+    result = Interpreter(part.graph).run(list(part.outputs), fed)
     expected = Interpreter(GRAPH).run(["sum", "double"], {"x": x, "other": other})
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_placeholders_have_the_fed_shapes_and_types() -> None:
+def test_placeholders_have_fed_shapes_and_types() -> None:
     part = cut(["double"], x=normal(4, 3))
     fed = part.graph[part.inputs[0]]
     assert fed.attr_shape("shape") == (4, 3)
     assert fed.attr_dtype("dtype") is DType.FLOAT
 
 
-def test_any_tensor_may_be_fed() -> None:
+def test_inner_tensor_can_be_fed() -> None:
     part = cut(["double"], parts_1=normal(2, 3))
     assert {n.op for n in part.graph} == {"Placeholder", "Const", "Mul", "Identity"}
 
 
-def test_waiting_for_what_is_fed_is_over() -> None:
+def test_control_inputs_from_feeds_are_removed() -> None:
     part = cut(["late"], x=normal(4, 3), other=normal(2, 3))
     assert all(not r.is_control for n in part.graph for r in n.inputs)
 
 
-def test_a_feed_may_be_fetched() -> None:
+def test_feed_can_be_fetched() -> None:
     x = normal(2)
     part = cut(["x"], x=x)
-    [found] = Interpreter(part.graph).run(list(part.outputs), {part.inputs[0]: x})
-    np.testing.assert_array_equal(found, x)
+    [result] = Interpreter(part.graph).run(list(part.outputs), {part.inputs[0]: x})
+    np.testing.assert_array_equal(result, x)
 
 
-def test_what_is_needed_and_not_fed_is_named() -> None:
+def test_missing_feed_is_named() -> None:
     with pytest.raises(UsageError, match="'other'"):
         cut(["sum"], x=normal(4, 3))
 
 
 @pytest.mark.parametrize("name", ["nothing", "double:1", "^x"])
-def test_fetches_that_are_not_there_are_refused(name: str) -> None:
+def test_unknown_fetches_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not in the graph"):
         cut([name], x=normal(4, 3))
 
 
-def test_feeds_are_checked() -> None:
+def test_invalid_feeds_are_refused() -> None:
     with pytest.raises(UsageError, match="'x' takes float32"):
         checked_feeds(GRAPH, {"x": np.zeros(3)}, "graph")
     with pytest.raises(UsageError, match="the feed 'y' is not in the graph"):

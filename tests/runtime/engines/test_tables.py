@@ -1,4 +1,4 @@
-"""Tables are filled before they are looked into."""
+"""Lookup tables are filled before use."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from tests.transforms.graphs import const, node
 WORDS = {"words": texts("no", "?")}
 
 
-def test_an_engine_fills_the_tables_that_it_needs() -> None:
+def test_engine_fills_its_tables() -> None:
     engine = open_engine("numpy", filled(), None)
     assert engine.run(["find"], WORDS)[0].tolist() == [8, -1]
     assert engine.run(["size"], {})[0] == 2
 
 
-def test_tables_are_filled_once_and_only_where_needed() -> None:
+def test_tables_are_filled_once_if_needed() -> None:
     filler = TableFiller(filled(), "graph")
     assert list(filler.due(["default"], {})) == []
     assert list(filler.due(["find"], WORDS)) == ["fill"]
     assert list(filler.due(["find"], WORDS)) == []
 
 
-def test_a_look_up_that_is_fed_needs_no_table() -> None:
+def test_fed_lookup_needs_no_table() -> None:
     filler = TableFiller(filled(), "graph")
     assert list(filler.due(["find"], {"find": texts("x")})) == []
 
 
-def mutable(*fill: str) -> Graph:
-    """A table that may change, and what enters constants or fed words into it."""
+def mutable_table(*fill: str) -> Graph:
+    """A mutable_table table, and nodes that insert constants or feeds."""
     nodes = [
         text_const("keys", texts("yes", "no")),
         const("values", [7, 8], np.int64),
@@ -47,24 +47,24 @@ def mutable(*fill: str) -> Graph:
 
 
 @pytest.mark.parametrize("kind", ["LookupTableImportV2", "LookupTableInsertV2"])
-def test_tables_that_may_change_are_filled_too(kind: str) -> None:
-    engine = open_engine("numpy", mutable(f"{kind} table keys values"), None)
+def test_mutable_tables_are_filled(kind: str) -> None:
+    engine = open_engine("numpy", mutable_table(f"{kind} table keys values"), None)
     assert engine.run(["find"], WORDS)[0].tolist() == [8, -1]
 
 
-def test_what_waits_for_a_feed_is_left_to_the_graph() -> None:
-    graph = mutable("LookupTableInsertV2 table words numbers")
+def test_fill_that_depends_on_a_feed_is_skipped() -> None:
+    graph = mutable_table("LookupTableInsertV2 table words numbers")
     assert list(TableFiller(graph, "graph").due(["find"], WORDS)) == []
     assert open_engine("numpy", graph, None).run(["find"], WORDS)[0].tolist() == [-1, -1]
 
 
 def test_filling_is_not_observed() -> None:
-    seen: list[str] = []
+    names: list[str] = []
 
-    def observe(nodes, start, seconds, outputs) -> None:
-        seen.extend(n.name for n in nodes)
+    def observe(nodes, *_) -> None:
+        names.extend(n.name for n in nodes)
 
     engine = NumpyEngine(filled(), "graph", observer=observe)
     assert engine.run(["find"], WORDS)[0].tolist() == [8, -1]
-    assert "find" in seen
-    assert "fill" not in seen
+    assert "find" in names
+    assert "fill" not in names

@@ -1,4 +1,4 @@
-"""Calls of functions put in place: names, arguments, results, control dependencies, limits."""
+"""Inlining of function calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.runtime.functions.texts import (
 )
 
 
-def test_a_call_becomes_the_nodes_of_its_function():
+def test_call_is_replaced_by_its_function():
     half = function("f", "a b", body("s Add a b", "n Neg s:z:0"), out="n:y:0")
     graph = inline_calls(model(PLACEHOLDER + call("call", "f", "x", "x") + RELU, half), ["y"], "")
     assert listing(graph) == [
@@ -32,7 +32,7 @@ def test_a_call_becomes_the_nodes_of_its_function():
     ]
 
 
-def test_outputs_of_ops_that_have_several_are_counted():
+def test_multiple_outputs():
     split = """node_def { name: "d" op: "Const"
                  attr { key: "dtype" value { type: DT_INT32 } }
                  attr { key: "value" value { tensor { dtype: DT_INT32 int_val: 0 } } } }
@@ -40,21 +40,21 @@ def test_outputs_of_ops_that_have_several_are_counted():
                  attr { key: "num_split" value { i: 2 } }
                  attr { key: "T" value { type: DT_FLOAT } } }"""
     f = function("f", "a", split, first="s:output:0", second="s:output:1")
-    taken = f'node {{ name: "y" op: "Sub" input: "call:1" input: "call" {T} }}'
-    graph = model(PLACEHOLDER + call("call", "f", "x", results=2) + taken, f)
-    done = inline_calls(graph, ["y"], "")
-    assert listing(done)[-1] == "y = Sub(call/s:1, call/s)"
+    difference = f'node {{ name: "y" op: "Sub" input: "call:1" input: "call" {T} }}'
+    graph = model(PLACEHOLDER + call("call", "f", "x", results=2) + difference, f)
+    inlined = inline_calls(graph, ["y"], "")
+    assert listing(inlined)[-1] == "y = Sub(call/s:1, call/s)"
     x = np.array([1, 2, 5, 7], np.float32)
-    np.testing.assert_array_equal(Interpreter(done).run(["y"], {"x": x})[0], [4, 5])
+    np.testing.assert_array_equal(Interpreter(inlined).run(["y"], {"x": x})[0], [4, 5])
 
 
-def test_a_function_may_give_its_argument_back():
+def test_function_that_returns_its_argument():
     same = function("f", "a", "", out="a")
     graph = inline_calls(model(PLACEHOLDER + call("call", "f", "x") + RELU, same), ["y"], "")
     assert listing(graph) == ["x = Placeholder()", "y = Relu(x)"]
 
 
-def test_calls_in_functions_are_put_in_place_too_and_twice_if_called_twice():
+def test_nested_calls():
     inner = function("g", "a", body("n Neg a"), out="n:y:0")
     outer = function(
         "f",
@@ -69,25 +69,25 @@ def test_calls_in_functions_are_put_in_place_too_and_twice_if_called_twice():
     assert listing(graph)[1:3] == ["call/one/n = Neg(x)", "call/two/n = Neg(call/one/n)"]
 
 
-def test_an_op_named_as_a_function_is_a_call():
+def test_op_named_like_a_function_is_a_call():
     f = function("Mine", "a", body("n Neg a"), out="n:y:0")
     graph = model(PLACEHOLDER + 'node { name: "call" op: "Mine" input: "x" }' + RELU, f)
     assert listing(inline_calls(graph, ["y"], ""))[1] == "call/n = Neg(x)"
     assert inline_calls(graph, ["y"], "", ops={"PartitionedCall"}) is graph
 
 
-def test_a_call_that_is_fetched_keeps_its_name():
+def test_fetched_call_keeps_its_name():
     one = function("f", "a", body("n Neg a"), out="n:y:0")
     graph = inline_calls(model(PLACEHOLDER + call("call", "f", "x"), one), ["call"], "")
     assert listing(graph)[-1] == "call = Identity(call/n)"
     two = function("f", "a", body("n Neg a"), out="n:y:0", same="a")
     graph = model(PLACEHOLDER + call("call", "f", "x", results=2), two)
-    done = inline_calls(graph, ["call"], "")
-    assert listing(done)[-1] == "call = IdentityN(call/n, x)"
-    assert [t.short for t in done["call"].attr_dtypes("T")] == ["float32", "float32"]
+    inlined = inline_calls(graph, ["call"], "")
+    assert listing(inlined)[-1] == "call = IdentityN(call/n, x)"
+    assert [t.short for t in inlined["call"].attr_dtypes("T")] == ["float32", "float32"]
 
 
-def test_what_waits_for_a_call_waits_for_what_the_function_promises_to_have_run():
+def test_control_input_from_a_call_uses_control_outputs():
     text = function("f", "a", body("n Neg a", "p Relu a"), out="n:y:0")
     text = text.replace("ret {", 'control_ret { key: "p" value: "p" } ret {', 1)
     waiting = f'node {{ name: "y" op: "Relu" input: "x" input: "^call" {T} }}'
@@ -95,7 +95,7 @@ def test_what_waits_for_a_call_waits_for_what_the_function_promises_to_have_run(
     assert listing(inline_calls(graph, ["y"], ""))[-1] == "y = Relu(x, ^call/p, ^x)"
 
 
-def test_stateful_ops_wait_for_what_their_caller_waited_for():
+def test_stateful_ops_get_control_inputs_of_the_call():
     draw = """node_def { name: "r" op: "RandomUniform" input: "a"
         attr { key: "T" value { type: DT_INT32 } }
         attr { key: "dtype" value { type: DT_FLOAT } } }"""
@@ -107,7 +107,7 @@ def test_stateful_ops_wait_for_what_their_caller_waited_for():
     ]
 
 
-def test_in_a_graph_with_branches_constants_of_functions_wait_for_an_argument():
+def test_constants_depend_on_an_argument_in_a_branch():
     fixed = """node_def { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
         attr { key: "value" value { tensor { dtype: DT_FLOAT float_val: 1 } } } }"""
     f = function("f", "a", fixed, out="c:output:0")
@@ -116,7 +116,7 @@ def test_in_a_graph_with_branches_constants_of_functions_wait_for_an_argument():
     assert listing(inline_calls(graph, ["y"], ""))[2] == "call/c = Const(^s)"
 
 
-def test_nodes_of_a_function_stay_colocated_and_name_no_node_that_is_not_there():
+def test_colocation_with_existing_nodes_is_preserved():
     inner = function("g", "a", body("n Neg a"), out="n:y:0")
     nodes = [
         body("s Add a a"),
@@ -127,19 +127,21 @@ def test_nodes_of_a_function_stay_colocated_and_name_no_node_that_is_not_there()
     ]
     outer = function("f", "a", " ".join(nodes), out="o:y:0")
     graph = model(PLACEHOLDER + call("call", "f", "x") + colocated(RELU, "call"), inner, outer)
-    done = inline_calls(graph, ["y"], "")
-    named = {n.name: n.attrs["_class"].value for n in done if "_class" in n.attrs}
-    assert named == {"call/n": (b"loc:@call/s",)}
+    inlined = inline_calls(graph, ["y"], "")
+    constraints = {n.name: n.attrs["_class"].value for n in inlined if "_class" in n.attrs}
+    assert constraints == {"call/n": (b"loc:@call/s",)}
 
 
-def test_a_name_that_is_taken_is_avoided():
+def test_existing_name_is_avoided():
     f = function("f", "a", body("n Neg a"), out="n:y:0")
-    taken = f'node {{ name: "call/n" op: "Relu" input: "x" {T} }}'
-    graph = inline_calls(model(PLACEHOLDER + taken + call("call", "f", "x") + RELU, f), ["y"], "")
+    existing = f'node {{ name: "call/n" op: "Relu" input: "x" {T} }}'
+    graph = inline_calls(
+        model(PLACEHOLDER + existing + call("call", "f", "x") + RELU, f), ["y"], ""
+    )
     assert listing(graph)[1:] == ["call/n = Relu(x)", "call_/n = Neg(x)", "y = Relu(call_/n)"]
 
 
-def test_attributes_that_the_caller_binds_are_filled_in():
+def test_attributes_are_bound_by_the_call():
     text = function("f", "a", body("n Neg a"), out="n:y:0")
     text = text.replace("value { type: DT_FLOAT } }", 'value { placeholder: "kind" } }')
     bound = call("call", "f", "x").replace(
@@ -151,21 +153,21 @@ def test_attributes_that_the_caller_binds_are_filled_in():
         inline_calls(model(PLACEHOLDER + call("call", "f", "x") + RELU, text), ["y"], "")
 
 
-def test_functions_that_call_themselves_are_refused():
+def test_recursive_function_is_refused():
     again = call("again", "f", "a").replace("node {", "node_def {")
     f = function("f", "a", again, out="again:output:0")
     with pytest.raises(UnsupportedError, match="'f' calls itself"):
         inline_calls(model(PLACEHOLDER + call("call", "f", "x") + RELU, f), ["y"], "")
 
 
-def test_a_call_that_feeds_itself_is_refused():
+def test_call_that_feeds_itself_is_refused():
     same = function("f", "a", "", out="a")
     graph = model(call("call", "f", "call") + RELU, same)
     with pytest.raises(InvalidGraphError, match="takes 'call', which does not exist"):
         inline_calls(graph, ["y"], "")
 
 
-def test_calls_that_grow_without_bounds_are_refused(monkeypatch):
+def test_exponential_calls_are_refused(monkeypatch):
     monkeypatch.setattr("mobileprep.runtime.functions.inline.MOST_NODES", 1000)
     functions = [function("f0", "a", "", out="a")]
     for i in range(1, 40):
@@ -179,7 +181,7 @@ def test_calls_that_grow_without_bounds_are_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("library", "expected"),
     [
         (function("g", "a", "", out="a"), "'call' calls the function 'f', which does not exist"),
         (function("f", "a b", "", out="a"), "'call' gives 1 of 2 arguments"),
@@ -190,13 +192,13 @@ def test_calls_that_grow_without_bounds_are_refused(monkeypatch):
         (function("f", "a", body("n Neg a ^m"), out="n:y:0"), "refers to '^m'"),
     ],
 )
-def test_functions_that_do_not_fit_are_refused(made, told):
-    with pytest.raises(InvalidGraphError) as caught:
-        inline_calls(model(PLACEHOLDER + call("call", "f", "x") + RELU, made), ["y"], "")
-    assert told in caught.value.message
+def test_invalid_function_is_refused(library, expected):
+    with pytest.raises(InvalidGraphError) as error:
+        inline_calls(model(PLACEHOLDER + call("call", "f", "x") + RELU, library), ["y"], "")
+    assert expected in error.value.message
 
 
-def test_an_unknown_op_in_a_function_is_named():
+def test_unknown_op_in_a_function_is_named():
     f = function("f", "a", body("n MyOwn a"), out="n:y:0")
     with pytest.raises(UnsupportedError, match="'f' calls the op 'MyOwn'"):
         inline_calls(model(PLACEHOLDER + call("call", "f", "x") + RELU, f), ["y"], "")

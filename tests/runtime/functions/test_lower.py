@@ -1,4 +1,4 @@
-"""Loops and conditionals made of functions, turned into Switch, Merge, Enter and their kin."""
+"""Lowering of functional loops and conditionals to Switch, Merge, and Enter."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def lowered(graph, *roots):
 
 
 def loop(*inputs: str) -> str:
-    taken = " ".join(f'input: "{i}"' for i in inputs)
+    arguments = " ".join(f'input: "{i}"' for i in inputs)
     kinds = types("T", *["DT_FLOAT"] * len([i for i in inputs if i[0] != "^"]))
     return (
-        f'node {{ name: "w" op: "While" {taken} {kinds} {func("cond", "c")} {func("body", "b")}'
+        f'node {{ name: "w" op: "While" {arguments} {kinds} {func("cond", "c")} {func("body", "b")}'
         ' attr { key: "parallel_iterations" value { i: 7 } } }'
     )
 
@@ -39,7 +39,7 @@ def loop(*inputs: str) -> str:
 Y = 'node { name: "y" op: "Neg" input: "w" attr { key: "T" value { type: DT_FLOAT } } }'
 
 
-def test_a_loop():
+def test_while():
     test = function("c", "a b", COND, more="c:z:0").replace("DT_FLOAT } }  output", "x")
     test = test.replace(
         'output_arg { name: "more" type: DT_FLOAT }', 'output_arg { name: "more" type: DT_BOOL }'
@@ -60,10 +60,10 @@ def test_a_loop():
         "w/body/n = Add(w/Identity, w/Enter_1)",
         "y = Neg(w/Exit)",
     ]
-    done = inline_calls(graph, ["y"], "", lower_control_flow=True)
-    assert done["w/Enter"].attr_str("frame_name") == "w"
-    assert done["w/Enter"].attr_int("parallel_iterations") == 7
-    constant = [done[n].attr_bool("is_constant") for n in ("w/Enter", "w/Enter_1")]
+    lowered_graph = inline_calls(graph, ["y"], "", lower_control_flow=True)
+    assert lowered_graph["w/Enter"].attr_str("frame_name") == "w"
+    assert lowered_graph["w/Enter"].attr_int("parallel_iterations") == 7
+    constant = [lowered_graph[n].attr_bool("is_constant") for n in ("w/Enter", "w/Enter_1")]
     assert constant == [False, True]
     assert inline_calls(graph, ["y"], "") is graph
 
@@ -82,7 +82,7 @@ ONE = """node_def { name: "k" op: "Const" attr { key: "dtype" value { type: DT_F
     attr { key: "value" value { tensor { dtype: DT_FLOAT float_val: 1 } } } }"""
 
 
-def test_a_conditional():
+def test_if():
     graph = model(
         PLACEHOLDER + PRED + CHOICE + OF_CHOICE,
         branch("t", "n Neg a"),
@@ -105,7 +105,7 @@ def test_a_conditional():
     ]
 
 
-def test_a_number_as_condition_is_cast():
+def test_numeric_condition_is_cast():
     numeric = CHOICE.replace("{ type: DT_BOOL }", "{ type: DT_INT32 }")
     graph = model(
         PLACEHOLDER + PRED + numeric + OF_CHOICE, branch("t", "n Neg a"), branch("e", "n Abs a")
@@ -131,7 +131,7 @@ def case(count: int) -> str:
 WHICH = 'node { name: "which" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }'
 
 
-def test_a_case_tries_one_number_after_the_other():
+def test_case_compares_each_index():
     ops = ("Neg", "Square", "Abs")
     branches = [branch(f"b{i}", f"n {op} a") for i, op in enumerate(ops)]
     graph = model(PLACEHOLDER + WHICH + case(3) + OF_CHOICE, *branches)
@@ -144,7 +144,7 @@ def test_a_case_tries_one_number_after_the_other():
     assert lines[-1] == "y = Neg(i/Merge_2)"
 
 
-def test_a_case_of_one_branch_is_a_call():
+def test_case_of_one_branch_is_a_call():
     graph = model(PLACEHOLDER + WHICH + case(1) + OF_CHOICE, branch("b0", "n Abs a"))
     assert lowered(graph)[-2:] == ["i/branch0/n = Abs(x)", "y = Neg(i/branch0/n)"]
 
@@ -156,7 +156,7 @@ def test_too_many_branches_are_refused():
         lowered(graph)
 
 
-def test_a_conditional_in_a_branch_is_lowered_too():
+def test_nested_if():
     inner = CHOICE.replace('input: "p" input: "x" input: "^x"', 'input: "q:output:0" input: "a"')
     inner = inner.replace("node {", "node_def {").replace('name: "t"', 'name: "e"')
     nested = """node_def { name: "q" op: "Const" attr { key: "dtype" value { type: DT_BOOL } }
@@ -176,12 +176,12 @@ def test_a_conditional_in_a_branch_is_lowered_too():
         [branch("t", "n Neg a"), function("e", "a", "", out="a", more="a")],
     ],
 )
-def test_functions_that_do_not_fit_are_refused(functions):
+def test_invalid_branches_are_refused(functions):
     with pytest.raises(InvalidGraphError):
         lowered(model(PLACEHOLDER + PRED + CHOICE + OF_CHOICE, *functions))
 
 
-def test_a_conditional_without_a_condition_is_refused():
+def test_if_without_condition_is_refused():
     lacking = CHOICE.replace('input: "p" input: "x" input: "^x"', "")
     graph = model(PLACEHOLDER + lacking + OF_CHOICE, branch("t", "n Neg a"), branch("e", "n Abs a"))
     with pytest.raises(InvalidGraphError, match=r"functions of 'i' \(If\) do not fit"):

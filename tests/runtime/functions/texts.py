@@ -1,4 +1,4 @@
-"""Graphs with functions, as protobuf text written in few words."""
+"""Short forms of protobuf text for graphs with functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ X = 'attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "shape" value { 
 
 
 def call(name: str, function: str, *inputs: str, results: int = 1, op: str = "PartitionedCall"):
-    taken = " ".join(f'input: "{i}"' for i in inputs)
+    arguments = " ".join(f'input: "{i}"' for i in inputs)
     count = len([i for i in inputs if not i.startswith("^")])
     tin, tout = ("type: DT_FLOAT " * n for n in (count, results))
-    return f"""node {{ name: "{name}" op: "{op}" {taken}
+    return f"""node {{ name: "{name}" op: "{op}" {arguments}
         attr {{ key: "f" value {{ func {{ name: "{function}" }} }} }}
         attr {{ key: "Tin" value {{ list {{ {tin} }} }} }}
         attr {{ key: "Tout" value {{ list {{ {tout} }} }} }} }}"""
@@ -22,8 +22,10 @@ def call(name: str, function: str, *inputs: str, results: int = 1, op: str = "Pa
 def function(name: str, args: str, body: str, **rets: str) -> str:
     arguments = " ".join(f'input_arg {{ name: "{a}" type: DT_FLOAT }}' for a in args.split())
     outputs = " ".join(f'output_arg {{ name: "{r}" type: DT_FLOAT }}' for r in rets)
-    given = " ".join(f'ret {{ key: "{k}" value: "{v}" }}' for k, v in rets.items())
-    return f"""function {{ signature {{ name: "{name}" {arguments} {outputs} }} {body} {given} }}"""
+    returns = " ".join(f'ret {{ key: "{k}" value: "{v}" }}' for k, v in rets.items())
+    return (
+        f"""function {{ signature {{ name: "{name}" {arguments} {outputs} }} {body} {returns} }}"""
+    )
 
 
 def model(nodes: str, *functions: str) -> Graph:
@@ -39,12 +41,12 @@ def body(*lines: str) -> str:
     nodes = []
     for line in lines:
         name, op, *inputs = line.split()
-        taken = " ".join(f'input: "{i}"' for i in inputs)
-        nodes.append(f'node_def {{ name: "{name}" op: "{op}" {taken} {T} }}')
+        arguments = " ".join(f'input: "{i}"' for i in inputs)
+        nodes.append(f'node_def {{ name: "{name}" op: "{op}" {arguments} {T} }}')
     return " ".join(nodes)
 
 
 def colocated(node: str, other: str) -> str:
-    """A node's text with a constraint on the place of another."""
+    """A node's text with a colocation constraint."""
     entry = f'attr {{ key: "_class" value {{ list {{ s: "loc:@{other}" }} }} }}'
     return f"{node.rstrip().removesuffix('}')} {entry} }}"

@@ -1,4 +1,4 @@
-"""Drawn samples: ranges that the graph shows, sizes with which it runs, structure."""
+"""Random samples: ranges, sizes, and structure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def limits(samples: Samples, name: str = "x") -> tuple[float, float]:
 
 
 def scaled(*steps: tuple[str, float]) -> list[Node]:
-    """A picture that is scaled by the steps, one after another, and convolved."""
+    """An image that is scaled by steps in order, then convolved."""
     nodes = [placeholder((-1, 16, 16, 3))]
     before = "x"
     for i, (kind, value) in enumerate(steps):
@@ -83,18 +83,18 @@ def scaled(*steps: tuple[str, float]) -> list[Node]:
     ],
     ids=str,
 )
-def test_a_picture_s_range_is_read_off_the_first_operations(
+def test_image_range_follows_from_scaling(
     steps: list[tuple[str, float]], low: float, high: float
 ) -> None:
     samples = drawn(scaled(*steps))
-    found = limits(samples)
+    range_ = limits(samples)
     span = high - low
-    assert low <= found[0] < low + 0.2 * span
-    assert high - 0.2 * span < found[1] <= high
+    assert low <= range_[0] < low + 0.2 * span
+    assert high - 0.2 * span < range_[1] <= high
     assert "the first operations scale it so" in samples.inputs["x"]
 
 
-def test_a_reversed_subtraction_and_negation_are_followed() -> None:
+def test_range_follows_reversed_subtraction_and_negation() -> None:
     nodes = [
         placeholder((-1, 16, 16, 3)),
         const("c", np.float32(255)),
@@ -109,7 +109,7 @@ def test_a_reversed_subtraction_and_negation_are_followed() -> None:
     assert limits(drawn(nodes))[1] > 200
 
 
-def test_measurements_less_their_mean_are_drawn_around_it() -> None:
+def test_range_is_around_a_subtracted_mean() -> None:
     nodes = [
         placeholder((-1, 4)),
         const("mean", np.float32([5.8, 3, 3.7, 1.2])),
@@ -122,13 +122,13 @@ def test_measurements_less_their_mean_are_drawn_around_it() -> None:
     assert 4.5 < high < 6
 
 
-def test_what_nothing_scales_is_told_so() -> None:
+def test_unknown_range_is_reported() -> None:
     samples = drawn(scaled())
     assert samples.inputs["x"].endswith("0 to 1 (the graph does not show the range)")
 
 
-def test_of_usual_ranges_the_first_is_taken_to_which_the_outputs_answer() -> None:
-    big = 100.0  # what lies below it is cut off
+def test_first_usual_range_that_moves_the_outputs_is_used() -> None:
+    big = 100.0  # smaller values are cut off
     nodes = [
         placeholder((-1, 16)),
         const("w", np.eye(16, dtype=np.float32)),
@@ -142,7 +142,7 @@ def test_of_usual_ranges_the_first_is_taken_to_which_the_outputs_answer() -> Non
     assert limits(drawn(nodes))[1] > big
 
 
-def test_fake_quantization_states_the_range() -> None:
+def test_range_of_fake_quantization() -> None:
     nodes = [
         placeholder((-1, 16, 16, 3)),
         const("low", np.float32(-0.5)),
@@ -157,7 +157,7 @@ def test_fake_quantization_states_the_range() -> None:
     assert "the graph states it" in samples.inputs["x"]
 
 
-def test_a_first_batch_normalisation_states_the_range() -> None:
+def test_range_of_batch_normalization() -> None:
     mean, variance = np.full(3, 100, np.float32), np.full(3, 25, np.float32)
     nodes = [
         placeholder((-1, 16, 16, 3)),
@@ -174,7 +174,7 @@ def test_a_first_batch_normalisation_states_the_range() -> None:
     assert 105 < high <= 110
 
 
-def test_bytes_use_their_whole_range() -> None:
+def test_range_of_uint8() -> None:
     cast = {"SrcT": attr.dtype(DType.UINT8), "DstT": attr.dtype(DType.FLOAT)}
     nodes = [
         placeholder((1, 16, 16, 3), DType.UINT8),
@@ -187,7 +187,7 @@ def test_bytes_use_their_whole_range() -> None:
     assert limits(samples)[1] > 200
 
 
-def looked_up(rows: int, dtype: DType = DType.INT32) -> list[Node]:
+def lookup(rows: int, dtype: DType = DType.INT32) -> list[Node]:
     types = {"Tindices": attr.dtype(dtype), "Tparams": attr.dtype(DType.FLOAT)}
     table = np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
     return [
@@ -198,30 +198,30 @@ def looked_up(rows: int, dtype: DType = DType.INT32) -> list[Node]:
 
 
 @pytest.mark.parametrize("rows", [2, 50])
-def test_what_chooses_rows_of_a_table_stays_within_it(rows: int) -> None:
-    samples = drawn(looked_up(rows), count=10)
+def test_indices_are_within_their_table(rows: int) -> None:
+    samples = drawn(lookup(rows), count=10)
     assert limits(samples) == (0, rows - 1)
     assert "it chooses rows of a table" in samples.inputs["x"]
 
 
-def test_samples_have_structure_and_are_not_alike() -> None:
-    pictures = [feeds["x"][0] for feeds in drawn(scaled(("RealDiv", 255))).feeds]
-    for picture in pictures:
-        steps = np.abs(np.diff(picture, axis=1))
-        # Neighbours are alike, which noise's are not, and there are edges.
-        assert np.median(steps) < 0.12 * np.ptp(picture)
-        assert steps.max() > 0.2 * np.ptp(picture)
-    assert np.abs(pictures[0] - pictures[1]).max() > 50
+def test_images_have_structure_and_differ() -> None:
+    images = [feeds["x"][0] for feeds in drawn(scaled(("RealDiv", 255))).feeds]
+    for image in images:
+        steps = np.abs(np.diff(image, axis=1))
+        # Neighboring pixels are similar, unlike noise, and there are edges.
+        assert np.median(steps) < 0.12 * np.ptp(image)
+        assert steps.max() > 0.2 * np.ptp(image)
+    assert np.abs(images[0] - images[1]).max() > 50
 
 
-def test_a_long_row_is_a_sound() -> None:
+def test_long_row_is_audio() -> None:
     nodes = [placeholder((1, 8000, 1)), op("y", "Relu", "x")]
     (feeds,) = drawn(nodes, count=1).feeds
     tone = feeds["x"].ravel()
     assert -1 <= tone.min() < -0.25
     assert 0.25 < tone.max() <= 1
     spectrum = np.abs(np.fft.rfft(tone)) ** 2
-    # A tenth of the frequencies hold nearly everything.
+    # A tenth of the frequencies have most of the power.
     assert np.sort(spectrum)[-len(spectrum) // 10 :].sum() > 0.9 * spectrum.sum()
 
 
@@ -231,17 +231,17 @@ def matrix(rows: int) -> list[Node]:
 
 
 @pytest.mark.parametrize("shape", [(-1, -1), None, (-1, 13)])
-def test_sizes_that_the_first_layer_asks_for_are_taken(shape: Any) -> None:
+def test_size_of_the_first_layer(shape: Any) -> None:
     assert drawn([placeholder(shape), *matrix(13)]).feeds[0]["x"].shape == (1, 13)
 
 
-def test_channels_are_those_of_the_first_filter() -> None:
+def test_channels_of_the_first_filter() -> None:
     nodes = [placeholder((-1, -1, -1, -1)), *convolution("x", channels=5)]
     assert drawn(nodes).feeds[0]["x"].shape == (1, 224, 224, 5)
 
 
-def test_sizes_are_tried_until_the_graph_runs() -> None:
-    # Only 32 by 32 pixels make rows of 1,024.
+def test_several_sizes_are_tried() -> None:
+    # Only images of 32 by 32 pixels give rows of 1,024.
     flat = {"Tshape": attr.dtype(DType.INT32)}
     nodes = [
         placeholder((-1, -1, -1, 1)),
@@ -256,7 +256,7 @@ def test_sizes_are_tried_until_the_graph_runs() -> None:
     assert drawn(nodes).feeds[0]["x"].shape == (1, 32, 32, 1)
 
 
-def test_open_sizes_are_the_same_in_all_inputs() -> None:
+def test_unknown_sizes_are_equal_in_all_inputs() -> None:
     nodes = [
         placeholder((-1, -1, 3)),
         placeholder((-1, -1, 3), name="z"),
@@ -267,7 +267,7 @@ def test_open_sizes_are_the_same_in_all_inputs() -> None:
     assert not np.array_equal(feeds["x"], feeds["z"])
 
 
-def test_no_sizes_that_run_are_told_with_the_mend() -> None:
+def test_failure_of_all_sizes_is_reported_with_a_hint() -> None:
     nodes = [
         placeholder((-1, -1, -1, 3)),
         op("r", "Relu", "x"),
@@ -276,24 +276,24 @@ def test_no_sizes_that_run_are_told_with_the_mend() -> None:
     ]
     with pytest.raises(
         UsageError, match=r"none of \d+ choices of sizes for the input 'x'"
-    ) as caught:
+    ) as error:
         drawn(nodes)
-    # What is told is why the first of them does not: 224 rows and columns of 3.
-    message = caught.value.message
+    # The message shows the error of the first choice: 224 rows and columns of 3.
+    message = error.value.message
     assert "with the first of them: " in message
     assert "float32[1, 224, 224, 3]" in message
-    assert "such as [1, 224, 224, 3]" in caught.value.hint
-    assert "check: {data: FILE.npz}" in caught.value.hint
+    assert "such as [1, 224, 224, 3]" in error.value.hint
+    assert "check: {data: FILE.npz}" in error.value.hint
 
 
-def test_a_source_without_inputs_that_does_not_run_is_told() -> None:
+def test_failing_graph_without_inputs_is_reported() -> None:
     graph = Graph([placeholder((2, 3)), op("y", "Neg", "x")], versions=NEW)
     engine = open_engine("numpy", graph, None, where="g")
     with pytest.raises(UsageError, match="the source does not run without inputs: nothing is fed"):
         draw_samples(graph, (), 3, lambda feeds: engine.run(["y"], feeds))
 
 
-def test_a_truth_value_of_unknown_shape_is_one() -> None:
+def test_bool_of_unknown_shape_is_a_scalar() -> None:
     nodes = [placeholder(None, DType.BOOL), op("y", "LogicalNot", "x")]
     x = drawn(nodes).feeds[0]["x"]
     assert (x.shape, x.dtype, bool(x)) == ((), np.bool_, False)
@@ -302,14 +302,14 @@ def test_a_truth_value_of_unknown_shape_is_one() -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("keep_prob", 1), ("dropout/rate", 0), ("thresholds", np.float32(0.6))]
 )
-def test_scalars_that_steer_a_model_go_by_their_names(name: str, value: float) -> None:
+def test_scalar_settings_follow_from_their_names(name: str, value: float) -> None:
     nodes = [placeholder((), name=name), op("y", "Identity", name)]
     samples = drawn(nodes, name)
     assert samples.feeds[0][name] == value
     assert "from its name" in samples.inputs[name]
 
 
-def test_a_placeholder_s_default_is_fed() -> None:
+def test_placeholder_default_is_fed() -> None:
     attrs = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape(())}
     nodes = [
         const("d", np.float32(7)),
@@ -319,7 +319,7 @@ def test_a_placeholder_s_default_is_fed() -> None:
     assert drawn(nodes).feeds[0]["x"] == 7
 
 
-def test_a_sound_file_is_drawn_for_what_decodes_one() -> None:
+def test_audio_file_is_drawn_for_decode_wav() -> None:
     decode = {"desired_channels": attr.integer(1), "desired_samples": attr.integer(1600)}
     nodes = [
         placeholder((), DType.STRING),
@@ -330,40 +330,40 @@ def test_a_sound_file_is_drawn_for_what_decodes_one() -> None:
     assert np.abs(samples.outputs[0][0]).max() > 0.2
 
 
-def test_a_picture_file_cannot_be_drawn_and_its_decoder_is_named() -> None:
+def test_image_file_is_refused_with_a_hint() -> None:
     nodes = [placeholder((), DType.STRING), Node("y", "DecodeJpeg", (parse_ref("x"),))]
-    with pytest.raises(UsageError, match="it is the content of an image file") as caught:
+    with pytest.raises(UsageError, match="it is the content of an image file") as error:
         drawn(nodes)
-    assert "use the output of DecodeJpeg as the input: 'y'" in caught.value.hint
+    assert "use the output of DecodeJpeg as the input: 'y'" in error.value.hint
 
 
-def test_a_sample_that_is_too_large_is_refused() -> None:
+def test_huge_sample_is_refused() -> None:
     nodes = [placeholder((1 << 20, 1 << 20)), op("y", "Relu", "x")]
     with pytest.raises(UsageError, match="is too large"):
         drawn(nodes)
 
 
-def test_an_input_that_is_not_there_is_told() -> None:
+def test_unknown_input_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="'z' is not in the graph"):
         drawn(scaled(), "z")
 
 
-def test_old_graphs_leave_shapes_empty_where_they_are_unknown() -> None:
+def test_empty_shape_is_unknown_in_old_graphs() -> None:
     graph = Graph([placeholder(()), *matrix(5)], versions=Versions(producer=20))
     (fed,) = fed_tensors(graph, ["x"])
     assert fed.shape is None
 
 
 @pytest.mark.parametrize(("producer", "shape"), [(21, None), (22, ())])
-def test_from_this_version_on_an_empty_shape_is_a_scalars(producer: int, shape: Any) -> None:
-    """As the shape function of ``Placeholder`` in TensorFlow's array_ops.cc has it."""
+def test_empty_shape_is_a_scalar_in_new_graphs(producer: int, shape: Any) -> None:
+    """As in the shape function of ``Placeholder`` in TensorFlow's array_ops.cc."""
     graph = Graph([placeholder(())], versions=Versions(producer=producer))
     (fed,) = fed_tensors(graph, ["x"])
     assert fed.shape == shape
 
 
 def loop_over(*shape: int) -> list[Node]:
-    """``y``, the number of steps of a sequence whose first axis counts them, as an array has it."""
+    """A graph with a TensorArray whose size is the first axis of ``x``."""
     whole = attr.dtype(DType.INT32)
     return [
         placeholder(shape),
@@ -386,7 +386,7 @@ def loop_over(*shape: int) -> list[Node]:
     ("shape", "steps", "is_short"),
     [((-1, 1, 3), 2, False), ((1, 1, 3), 1, False), ((1, -1, 3), 1, True)],
 )
-def test_loops_run_more_than_once_where_the_inputs_allow_it(
+def test_loops_run_more_than_once_if_possible(
     shape: tuple[int, ...], steps: int, is_short: bool
 ) -> None:
     samples = drawn(loop_over(*shape))

@@ -1,4 +1,4 @@
-"""The spread before the first batch normalization, in training and on samples."""
+"""Spread of values before the first batch normalization."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def network(variance: float = 0.25, *, norm: str = "FusedBatchNorm") -> Graph:
 
 
 @pytest.mark.parametrize("scale", [1, 100])
-def test_the_spread_is_that_of_the_input_s_channels(scale: float) -> None:
+def test_spread_of_the_input_channels(scale: float) -> None:
     x = np.abs(np.random.default_rng(0).normal(0, 1, (40, 4, 4, 2))).astype(np.float32) * scale
-    found = first_norm_spread(network(), [{"x": x[:20]}, {"x": x[20:]}])
-    assert found is not None
-    assert (found.node, found.trained) == ("bn", 0.5)
-    assert found.found == pytest.approx(float(x.reshape(-1, 2).std(axis=0).mean()), rel=0.05)
+    spread = first_norm_spread(network(), [{"x": x[:20]}, {"x": x[20:]}])
+    assert spread is not None
+    assert (spread.node, spread.trained) == ("bn", 0.5)
+    assert spread.found == pytest.approx(float(x.reshape(-1, 2).std(axis=0).mean()), rel=0.05)
 
 
-def test_without_a_normalization_there_is_none() -> None:
+def test_graph_without_normalization() -> None:
     graph = Graph([node for node in network() if node.name != "bn"])
     assert first_norm_spread(graph, [{"x": np.ones((1, 4, 4, 2), np.float32)}]) is None
     assert first_norm_spread(network(0.0), [{"x": np.ones((1, 4, 4, 2), np.float32)}]) is None

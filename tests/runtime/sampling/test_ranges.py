@@ -1,4 +1,4 @@
-"""Ranges of drawn values."""
+"""Ranges of random values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mobileprep.runtime.sampling.inputs import FedTensor
 def ranges(
     name: str = "x", dtype: DType = DType.FLOAT, shape: Any = (1, 8), **ops: Any
 ) -> list[tuple[float, float]]:
-    found = value_ranges(FedTensor(name, dtype, shape), FirstOps(**ops))
-    return [(r.low, r.high) for r in found]
+    result = value_ranges(FedTensor(name, dtype, shape), FirstOps(**ops))
+    return [(r.low, r.high) for r in result]
 
 
-def test_types_of_eight_bits_are_used_whole() -> None:
+def test_8_bit_types_use_their_full_range() -> None:
     assert ranges(dtype=DType.UINT8, rows=5) == [(0, 255)]
     assert ranges(dtype=DType.INT8) == [(-128, 127)]
     assert type_limits(DType.INT32) is None
@@ -27,18 +27,18 @@ def test_types_of_eight_bits_are_used_whole() -> None:
     assert type_limits(DType.BOOL) is None
 
 
-def test_whole_numbers() -> None:
+def test_integers() -> None:
     assert ranges(dtype=DType.INT32, rows=5) == [(0, 4)]
-    assert ranges(dtype=DType.INT32, is_picture=True) == [(0, 255)]
+    assert ranges(dtype=DType.INT32, is_image=True) == [(0, 255)]
     assert ranges(dtype=DType.INT64) == [(0, 1)]
 
 
-def test_what_the_graph_states_goes_before_names_and_layers() -> None:
-    found = ranges("keep_prob", shape=(), limits=(-3.0, 4.0), layers=[(2.0, 1.0)])
-    assert found == [(-3, 4)]
+def test_limits_override_names_and_layers() -> None:
+    result = ranges("keep_prob", shape=(), limits=(-3.0, 4.0), layers=[(2.0, 1.0)])
+    assert result == [(-3, 4)]
 
 
-def test_names_go_before_layers() -> None:
+def test_names_override_layers() -> None:
     assert ranges("keep_prob", shape=(), layers=[(2.0, 1.0)]) == [(1, 1)]
     assert ranges("rnn_state", layers=[(2.0, 1.0)]) == [(-0.5, 0.5)]
 
@@ -55,20 +55,20 @@ def test_names_go_before_layers() -> None:
         ("estate", False),
     ],
 )
-def test_states_are_known_by_name(name: str, is_state: bool) -> None:
+def test_states_are_detected_by_name(name: str, is_state: bool) -> None:
     assert (ranges(name) == [(-0.5, 0.5)]) is is_state
 
 
-def test_where_nothing_tells_the_usual_ranges_are_tried() -> None:
+def test_unknown_ranges_are_the_usual_ones() -> None:
     usual = [(0, 1), (-1, 1), (0, 255)]
     assert ranges() == usual
     assert ranges(layers=[(1.0, 0.0)]) == usual
     assert ranges(shape=None) == usual
-    # Layers that disagree on whether it is scaled tell nothing.
+    # Layers that disagree on the scale are ignored.
     assert ranges(layers=[(2.0, -1.0), (1.0, 0.0)]) == usual
 
 
-def test_sounds_have_ranges_of_their_own() -> None:
+def test_audio_ranges() -> None:
     usual = [(-1, 1), (-32768, 32767)]
     assert ranges(is_sound=True) == usual
     assert ranges(shape=(1, 16000)) == usual
@@ -83,25 +83,25 @@ def test_sounds_have_ranges_of_their_own() -> None:
         ((1.0, 0.0001), (-1, 1)),
         ((1 / 127.5, -1.0), (0, 255)),
         ((-1 / 127.5, 1.0), (0, 255)),
-        # What is multiplied alone was not meant to lie around zero.
+        # A scale without an offset does not center the values.
         ((2.0, 0.0), (0, 1)),
         ((1 / 255, 0.0), (0, 255)),
     ],
 )
-def test_the_usual_range_that_is_scaled_best_is_taken(
+def test_usual_range_closest_to_the_scale_is_used(
     layer: tuple[float, float], expected: tuple[float, float]
 ) -> None:
-    assert ranges(layers=[layer], is_picture=True) == [expected]
+    assert ranges(layers=[layer], is_image=True) == [expected]
 
 
-def test_measurements_of_their_own_kind_are_undone() -> None:
-    # (x - 1000) / 10 is from -2 to 2 where x is from 980 to 1020.
+def test_unusual_ranges_are_computed_from_the_scale() -> None:
+    # (x - 1000) / 10 is between -2 and 2 for x between 980 and 1020.
     assert ranges(layers=[(0.1, -100.0)]) == [(980, 1020)]
     assert ranges(layers=[(-0.1, 100.0)]) == [(980, 1020)]
-    assert ranges(layers=[(0.1, -100.0)], is_picture=True) == [(0, 255)]
+    assert ranges(layers=[(0.1, -100.0)], is_image=True) == [(0, 255)]
 
 
-def test_a_range_in_words() -> None:
+def test_range_as_text() -> None:
     assert str(ValueRange(0, 1)) == "0 to 1 (the graph does not show the range)"
     assert str(ValueRange(0.5, 0.5, "its name tells")) == "0.5 (its name tells)"
     assert str(ValueRange(-1 / 3, 255, "so")) == "-0.3333 to 255 (so)"

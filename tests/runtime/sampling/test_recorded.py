@@ -1,4 +1,4 @@
-"""Samples from arrays: cut into what a graph takes at once."""
+"""Samples from arrays, split into feeds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mobileprep.runtime.sampling.inputs import FedTensor
 def cut(
     shape: Any, array: Any, *, count: int = 99, dtype: DType = DType.FLOAT, **ops: Any
 ) -> list[tuple[int, ...]]:
-    """The shapes that are fed, run by run."""
+    """The fed shapes of each run."""
     fed = FedTensor("x", dtype, shape)
     feeds = recorded_feeds({"x": np.asarray(array)}, [fed], [FirstOps(**ops)], count, "d.npz")
-    return [given["x"].shape for given in feeds]
+    return [feed["x"].shape for feed in feeds]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def cut(
         ((2, 3), (4, 2, 3), [(2, 3)] * 4),
         ((-1, 3), (4, 2, 3), [(2, 3)] * 4),
         ((1, 8, 8, 3), (6, 8, 8, 3), [(1, 8, 8, 3)] * 6),
-        # One picture without an axis of samples is fed whole, and some in a row one by one.
+        # An image without a sample axis is fed whole; several are fed one by one.
         ((-1, -1, 3), (20, 30, 3), [(20, 30, 3)]),
         ((-1, -1, 3), (2, 20, 30, 3), [(20, 30, 3)] * 2),
         ((), (), [()]),
@@ -42,22 +42,22 @@ def cut(
         (None, (3, 7), [(1, 7)] * 3),
     ],
 )
-def test_arrays_are_cut_by_what_the_input_takes(
+def test_arrays_are_split_by_the_input_shape(
     shape: Any, array: tuple[int, ...], runs: list[tuple[int, ...]]
 ) -> None:
     assert cut(shape, np.ones(array, np.float32)) == runs
 
 
-def test_a_sound_of_open_length_is_fed_whole() -> None:
+def test_audio_of_unknown_length_is_fed_whole() -> None:
     assert cut((-1,), np.ones(500, np.float32), is_sound=True) == [(500,)]
     assert cut((-1,), np.ones(3, np.float32)) == [(1,)] * 3
 
 
-def test_an_input_that_is_the_same_for_all_samples_is_repeated() -> None:
+def test_scalar_is_repeated_for_all_samples() -> None:
     inputs = [FedTensor("x", DType.FLOAT, (-1, 3)), FedTensor("rate", DType.FLOAT, ())]
     arrays = {"x": np.ones((4, 3)), "rate": np.asarray(0.5)}
     feeds = recorded_feeds(arrays, inputs, [FirstOps(), FirstOps()], 2, "d.npz")
-    assert [float(given["rate"]) for given in feeds] == [0.5, 0.5]
+    assert [float(feed["rate"]) for feed in feeds] == [0.5, 0.5]
     assert feeds[0]["x"].dtype == np.float32
 
 
@@ -78,13 +78,13 @@ def test_arrays_of_different_lengths_are_refused() -> None:
         (DType.FLOAT, np.array([["a"] * 3])),
     ],
 )
-def test_what_does_not_fit_is_refused(dtype: DType, array: Any) -> None:
+def test_invalid_arrays_are_refused(dtype: DType, array: Any) -> None:
     with pytest.raises(AccuracyError, match="the input 'x' takes"):
         cut((-1, 3), array, dtype=dtype)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "given", "told"),
+    ("dtype", "array_dtype", "message"),
     [
         (DType.STRING, "U1", ""),
         (DType.STRING, "S4", ""),
@@ -96,12 +96,12 @@ def test_what_does_not_fit_is_refused(dtype: DType, array: Any) -> None:
         (DType.INT32, "i8", ""),
     ],
 )
-def test_types_fit_but_for_their_width(dtype: DType, given: str, told: str) -> None:
-    found = misfit(FedTensor("x", dtype, None), Header((2, 3), np.dtype(given)))
-    assert found == (f"the input 'x' {told}" if told else "")
+def test_dtype_kind_must_match(dtype: DType, array_dtype: str, message: str) -> None:
+    result = misfit(FedTensor("x", dtype, None), Header((2, 3), np.dtype(array_dtype)))
+    assert result == (f"the input 'x' {message}" if message else "")
 
 
-def test_an_array_is_found_by_its_tensor_or_its_node() -> None:
+def test_array_lookup_by_tensor_or_node() -> None:
     assert array_of({"x": 1, "x:1": 2}, "x:1", "d.npz") == 2
     assert array_of({"x": 1}, "x:1", "d.npz") == 1
     with pytest.raises(AccuracyError, match=r"d.npz has no array 'x'; it has a, z"):
@@ -113,21 +113,21 @@ def test_an_array_is_found_by_its_tensor_or_its_node() -> None:
 @pytest.mark.parametrize(
     ("count", "chosen"), [(9, [0, 1, 2, 3, 4]), (5, [0, 1, 2, 3, 4]), (2, [0, 2]), (3, [0, 1, 3])]
 )
-def test_of_more_samples_some_are_spread_evenly(count: int, chosen: list[int]) -> None:
+def test_samples_are_selected_evenly(count: int, chosen: list[int]) -> None:
     fed = FedTensor("x", DType.FLOAT, (-1, 1))
     array = np.arange(5, dtype=np.float32)[:, None]
     feeds = recorded_feeds({"x": array}, [fed], [FirstOps()], count, "d.npz")
-    assert [float(given["x"][0, 0]) for given in feeds] == chosen
+    assert [float(feed["x"][0, 0]) for feed in feeds] == chosen
 
 
-def test_the_last_of_fixed_batches_begins_again() -> None:
+def test_last_fixed_batch_wraps_around() -> None:
     fed = FedTensor("x", DType.FLOAT, (2, 1))
     array = np.arange(3, dtype=np.float32)[:, None]
     feeds = recorded_feeds({"x": array}, [fed], [FirstOps()], 9, "d.npz")
-    assert [given["x"].ravel().tolist() for given in feeds] == [[0, 1], [2, 0]]
+    assert [feed["x"].ravel().tolist() for feed in feeds] == [[0, 1], [2, 0]]
 
 
-def test_samples_that_are_nan_throughout_are_refused() -> None:
+def test_nan_samples_are_refused() -> None:
     array = np.float32([[1, np.nan], [np.nan, np.nan], [0, 1], [np.nan, np.nan]])
     with pytest.raises(AccuracyError, match=r"2 of 4 samples of 'x' are NaN .* sample 1"):
         cut((-1, 2), array)

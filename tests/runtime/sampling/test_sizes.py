@@ -1,4 +1,4 @@
-"""Sizes for open dimensions, and values that names tell."""
+"""Choice of unknown sizes and scalar settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.inputs import (
     FedTensor,
+    is_image,
     is_long,
-    is_picture,
-    is_single_picture,
+    is_single_image,
     known_sizes,
     setting,
     size_choices,
@@ -25,36 +25,36 @@ def fed(shape: Any, name: str = "x", dtype: DType = DType.FLOAT) -> FedTensor:
 
 
 def choices(shape: Any, count: int, dtype: DType = DType.FLOAT, **ops: Any) -> list[Any]:
-    """The first shapes that one input is tried with."""
-    found = size_choices([fed(shape, dtype=dtype)], [FirstOps(**ops)])
-    return [sizes["x"] for sizes in islice(found, count)]
+    """The first shapes to try for one input."""
+    result = size_choices([fed(shape, dtype=dtype)], [FirstOps(**ops)])
+    return [sizes["x"] for sizes in islice(result, count)]
 
 
 @pytest.mark.parametrize(
-    ("shape", "ops", "known"),
+    ("shape", "ops", "expected"),
     [
         ((-1, -1), {"sizes": {-1: 7}}, [-1, 7]),
         ((-1, 5), {"sizes": {-1: 7}}, [-1, 5]),
-        # The first axis counts samples, unless there is no other.
+        # The first axis is the batch, if there is another axis.
         ((-1, -1), {"sizes": {-2: 7}}, [-1, -1]),
         ((-1,), {"sizes": {-1: 7}}, [7]),
         ((-1,), {"sizes": {-2: 7}}, [-1]),
         ((-1, -1, -1), {"sizes": {-2: 3, -1: 4}}, [-1, 3, 4]),
-        # Elements of one sample leave one open size no choice.
+        # The element count of a sample determines one unknown size.
         ((-1, -1, 4), {"elements": 20}, [-1, 5, 4]),
         ((-1, -1, 3), {"elements": 20}, [-1, -1, 3]),
         ((-1, -1, -1), {"elements": 20}, [-1, -1, -1]),
         ((-1, -1, 0), {"elements": 20}, [-1, -1, 0]),
         ((2, -1), {"elements": 20}, [2, 20]),
-        # Pictures have three channels.
-        ((-1, 8, 8, -1), {"is_picture": True}, [-1, 8, 8, 3]),
-        ((-1, -1, 8, 8), {"is_picture": True, "channels_first": True}, [-1, 3, 8, 8]),
+        # Images have three channels.
+        ((-1, 8, 8, -1), {"is_image": True}, [-1, 8, 8, 3]),
+        ((-1, -1, 8, 8), {"is_image": True, "channels_first": True}, [-1, 3, 8, 8]),
         ((-1, 8, 8, -1), {}, [-1, 8, 8, -1]),
-        ((-1, 8, 8, -1), {"is_picture": True, "sizes": {-1: 1}}, [-1, 8, 8, 1]),
+        ((-1, 8, 8, -1), {"is_image": True, "sizes": {-1: 1}}, [-1, 8, 8, 1]),
     ],
 )
-def test_first_layers_ask_for_sizes(shape: Any, ops: dict[str, Any], known: list[int]) -> None:
-    assert known_sizes(fed(shape), FirstOps(**ops)) == known
+def test_sizes_from_first_layers(shape: Any, ops: dict[str, Any], expected: list[int]) -> None:
+    assert known_sizes(fed(shape), FirstOps(**ops)) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,7 @@ def test_first_layers_ask_for_sizes(shape: Any, ops: dict[str, Any], known: list
         (fed(None, "keep_prob"), {"rank": 4}, 0),
     ],
 )
-def test_the_rank_of_what_has_none_is_told(
-    tensor: FedTensor, ops: dict[str, Any], rank: int
-) -> None:
+def test_rank_of_unknown_shape(tensor: FedTensor, ops: dict[str, Any], rank: int) -> None:
     assert len(known_sizes(tensor, FirstOps(**ops), rank=3)) == rank
 
 
@@ -92,7 +90,7 @@ def test_the_rank_of_what_has_none_is_told(
         ("separate", None),
     ],
 )
-def test_names_tell_settings(name: str, value: float | None) -> None:
+def test_settings_by_name(name: str, value: float | None) -> None:
     assert setting(fed((), name), FirstOps()) == value
 
 
@@ -111,7 +109,7 @@ def test_settings_are_few_floats(tensor: FedTensor, value: float | None) -> None
 
 
 @pytest.mark.parametrize(
-    ("shape", "long"),
+    ("shape", "expected"),
     [
         ((4000,), True),
         ((3999,), False),
@@ -119,18 +117,18 @@ def test_settings_are_few_floats(tensor: FedTensor, value: float | None) -> None
         ((16000, 1), True),
         ((-1, 16000), True),
         ((1, 16000, -1), False),
-        # A batch of two is no single row, a size of one no axis.
+        # A batch of two is not a row, and a size of one is not an axis.
         ((2, 16000), False),
         ((1, 1), False),
         ((), False),
     ],
 )
-def test_sounds_are_one_long_row(shape: tuple[int, ...], long: bool) -> None:
-    assert is_long(shape) is long
+def test_long_rows_are_audio(shape: tuple[int, ...], expected: bool) -> None:
+    assert is_long(shape) is expected
 
 
 @pytest.mark.parametrize(
-    ("shape", "ops", "single"),
+    ("shape", "ops", "expected"),
     [
         ((20, 30, 3), {}, True),
         ((20, 30, 1), {}, True),
@@ -139,7 +137,7 @@ def test_sounds_are_one_long_row(shape: tuple[int, ...], long: bool) -> None:
         ((20, 30, 2), {}, False),
         ((4, 30, 3), {}, False),
         ((30, 4, 3), {}, False),
-        ((4, 30, 3), {"is_picture": True}, True),
+        ((4, 30, 3), {"is_image": True}, True),
         ((-1, 30, 3), {}, False),
         ((30, -1, 3), {}, False),
         ((20, 30, 3), {"is_sound": True}, False),
@@ -147,77 +145,77 @@ def test_sounds_are_one_long_row(shape: tuple[int, ...], long: bool) -> None:
         ((1, 20, 30, 3), {}, False),
     ],
 )
-def test_single_pictures(shape: tuple[int, ...], ops: dict[str, Any], single: bool) -> None:
-    assert is_single_picture(shape, FirstOps(**ops)) is single
+def test_single_images(shape: tuple[int, ...], ops: dict[str, Any], expected: bool) -> None:
+    assert is_single_image(shape, FirstOps(**ops)) is expected
 
 
 @pytest.mark.parametrize(
-    ("shape", "ops", "picture"),
+    ("shape", "ops", "expected"),
     [
         ((-1, 8, 8, 3), {}, True),
         ((-1, 8, 8, 5), {}, False),
-        ((-1, 8, 8, 5), {"is_picture": True}, True),
+        ((-1, 8, 8, 5), {"is_image": True}, True),
         ((8, 8, 3), {}, True),
-        ((8, 8), {"is_picture": True}, False),
-        ((1, 2, 8, 8, 3), {"is_picture": True}, False),
+        ((8, 8), {"is_image": True}, False),
+        ((1, 2, 8, 8, 3), {"is_image": True}, False),
     ],
 )
-def test_pictures(shape: tuple[int, ...], ops: dict[str, Any], picture: bool) -> None:
-    assert is_picture(shape, FirstOps(**ops)) is picture
+def test_images(shape: tuple[int, ...], ops: dict[str, Any], expected: bool) -> None:
+    assert is_image(shape, FirstOps(**ops)) is expected
 
 
-def test_pictures_are_tried_with_their_usual_sides_first() -> None:
-    found = choices((-1, -1, -1, 3), 3)
-    assert found == [(1, 224, 224, 3), (1, 128, 128, 3), (1, 96, 96, 3)]
+def test_usual_image_sizes_are_first() -> None:
+    result = choices((-1, -1, -1, 3), 3)
+    assert result == [(1, 224, 224, 3), (1, 128, 128, 3), (1, 96, 96, 3)]
 
 
-def test_sequences_are_tried_with_their_usual_lengths_first() -> None:
+def test_usual_sequence_lengths_are_first() -> None:
     assert choices((-1, -1, 7), 3) == [(1, 16, 7), (1, 28, 7), (1, 32, 7)]
 
 
-def test_sounds_are_tried_with_their_usual_lengths_first() -> None:
+def test_usual_audio_lengths_are_first() -> None:
     assert choices((-1,), 2, is_sound=True) == [(16000,), (4000,)]
     assert choices((-1, -1), 2, is_sound=True) == [(1, 16000), (1, 4000)]
 
 
-def test_known_shapes_are_the_only_choice() -> None:
+def test_known_shape_is_the_only_choice() -> None:
     assert choices((2, 3), 9) == [(2, 3)]
 
 
-def test_more_samples_are_tried_after_all_sizes() -> None:
+def test_larger_batches_are_tried_last() -> None:
     assert choices((-1, 7), 9) == [(n, 7) for n in (1, 2, 4, 8, 16, 32)]
-    found = choices((-1, -1, 7), 99)
-    # Sixteen lengths of one sample, then the first two of each larger batch.
-    assert found[15] == (1, 512, 7)
-    assert found[16:20] == [(2, 16, 7), (2, 28, 7), (4, 16, 7), (4, 28, 7)]
+    result = choices((-1, -1, 7), 99)
+    # Sixteen lengths for one sample, then two for each larger batch.
+    assert result[15] == (1, 512, 7)
+    assert result[16:20] == [(2, 16, 7), (2, 28, 7), (4, 16, 7), (4, 28, 7)]
 
 
-def test_an_axis_alone_counts_samples_first() -> None:
-    found = choices((-1,), 9)
-    assert found == [(1,), (2,), (4,), (8,), (16,), (32,), (28,), (64,), (128,)]
+def test_single_axis_is_a_batch_first() -> None:
+    result = choices((-1,), 9)
+    assert result == [(1,), (2,), (4,), (8,), (16,), (32,), (28,), (64,), (128,)]
 
 
-def test_open_sizes_are_the_same_in_all_inputs() -> None:
+def test_unknown_sizes_are_equal_in_all_inputs() -> None:
     both = [fed((-1, -1), "a"), fed((-1, -1, 7), "b")]
     first = next(iter(size_choices(both, [FirstOps(), FirstOps()])))
     assert first == {"a": (1, 16), "b": (1, 16, 7)}
 
 
-def test_unknown_ranks_are_tried_from_none_on() -> None:
-    found = choices(None, 200)
-    assert found[0] == ()
-    assert {len(shape) for shape in found} == {0, 1, 2, 3, 4}
-    assert [len(shape) for shape in found] == sorted(len(shape) for shape in found)
+def test_unknown_ranks_start_at_zero() -> None:
+    result = choices(None, 200)
+    assert result[0] == ()
+    assert {len(shape) for shape in result} == {0, 1, 2, 3, 4}
+    assert [len(shape) for shape in result] == sorted(len(shape) for shape in result)
 
 
-def test_pictures_are_tried_with_the_sizes_of_usual_models() -> None:
-    """ImageNet's first; also Inception's, DeepLab's, CIFAR's, MNIST's and scikit-learn's digits."""
-    found = choices((-1, -1, -1, 3), 20)
-    assert found[0] == (1, 224, 224, 3)
-    sides = {shape[1] for shape in found if shape[0] == 1}
+def test_image_sizes_of_common_models_are_tried() -> None:
+    """ImageNet first; also Inception, DeepLab, CIFAR, MNIST, and scikit-learn's digits."""
+    result = choices((-1, -1, -1, 3), 20)
+    assert result[0] == (1, 224, 224, 3)
+    sides = {shape[1] for shape in result if shape[0] == 1}
     assert sides >= {224, 299, 321, 513, 32, 28, 8}
-    assert all(shape[1] == shape[2] for shape in found)
+    assert all(shape[1] == shape[2] for shape in result)
 
 
-def test_a_size_of_none_is_known() -> None:
+def test_size_of_zero_is_known() -> None:
     assert choices((-1, 0, -1), 1) == [(1, 0, 16)]

@@ -114,13 +114,13 @@ class Progress:
         if moment is None:
             self._output.begin()
         else:
-            told = self._output.taken()
+            output = self._output.take()
             took = moment if isinstance(moment, str) else f"{moment:.2f} s"
             if self._line is None:
-                told += f"{task}  {took}\n"
+                output += f"{task}  {took}\n"
             elif (note := getattr(self._stream, "note", None)) is not None:
                 note(f"{task}  {took}\n")
-            self._show(told)
+            self._show(output)
         self._draw()
 
     @property
@@ -128,7 +128,7 @@ class Progress:
         """Duration of each finished stage in seconds."""
         return dict(self._took)
 
-    def _left(self, now: float) -> str:
+    def _eta(self, now: float) -> str:
         """Return ``, 12 s left``; empty if unknown or less than a second."""
         elapsed = now - self._began
         if elapsed < _TICK or not self._total:
@@ -136,11 +136,11 @@ class Progress:
         due = {task: s for task, s in self._expected.items() if task not in self._took}
         if len(due) < self._total - self._done:
             # Some remaining stages have never run: assume the rate so far.
-            left = elapsed / self._done * (self._total - self._done) if self._done else 0.0
+            remaining = elapsed / self._done * (self._total - self._done) if self._done else 0.0
         else:
             ran = sum(min(now - since, due.get(t, 0.0)) for t, since in self._running.items())
-            left = (sum(due.values()) - ran) / self._jobs
-        return f", {left:.0f} s left" if left >= _TICK else ""
+            remaining = (sum(due.values()) - ran) / self._jobs
+        return f", {remaining:.0f} s left" if remaining >= _TICK else ""
 
     def _tick(self) -> None:
         while not self._over.wait(_TICK):
@@ -169,9 +169,9 @@ class Progress:
         oldest = min(self._running.values(), default=now)
         took = f" {now - oldest:.0f} s" if now - oldest >= _TICK else ""
         if took and len(self._samples) == 1:
-            took += f" {next(iter(self._samples.values())).told(now)}"
+            took += f" {next(iter(self._samples.values())).text(now)}"
         else:
-            took += self._left(now)
+            took += self._eta(now)
         name = _fitting(", ".join(self._running), room - len(head) - len(took) - 1)
         return f"{head} {name}{took}" if name else head
 
@@ -204,15 +204,15 @@ class StageOutput:
 
     def stream(self, behind: TextIO) -> TextIO:
         """Return a stream that buffers writes and forwards all other attributes to ``behind``."""
-        found = _Stream(behind, self._pass_on)
-        self._streams.append(found)
-        return cast(TextIO, found)
+        stream = _Stream(behind, self._pass_on)
+        self._streams.append(stream)
+        return cast(TextIO, stream)
 
     def begin(self) -> None:
         """Start buffering the output of this thread, which runs a stage."""
         self._held[threading.get_ident()] = ""
 
-    def taken(self) -> str:
+    def take(self) -> str:
         """Return the lines of the stage that this thread ran, and stop buffering its output."""
         thread = threading.get_ident()
         for stream in self._streams:
@@ -222,7 +222,7 @@ class StageOutput:
     def finish(self) -> None:
         """Pass on all buffered lines, including unfinished ones."""
         for stream in self._streams:
-            for thread in stream.begun():
+            for thread in stream.unfinished_threads():
                 stream.complete(thread)
         for thread in list(self._held):
             self._show(self._held.pop(thread))
@@ -241,7 +241,7 @@ class _Stream:
         self._stream = stream
         self._pass_on = pass_on
         # Unfinished line of each thread, so that threads do not write into each other's lines.
-        self._begun: dict[int, str] = {}
+        self._unfinished: dict[int, str] = {}
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the stream
         return getattr(self._stream, name)
@@ -249,9 +249,9 @@ class _Stream:
     def write(self, text: str) -> int:
         """Buffer text and pass on complete lines."""
         thread = threading.get_ident()
-        lines, end, rest = f"{self._begun.pop(thread, '')}{text}".rpartition("\n")
+        lines, end, rest = f"{self._unfinished.pop(thread, '')}{text}".rpartition("\n")
         if rest:
-            self._begun[thread] = rest
+            self._unfinished[thread] = rest
         if end:
             self._pass_on(thread, lines + end)
         return len(text)
@@ -260,12 +260,12 @@ class _Stream:
         """Write several strings."""
         self.write("".join(lines))
 
-    def begun(self) -> list[int]:
+    def unfinished_threads(self) -> list[int]:
         """Return the threads with an unfinished line."""
-        return list(self._begun)
+        return list(self._unfinished)
 
     def complete(self, thread: int) -> None:
         """Write the unfinished line of a thread."""
-        text = self._begun.pop(thread, "")
+        text = self._unfinished.pop(thread, "")
         if text:
             self._pass_on(thread, f"{text}\n")

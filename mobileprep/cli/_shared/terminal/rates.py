@@ -26,16 +26,16 @@ class Count(NamedTuple):
     since: float
     before: float = 0
 
-    def told(self, now: float) -> str:
+    def text(self, now: float) -> str:
         """Return ``120/200 samples, 35/s, 2 s left``; only the amount while the rate is unknown."""
         many = amount(self.done, self.total, self.unit)
         took = now - self.since
         if self.done <= self.before or took <= _LEAST:
             return many
         rate = (self.done - self.before) / took
-        told = f"{many}, {speed(rate, self.unit)}"
-        left = self.total - self.done
-        return f"{told}, {max(left, 0) / rate:.0f} s left" if self.total else told
+        text = f"{many}, {speed(rate, self.unit)}"
+        remaining = self.total - self.done
+        return f"{text}, {max(remaining, 0) / rate:.0f} s left" if self.total else text
 
 
 def amount(done: float, total: float, unit: str) -> str:

@@ -26,7 +26,7 @@ class Activities:
         self._count: Count | None = None
         self._seconds: dict[str, float] = {}
 
-    def tell(self, what: str, done: float, total: float, unit: str) -> None:
+    def update(self, what: str, done: float, total: float, unit: str) -> None:
         """Record the progress of an activity; see ``parallel.Listener``."""
         moment = time.monotonic()
         with self._lock:
@@ -50,8 +50,8 @@ class Activities:
         if count is None:
             return ""
         moment = time.monotonic()
-        told = f" {count.told(moment)}" if count.total or count.done else ""
-        return f"{now}{told}, {moment - count.since:.0f} s"
+        progress = f" {count.text(moment)}" if count.total or count.done else ""
+        return f"{now}{progress}, {moment - count.since:.0f} s"
 
     def _end(self, moment: float) -> None:
         if self._count is not None:
@@ -60,15 +60,15 @@ class Activities:
 
 
 @contextmanager
-def waiting(found: Activities) -> Iterator[None]:
+def waiting(activities: Activities) -> Iterator[None]:
     """Show long activities if standard error is a terminal."""
     stream = sys.stderr
-    with parallel.listening(found.tell):
+    with parallel.listening(activities.update):
         if not is_terminal(stream):
             yield
             return
         line = StatusLine(stream)
-        shown = _Shown(line, found)
+        shown = _Shown(line, activities)
         with contextlib.ExitStack() as streams:
             streams.callback(shown.end)
             streams.enter_context(contextlib.redirect_stderr(shown.stream(stream)))
@@ -80,9 +80,9 @@ def waiting(found: Activities) -> Iterator[None]:
 class _Shown:
     """A status line that appears after a second and is erased before other output."""
 
-    def __init__(self, line: StatusLine, found: Activities) -> None:
+    def __init__(self, line: StatusLine, activities: Activities) -> None:
         self._line = line
-        self._found = found
+        self._activities = activities
         self._lock = threading.RLock()
         self._is_left = False
         self._over = threading.Event()
@@ -107,7 +107,7 @@ class _Shown:
         while not self._over.wait(_TICK):
             with self._lock:
                 if not self._is_left:
-                    self._line.show(self._found.text())
+                    self._line.show(self._activities.text())
 
 
 class Above:
