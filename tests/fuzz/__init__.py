@@ -1,1 +1,1 @@
-"""Seeded, grammar-aware fuzzing: of each format small valid files, damaged, through every verb."""
+"""Seeded, grammar-aware fuzzing: run every verb on damaged files of every format."""

@@ -1,6 +1,6 @@
-"""``python -m tests.fuzz --cases 100000 --seed 1 --format graph``: run long, go on where it was.
+"""``python -m tests.fuzz --cases 100000 --seed 1 --format graph``: a long run that can be resumed.
 
-Cases that failed before are run again first.
+Cases that failed before run first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import tests.fuzz.formats
 from tests.fuzz.case import formats
-from tests.fuzz.runs import BATCH, Finding, Progress, keep, run_many
+from tests.fuzz.runs import BATCH, Finding, Progress, run_many, save_case
 
 _ABOUT = __doc__.splitlines()[0] if __doc__ else ""
 _CORRUPT = Path(__file__).parents[1] / "corrupt"
@@ -27,7 +27,7 @@ def import_formats() -> None:
 
 
 def main() -> int:
-    """Run; 1 where something failed."""
+    """Return 1 if a case failed."""
     import_formats()
     args = parser().parse_args()
     failed = 0
@@ -37,16 +37,16 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The flags; the formats' modules have been imported."""
-    found = argparse.ArgumentParser(prog="python -m tests.fuzz", description=_ABOUT)
-    found.add_argument("--cases", type=int, default=1000, help="of each format")
-    found.add_argument("--seed", type=int, default=1)
-    found.add_argument("--format", action="append", choices=list(formats))
-    found.add_argument("--workers", type=int, default=0, help="processes; without it one a core")
-    found.add_argument("--keep", action="store_true", help="shrink what failed to tests/corrupt")
+    """The flags; import the formats first."""
+    flags = argparse.ArgumentParser(prog="python -m tests.fuzz", description=_ABOUT)
+    flags.add_argument("--cases", type=int, default=1000, help="cases of each format")
+    flags.add_argument("--seed", type=int, default=1)
+    flags.add_argument("--format", action="append", choices=list(formats))
+    flags.add_argument("--workers", type=int, default=0, help="processes [default: CPU count]")
+    flags.add_argument("--keep", action="store_true", help="shrink failed cases to tests/corrupt")
     progress = Path(tempfile.gettempdir()) / "mobileprep-fuzz"
-    found.add_argument("--progress", type=Path, default=progress, help="folder of what is done")
-    return found
+    flags.add_argument("--progress", type=Path, default=progress, help="directory for progress")
+    return flags
 
 
 def _run(name: str, args: argparse.Namespace) -> int:
@@ -54,26 +54,26 @@ def _run(name: str, args: argparse.Namespace) -> int:
     new: list[Finding] = []
     start, before = time.monotonic(), progress.done
 
-    def tell(finding: Finding) -> None:
+    def report(finding: Finding) -> None:
         new.append(finding)
-        print(f"\n{name} {finding.number}: {finding.faults}\n  $ {finding.command}")
+        print(f"\n{name} {finding.number}: {finding.problems}\n  $ {finding.command}")
         print("  " + "\n  ".join(finding.error.splitlines()[-12:])[:1500], flush=True)
 
     again = progress.failed_numbers()
-    still = [f for found in run_many(name, args.seed, again, args.workers) for f in found]
-    progress.note_again(still, tell)
+    reruns = run_many(name, args.seed, again, args.workers)
+    progress.record_rerun([f for findings in reruns for f in findings], report)
     numbers = range(progress.done, max(args.cases, progress.done))
-    for batch, found in enumerate(run_many(name, args.seed, numbers, args.workers)):
-        progress.note(min(BATCH, len(numbers) - BATCH * batch), found, tell)
+    for batch, findings in enumerate(run_many(name, args.seed, numbers, args.workers)):
+        progress.record(min(BATCH, len(numbers) - BATCH * batch), findings, report)
     seconds = time.monotonic() - start
     print(
-        f"== {name}: {progress.done - before} cases, {len(again)} failed ones again, "
+        f"== {name}: {progress.done - before} cases, {len(again)} failed ones rerun, "
         f"{seconds:.0f} s, {len(new)} causes of failure",
         flush=True,
     )
     if args.keep:
         for finding in new:
-            print(f"kept {keep(finding, args.seed, _CORRUPT)}", flush=True)
+            print(f"wrote {save_case(finding, args.seed, _CORRUPT)}", flush=True)
     return len(new)
 
 

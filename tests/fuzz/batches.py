@@ -1,7 +1,7 @@
-"""Running many cases in one fork, one after another: a fork takes longer than most cases do.
+"""Run many cases in one fork, since a fork takes longer than most cases.
 
-What is learnt so is believed only of cases that go well. One that fails, one that the process ends
-or hangs in, and all cases of a process that grew too large, run again, each in a fork of its own.
+A case runs again in its own fork if it fails, ends the process, or hangs. If the process grew too
+large, all of its cases do.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import shutil
 import signal
 import tempfile
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from tests.fuzz import limits
 from tests.fuzz.case import Case
-from tests.fuzz.judge import faults
+from tests.fuzz.judge import problems
 from tests.fuzz.limits import MEMORY, SECONDS, Outcome, run_case
 
 _READ = 1 << 16
@@ -30,32 +28,32 @@ _READ = 1 << 16
 
 def run_cases(cases: Sequence[Case]) -> Iterator[tuple[Case, Outcome]]:
     """The cases with their outcomes, in order."""
-    left = list(cases)
-    while left:
-        outcomes, grown = _in_a_fork(left)
-        for case, outcome in zip(left, outcomes, strict=False):
-            alone = grown > MEMORY or bool(faults(case, outcome))
+    remaining = list(cases)
+    while remaining:
+        outcomes, grown = _run_in_fork(remaining)
+        for case, outcome in zip(remaining, outcomes, strict=False):
+            alone = grown > MEMORY or bool(problems(case, outcome))
             yield case, run_case(case) if alone else outcome
-        left = left[len(outcomes) :]
-        if left:  # the process ended or hung in this one
-            yield left[0], run_case(left[0])
-            left = left[1:]
+        remaining = remaining[len(outcomes) :]
+        if remaining:  # the process ended or hung in this one
+            yield remaining[0], run_case(remaining[0])
+            remaining = remaining[1:]
 
 
-def _in_a_fork(cases: Sequence[Case]) -> tuple[list[Outcome], int]:
-    """The outcomes of the first cases, all but where one ends the process, and what it grew by."""
+def _run_in_fork(cases: Sequence[Case]) -> tuple[list[Outcome], int]:
+    """The outcomes of the cases until one ends the process, and the growth of its memory."""
     folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=limits.scratch()))
-    reading, writing = os.pipe()
+    read_end, write_end = os.pipe()
     before = limits.resident()
     child = os.fork()
     if child == 0:
-        os.close(reading)
-        _serve(cases, folder, writing)
-    os.close(writing)
+        os.close(read_end)
+        _serve(cases, folder, write_end)
+    os.close(write_end)
     try:
-        outcomes = list(_answers(reading))
+        outcomes = list(_outcomes(read_end))
     finally:
-        os.close(reading)
+        os.close(read_end)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
         used = os.wait4(child, 0)[2]
@@ -63,29 +61,29 @@ def _in_a_fork(cases: Sequence[Case]) -> tuple[list[Outcome], int]:
     return outcomes, max((used.ru_maxrss << 10) - before, 0)
 
 
-def _answers(reading: int) -> Iterator[Outcome]:
-    """What the process tells, until it ends or is silent for too long."""
+def _outcomes(read_end: int) -> Iterator[Outcome]:
+    """The outcomes that the process sends, until it ends or sends nothing for too long."""
     text = b""
     while True:
         *lines, text = text.split(b"\n")
         for line in lines:
             yield _outcome(*json.loads(line))
-        if not select.select([reading], [], [], SECONDS)[0]:
+        if not select.select([read_end], [], [], SECONDS)[0]:
             return
-        block = os.read(reading, _READ)
+        block = os.read(read_end, _READ)
         if not block:
             return
         text += block
 
 
 def _outcome(
-    code: int, error: str, seconds: float, printed: str, falsified: Sequence[str]
+    code: int, error: str, seconds: float, printed: str, wrong_files: Sequence[str]
 ) -> Outcome:
-    return Outcome(code, error, 0, seconds, printed=printed, falsified=tuple(falsified))
+    return Outcome(code, error, 0, seconds, printed=printed, wrong_files=tuple(wrong_files))
 
 
-def _serve(cases: Sequence[Case], folder: Path, writing: int) -> None:
-    """Run the cases and tell of each; never returns."""
+def _serve(cases: Sequence[Case], folder: Path, write_end: int) -> None:
+    """Run the cases, and send each outcome; never returns."""
     try:
         os.setsid()
         gc.freeze()
@@ -94,29 +92,22 @@ def _serve(cases: Sequence[Case], folder: Path, writing: int) -> None:
         for number, case in enumerate(cases):
             os.environ.clear()
             os.environ.update(before)
-            answer = json.dumps(_served(case, folder / str(number))).encode() + b"\n"
-            while answer:
-                answer = answer[os.write(writing, answer) :]
+            message = json.dumps(_run_one(case, folder / str(number))).encode() + b"\n"
+            while message:
+                message = message[os.write(write_end, message) :]
     finally:
         os._exit(0)
 
 
-def _served(case: Case, folder: Path) -> tuple[int, str, float, str, tuple[str, ...]]:
-    """What an outcome is of: exit code, error, processor time, what was printed and falsified."""
+def _run_one(case: Case, folder: Path) -> tuple[int, str, float, str, tuple[str, ...]]:
+    """Exit code, error, processor time, printed output, and wrong files."""
     folder.mkdir()
     (folder / "w").mkdir()
     case.write(folder / "w")
     started = time.process_time()
-    code: Any = 71
-    try:
-        code = limits.run_here(case, folder)
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:  # noqa: BLE001 - whatever it is, it is the finding
-        traceback.print_exc()
-    limits.flush()
+    code = limits.exit_code(case, folder)
     error, printed = limits.printed(folder, "err"), limits.printed(folder, "out")
-    falsified = limits.falsified(case, folder / "w")
+    wrong_files = limits.wrong_files(case, folder / "w")
     os.chdir("/")
     shutil.rmtree(folder, ignore_errors=True)
-    return code, error, time.process_time() - started, printed, falsified
+    return code, error, time.process_time() - started, printed, wrong_files

@@ -14,14 +14,14 @@ NOTE = "case.json"
 
 
 class Case(Struct, frozen=True):
-    """A command line with the files that it is run beside.
+    """A command line with the files that it reads.
 
     Args:
-        arguments: what follows ``mobileprep``; paths are those of ``files``.
-        files: bytes by path, relative to the folder that the command runs in.
-        damaged: which of the files are damaged: what shrinking makes smaller.
-        environment: variables that are set.
-        expected: the digests of files that the command has to leave, whatever is damaged.
+        arguments: arguments of ``mobileprep``, with paths of ``files``.
+        files: bytes by path, relative to the working directory of the command.
+        damaged: the damaged files, which shrinking makes smaller.
+        environment: environment variables.
+        expected: digests of files that the command must write in spite of the damage.
     """
 
     arguments: tuple[str, ...]
@@ -31,14 +31,14 @@ class Case(Struct, frozen=True):
     expected: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        """Put the files into a folder."""
+        """Write the files to a directory."""
         for name, data in self.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
 
-    def keep(self, folder: Path) -> None:
-        """Write the case with a note of its command."""
+    def save(self, folder: Path) -> None:
+        """Write the files and the command."""
         self.write(folder / "files")
         note = {
             "arguments": self.arguments,
@@ -50,25 +50,22 @@ class Case(Struct, frozen=True):
         (folder / NOTE).write_text(text, encoding="utf-8")
 
 
-def kept_case(folder: Path) -> Case:
-    """The case that ``Case.keep`` has written."""
+def read_case(folder: Path) -> Case:
+    """Read a case that ``Case.save`` wrote."""
     note = json.loads((folder / NOTE).read_text(encoding="utf-8"))
-    found = folder / "files"
-    files = {
-        str(p.relative_to(found)): p.read_bytes() for p in sorted(found.rglob("*")) if p.is_file()
-    }
+    files = dict(tree(folder / "files"))
     arguments, damaged = tuple(note["arguments"]), tuple(note["damaged"])
     return Case(arguments, files, damaged, note["environment"], note.get("expected", {}))
 
 
 Make = Callable[[random.Random], Case]
-"""Makes the case of a random state."""
+"""Builds a case from a random state."""
 
 formats: dict[str, Make] = {}
 
 
-def fuzzed(name: str) -> Callable[[Make], Make]:
-    """A decorator that registers what makes a format's cases."""
+def fuzz_format(name: str) -> Callable[[Make], Make]:
+    """Register a function that builds cases of a format."""
 
     def register(make: Make) -> Make:
         formats[name] = make
@@ -80,13 +77,13 @@ def fuzzed(name: str) -> Callable[[Make], Make]:
 T = TypeVar("T")
 
 
-def shared_out(rng: random.Random, shares: Sequence[tuple[int, T]]) -> T:
-    """One of several, each as often as its share says: what takes long is chosen seldom."""
-    return rng.choices([x for _, x in shares], [share for share, _ in shares])[0]
+def weighted_choice(rng: random.Random, choices: Sequence[tuple[int, T]]) -> T:
+    """Choose one by weight; slow ones have low weights."""
+    return rng.choices([x for _, x in choices], [weight for weight, _ in choices])[0]
 
 
 def tree(folder: Path, under: str = "") -> Iterator[tuple[str, bytes]]:
-    """The files of a folder, with their paths below another."""
+    """The files of a directory by path, below ``under``."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             yield str(Path(under) / path.relative_to(folder)), path.read_bytes()

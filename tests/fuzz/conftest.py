@@ -1,4 +1,4 @@
-"""What the cases of every format need."""
+"""Fixtures for the cases of every format."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.fuzz import seeds
 
 @pytest.fixture(scope="module", autouse=True)
 def imported() -> None:
-    """All of the package is imported before a case forks."""
+    """Import the whole package before a case forks."""
     seeds.import_all()

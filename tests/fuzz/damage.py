@@ -1,4 +1,4 @@
-"""Damage to bytes and texts of any format."""
+"""Damage bytes and text of any format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NUMBERS = (0, 1, 2, 3, 7, 64, 65, 127, 128, 255, 256, 65535, 65536, 2**31 - 1, 2
 _VARINTS = (b"\x00", b"\x7f", b"\xff\xff\xff\xff\x07", b"\xff" * 9 + b"\x01", b"\xff" * 11)
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_./]*")
-ODD_TEXTS = (
+ODD_STRINGS = (
     b"", b" ", b"-1", b"0", b"nan", b"inf", b"-inf", b"1e400", b"null", b"~", b"[]", b"{}", b"true",
     b"\x00", b"\x1b[31m", b"\xff\xfe", b"..", b"/", b"../x", b"/dev/zero", b"a" * 5000,
     b"9223372036854775808", b"4611686018427387904", "ü\u202e".encode(), b"x:1", b"^x",
@@ -19,43 +19,43 @@ ODD_TEXTS = (
 
 
 def flip(data: bytearray, rng: random.Random) -> None:
-    """Another bit."""
+    """Flip a bit."""
     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
 
 
 def overwrite(data: bytearray, rng: random.Random) -> None:
-    """Another number in four or eight bytes."""
+    """Overwrite one to eight bytes with a number."""
     at, size = rng.randrange(len(data)), rng.choice((1, 2, 4, 8))
     number = rng.choice(NUMBERS) % (1 << 8 * size)
     data[at : at + size] = number.to_bytes(size, rng.choice(("little", "big")))
 
 
 def varint(data: bytearray, rng: random.Random) -> None:
-    """A length that promises too much, or never ends."""
+    """Insert a varint that is too large or does not end."""
     at = rng.randrange(len(data))
     data[at : at + 1] = rng.choice(_VARINTS)
 
 
 def cut(data: bytearray, rng: random.Random) -> None:
-    """The end is missing."""
+    """Cut off the end."""
     del data[rng.randrange(len(data)) :]
 
 
 def remove(data: bytearray, rng: random.Random) -> None:
-    """A run of bytes is missing."""
+    """Remove a run of bytes."""
     at = rng.randrange(len(data))
     del data[at : at + rng.choice((1, 2, 8, 64, 512))]
 
 
 def repeat(data: bytearray, rng: random.Random) -> None:
-    """A run of bytes stands there twice, or very often."""
+    """Repeat a run of bytes, sometimes many times."""
     at = rng.randrange(len(data))
     run = bytes(data[at : at + rng.choice((1, 2, 8, 64, 512))])
     data[at:at] = run * rng.choice((1, 1, 1, 2, 100))
 
 
 def fill(data: bytearray, rng: random.Random) -> None:
-    """A run of bytes is of one value."""
+    """Overwrite a run of bytes with one value."""
     at, size = rng.randrange(len(data)), rng.choice((1, 4, 16, 256))
     data[at : at + size] = bytes([rng.choice((0, 255, 128, 10))]) * size
 
@@ -66,7 +66,7 @@ _BYTES: tuple[Callable[[bytearray, random.Random], None], ...] = (
 
 
 def damaged_bytes(data: bytes, rng: random.Random, most: int = 4) -> bytes:
-    """Bytes with one to ``most`` faults."""
+    """Apply one to ``most`` changes."""
     out = bytearray(data)
     for _ in range(rng.randint(1, most)):
         if not out:
@@ -76,7 +76,7 @@ def damaged_bytes(data: bytes, rng: random.Random, most: int = 4) -> bytes:
 
 
 def damaged_text(text: bytes, rng: random.Random, words: tuple[bytes, ...] = ()) -> bytes:
-    """A text with other numbers, words and lines; now and then with other bytes."""
+    """Replace numbers, words, and lines, and sometimes bytes."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         text = rng.choice((_numbers, _words, _words, _lines, _odd))(text, rng, words)
     return damaged_bytes(text, rng, 2) if rng.random() < 0.1 else text
@@ -87,19 +87,19 @@ def _numbers(text: bytes, rng: random.Random, _words: tuple[bytes, ...]) -> byte
 
 
 def _words(text: bytes, rng: random.Random, words: tuple[bytes, ...]) -> bytes:
-    known = (*words, *_WORD.findall(text))
-    return _replaced(text, _WORD, rng.choice(known or (b"x",)), rng)
+    choices = (*words, *_WORD.findall(text))
+    return _replaced(text, _WORD, rng.choice(choices or (b"x",)), rng)
 
 
 def _odd(text: bytes, rng: random.Random, _words: tuple[bytes, ...]) -> bytes:
-    return _replaced(text, rng.choice((_WORD, _NUMBER)), rng.choice(ODD_TEXTS), rng)
+    return _replaced(text, rng.choice((_WORD, _NUMBER)), rng.choice(ODD_STRINGS), rng)
 
 
-def _replaced(text: bytes, what: re.Pattern[bytes], by: bytes, rng: random.Random) -> bytes:
-    found = list(what.finditer(text))
-    if not found:
+def _replaced(text: bytes, pattern: re.Pattern[bytes], by: bytes, rng: random.Random) -> bytes:
+    matches = list(pattern.finditer(text))
+    if not matches:
         return text + by
-    chosen = rng.choice(found)
+    chosen = rng.choice(matches)
     return text[: chosen.start()] + by + text[chosen.end() :]
 
 

@@ -1,4 +1,4 @@
-"""Damage to .tflite files by what their fields mean: offsets, lengths, enumerations, indices."""
+"""Damage fields of .tflite files: offsets, lengths, enumerations, indices."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SLOT = "slot"
 
 
 class Place(Struct, frozen=True):
-    """A number of a file.
+    """A number in a file.
 
     Args:
-        at: where it lies.
-        width: its bytes.
-        kind: its type: a plain one, an enumeration, or what it is for the format itself.
+        at: its offset.
+        width: its size in bytes.
+        kind: a plain type, an enumeration, or a structural part of the format.
     """
 
     at: int
@@ -36,7 +36,7 @@ class Place(Struct, frozen=True):
 
 @lru_cache(maxsize=8)
 def places(data: bytes) -> tuple[Place, ...]:
-    """Every number of a valid file that the format gives a meaning."""
+    """Every number that the format defines in a valid file."""
     return tuple(_Walk(data).root())
 
 
@@ -99,17 +99,17 @@ class _Walk:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """A file with one to four numbers that are others."""
-    out, found = bytearray(data), places(data)
+    """Change one to four numbers."""
+    out, numbers = bytearray(data), places(data)
     for _ in range(rng.choice((1, 1, 2, 4))):
-        kind = rng.choice(sorted({p.kind for p in found}))
-        place = rng.choice([p for p in found if p.kind == kind])
-        out[place.at : place.at + place.width] = _value(bytes(out), place, found, rng)
+        kind = rng.choice(sorted({p.kind for p in numbers}))
+        place = rng.choice([p for p in numbers if p.kind == kind])
+        out[place.at : place.at + place.width] = _value(bytes(out), place, numbers, rng)
     return bytes(out)
 
 
-def _value(data: bytes, place: Place, found: Sequence[Place], rng: random.Random) -> bytes:
-    """Another value, most often one that could be."""
+def _value(data: bytes, place: Place, numbers: Sequence[Place], rng: random.Random) -> bytes:
+    """Choose another value, usually a plausible one."""
     held = int.from_bytes(data[place.at : place.at + place.width], "little")
     if place.kind in _FLOATING:
         return struct.pack(_FLOATING[place.kind], rng.choice(_FLOATS))
@@ -118,9 +118,9 @@ def _value(data: bytes, place: Place, found: Sequence[Place], rng: random.Random
     elif rng.random() < 0.4:
         number = held + rng.choice((-1, 1, 4, -4))
     elif place.kind == _OFFSET and rng.random() < 0.8:
-        number = rng.choice([p.at for p in found if p.kind in (_OFFSET, _LENGTH)]) - place.at
+        number = rng.choice([p.at for p in numbers if p.kind in (_OFFSET, _LENGTH)]) - place.at
     elif rng.random() < 0.4:
-        number = int.from_bytes(data[(p := rng.choice(found)).at : p.at + p.width], "little")
+        number = int.from_bytes(data[(p := rng.choice(numbers)).at : p.at + p.width], "little")
     else:
         number = rng.choice(_LONGS)
     return (number % (1 << 8 * place.width)).to_bytes(place.width, "little")

@@ -1,4 +1,4 @@
-"""What counts as a failure of a command, however hostile the files that it was given."""
+"""Decide whether a command failed to handle hostile files properly."""
 
 from __future__ import annotations
 
@@ -9,63 +9,64 @@ from pathlib import PurePath
 from tests.fuzz.case import Case
 from tests.fuzz.limits import MEMORY, Outcome
 
-_TOLD = re.compile(r"^error: (.*?)(?:^help: (.*))?\Z", re.DOTALL | re.MULTILINE)
+_MESSAGE = re.compile(r"^error: (.*?)(?:^help: (.*))?\Z", re.DOTALL | re.MULTILINE)
 _PLACE = re.compile(r"error: ([^:\n]*\.[^:\n]*): ")
 _FRAME = re.compile(r'File "[^"]*/(mobileprep/[^"]+)", line (\d+), in (\S+)')
-_HERE = re.compile(r"/fuzz-[^/\s]+(?:/\d+)?/w\b")
-"""The folder that a command runs in."""
+_WORK_DIR = re.compile(r"/fuzz-[^/\s]+(?:/\d+)?/w\b")
+"""The working directory of a command."""
 _WARNING = re.compile(r"\.py:\d+: \w*Warning")
-_KNOWN_CODES = frozenset(range(10))
+_EXIT_CODES = frozenset(range(10))
 _USAGE = 2
 _RECIPE = 3
-_ANSWERS = frozenset({"cache", "doctor", "verify"})
-"""Verbs whose answer, on the standard output, has an exit code of its own: it names the files."""
-LONGEST = 4_000
-"""Characters of a whole message."""
-LONGEST_LIST = 20_000
-"""Characters of all problems of a recipe, each on a line."""
+_REPORTING = frozenset({"cache", "doctor", "verify"})
+"""Verbs that report problems on standard output, with their own exit codes."""
+MAX_MESSAGE = 4_000
+"""Maximum length of a message, in characters."""
+MAX_LIST = 20_000
+"""Maximum length of all problems of a recipe, in characters."""
 
 
-def faults(case: Case, outcome: Outcome) -> list[str]:
-    """What is wrong with how a command ended, each fault in a form that equal causes share."""
-    return list(_faults(case, outcome))
+def problems(case: Case, outcome: Outcome) -> list[str]:
+    """List the problems of an outcome; equal causes give equal strings."""
+    return list(_problems(case, outcome))
 
 
-def _faults(case: Case, outcome: Outcome) -> Iterator[str]:
+def _problems(case: Case, outcome: Outcome) -> Iterator[str]:
     if outcome.timed_out:
         yield f"time: {case.arguments[0]}"
         return
     if outcome.grown > MEMORY:
         yield f"memory: {case.arguments[0]}"
-    if outcome.code not in _KNOWN_CODES or "Traceback" in outcome.error:
+    if outcome.code not in _EXIT_CODES or "Traceback" in outcome.error:
         yield f"code {outcome.code}: {_cause(outcome.error)}"
         return
     if not _is_printable(outcome.error):
         yield f"unprintable errors: {_form(case, outcome)}"
     if not _is_printable(outcome.printed.replace("\t", " ")):
-        yield f"unprintable answer: {case.arguments[0]}"
+        yield f"unprintable output: {case.arguments[0]}"
     if _WARNING.search(outcome.error):
         yield f"warning: {_digitless(_last_line(outcome.error))}"
     if case.expected and outcome.code:
-        yield f"ended: {_form(case, outcome)}"
-    elif outcome.falsified:
-        yield f"falsified: {case.arguments[0]} {', '.join(map(_kind, outcome.falsified))}"
+        yield f"failed: {_form(case, outcome)}"
+    elif outcome.wrong_files:
+        yield f"wrong files: {case.arguments[0]} {', '.join(map(_kind, outcome.wrong_files))}"
     if outcome.code > 1:
-        yield from (f"{fault}: {_form(case, outcome)}" for fault in _bad_message(case, outcome))
+        form = _form(case, outcome)
+        yield from (f"{problem}: {form}" for problem in _message_problems(case, outcome))
 
 
-def _bad_message(case: Case, outcome: Outcome) -> Iterator[str]:
-    told = _TOLD.search(outcome.error)
-    if told is None:
-        if case.arguments[0] not in _ANSWERS or not names_a_file(case, outcome.printed):
+def _message_problems(case: Case, outcome: Outcome) -> Iterator[str]:
+    message = _MESSAGE.search(outcome.error)
+    if message is None:
+        if case.arguments[0] not in _REPORTING or not names_a_file(case, outcome.printed):
             yield "no message"
         return
-    if len(told[0]) > (LONGEST_LIST if outcome.code == _RECIPE else LONGEST):
+    if len(message[0]) > (MAX_LIST if outcome.code == _RECIPE else MAX_MESSAGE):
         yield "long message"
-    # A recipe's problems each have their mend beside them.
-    if outcome.code != _RECIPE and not (told[2] or "").strip():
-        yield "no mend"
-    if outcome.code != _USAGE and not names_a_file(case, told[0]):
+    # Each problem of a recipe has its own help.
+    if outcome.code != _RECIPE and not (message[2] or "").strip():
+        yield "no help"
+    if outcome.code != _USAGE and not names_a_file(case, message[0]):
         yield "no file"
 
 
@@ -74,19 +75,19 @@ def _is_printable(text: str) -> bool:
 
 
 def names_a_file(case: Case, message: str) -> bool:
-    """Whether a message has the path of a file or folder of the case."""
+    """Whether a message contains the path of a file or directory of the case."""
     paths = {part for name in case.files for part in (name, name.split("/")[0])}
     paths.update(f"/{PurePath(name).stem}" for name in case.files)  # a checkpoint's prefix
     flags = (a.split("=", 1)[-1].removeprefix("./") for a in case.arguments)
     paths.update(a for a in flags if a)
     place = _PLACE.match(message)
-    # A file may stand inside an argument, as of a transform.
+    # A path may be part of an argument, such as a parameter of a transform.
     within = place is not None and any(place[1] in a for a in case.arguments[1:])
-    return within or any(p in message for p in paths) or _HERE.search(message) is not None
+    return within or any(p in message for p in paths) or _WORK_DIR.search(message) is not None
 
 
 def _cause(error: str) -> str:
-    """Where an error came from: the last frames in the package, and its class."""
+    """The class of an error, and the last frames in the package."""
     frames = _FRAME.findall(error)
     last = [f"{path}:{line}" for path, line, _ in frames[-2:]]
     return " ".join([*last, _last_line(error.split("error: this is a bug")[0]).split(":")[0]])
@@ -102,10 +103,10 @@ def _kind(name: str) -> str:
 
 
 def _form(case: Case, outcome: Outcome) -> str:
-    """A message without what differs from case to case."""
-    told = next((x for x in outcome.error.splitlines() if x.startswith("error: ")), "")
-    told = re.sub(r"'[^']*'|\"[^\"]*\"", "'_'", told or _last_line(outcome.error))
-    return f"{case.arguments[0]} {outcome.code} {_digitless(told)[:160]}"
+    """A message without the parts that differ between cases."""
+    line = next((x for x in outcome.error.splitlines() if x.startswith("error: ")), "")
+    line = re.sub(r"'[^']*'|\"[^\"]*\"", "'_'", line or _last_line(outcome.error))
+    return f"{case.arguments[0]} {outcome.code} {_digitless(line)[:160]}"
 
 
 def _digitless(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Running a case in a process of its own, with limits on memory and time."""
+"""Run a case in a separate process, with limits on memory and time."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from tests.fuzz.case import Case
 
 SECONDS = 20.0
 FOLDER = "{folder}"
-"""In variables: the folder that a command runs in."""
+"""Stands for the working directory in environment variables."""
 BUDGET = 256 << 20
-"""What a run may plan for its tensors."""
+"""Memory budget for tensors."""
 MEMORY = 1 << 30
-"""What a process may grow by: the budget, what kernels work with, and what graphs are read into."""
-_ADDRESSES = 4 << 30  # a last resort, for the machine's sake
+"""Maximum growth of a process: the budget, the scratch memory of kernels, and the graphs."""
+_ADDRESSES = 4 << 30  # a last resort, to protect the machine
 _LARGEST_FILE = 1 << 30
 _SHOWN = 1 << 20
+_CRASHED = 71
 
 
 class Outcome(Struct, frozen=True):
@@ -38,12 +39,12 @@ class Outcome(Struct, frozen=True):
 
     Args:
         code: the exit code, negative for a signal.
-        error: what it printed to the standard error.
-        grown: bytes that the process grew by.
-        seconds: how long it took.
-        timed_out: whether it was stopped.
-        printed: what it printed to the standard output.
-        falsified: which of the expected files are not there, or others.
+        error: its standard error.
+        grown: growth of the process in bytes.
+        seconds: its duration.
+        timed_out: whether it was killed.
+        printed: its standard output.
+        wrong_files: expected files that are missing or differ.
     """
 
     code: int
@@ -52,12 +53,12 @@ class Outcome(Struct, frozen=True):
     seconds: float
     timed_out: bool = False
     printed: str = ""
-    falsified: tuple[str, ...] = ()
+    wrong_files: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)
 def scratch() -> str | None:
-    """Where the folders of cases lie: in memory, where the machine has a file system for that."""
+    """The parent directory for cases: in memory if possible."""
     memory = Path("/dev/shm")
     if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 * _LARGEST_FILE:
         return str(memory)
@@ -72,7 +73,7 @@ def run_case(case: Case) -> Outcome:
         work.mkdir()
         case.write(work)
         outcome = _forked(case, folder)
-        return replace(outcome, falsified=falsified(case, folder / "w"))
+        return replace(outcome, wrong_files=wrong_files(case, folder / "w"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -97,16 +98,16 @@ def _awaited(child: int, folder: Path, before: int) -> Outcome:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
     _, status, used = os.wait4(child, 0)
-    with contextlib.suppress(ProcessLookupError):  # what a command has left running
+    with contextlib.suppress(ProcessLookupError):  # its child processes
         os.killpg(child, signal.SIGKILL)
-    error, answer = printed(folder, "err"), printed(folder, "out")
+    error, output = printed(folder, "err"), printed(folder, "out")
     grown = max((used.ru_maxrss << 10) - before, 0)
     code = os.waitstatus_to_exitcode(status)
-    return Outcome(code, error, grown, used.ru_utime + used.ru_stime, not ended, answer)
+    return Outcome(code, error, grown, used.ru_utime + used.ru_stime, not ended, output)
 
 
-def falsified(case: Case, folder: Path) -> tuple[str, ...]:
-    """The files that a command should have left in its folder and has not."""
+def wrong_files(case: Case, folder: Path) -> tuple[str, ...]:
+    """The expected files that a command did not write."""
     return tuple(n for n, digest in case.expected.items() if _digest(folder / n) != digest)
 
 
@@ -115,36 +116,44 @@ def _digest(path: Path) -> str | None:
 
 
 def resident() -> int:
-    """The bytes of memory of this process."""
+    """The resident memory of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()
 
 
 def _run(case: Case, folder: Path) -> None:
     """Run the command; never returns."""
-    code = 71
+    code = _CRASHED
     try:
         os.setsid()
         limit()
-        code = run_here(case, folder)
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:  # noqa: BLE001 - whatever it is, it is the finding
-        traceback.print_exc()
+        code = exit_code(case, folder)
     finally:
-        flush()
         os._exit(code)
 
 
+def exit_code(case: Case, folder: Path) -> int:
+    """Run the command of a case like ``run_here``, and return its exit code after any exception."""
+    try:
+        return run_here(case, folder)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else 1
+    except BaseException:  # noqa: BLE001 - any exception is a finding
+        traceback.print_exc()
+        return _CRASHED
+    finally:
+        flush()
+
+
 def run_here(case: Case, folder: Path) -> int:
-    """Run the command of a case in this process, whose surroundings are the case's from now on.
+    """Run the command of a case in this process, and change its environment for good.
 
     Args:
-        case: the case, whose files are in ``w``.
-        folder: what it prints goes to files here.
+        case: a case whose files are in ``w``.
+        folder: the directory of ``w``, and of the files for its output.
     """
     _redirect(folder)
-    os.environ.update(surroundings(folder / "w", case.environment))
+    os.environ.update(case_environment(folder / "w", case.environment))
     os.chdir(folder / "w")
     tempfile.tempdir = str(folder)
     from mobileprep.cli.main import main
@@ -153,20 +162,20 @@ def run_here(case: Case, folder: Path) -> int:
 
 
 def flush() -> None:
-    """Write what was printed, where that can be."""
+    """Flush the standard streams if possible."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
 
 
 def printed(folder: Path, stream_name: str) -> str:
-    """What a command printed to ``out`` or ``err``."""
+    """Read the start of ``out`` or ``err``."""
     with (folder / stream_name).open("rb") as stream:
         return stream.read(_SHOWN).decode("utf-8", "backslashreplace")
 
 
-def surroundings(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that keep a command to a folder and to the budget, and those of a case."""
+def case_environment(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that confine a command to a directory and the budget, and those of the case."""
     own = {name: value.replace(FOLDER, str(folder)) for name, value in environment.items()}
     return {
         **own,

@@ -1,4 +1,4 @@
-"""Runs of many cases over all processors: what is done is noted, what fails is kept."""
+"""Run many cases in parallel, and record progress and failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mobileprep.core.parallel import cores
 from tests.fuzz import seeds
 from tests.fuzz.batches import run_cases
 from tests.fuzz.case import Case, formats
-from tests.fuzz.judge import faults
+from tests.fuzz.judge import problems
 from tests.fuzz.limits import run_case
 from tests.fuzz.shrink import shrunk
 
@@ -27,35 +27,35 @@ class Finding(Struct, frozen=True):
     """A case that failed.
 
     Args:
-        format: its format.
-        number: which case of the seed it is.
-        faults: what is wrong.
-        error: the end of what the command printed.
+        format: the format of its files.
+        number: its number within the seed.
+        problems: the problems of its outcome.
+        error: the end of standard error.
         command: the command line.
     """
 
     format: str
     number: int
-    faults: tuple[str, ...]
+    problems: tuple[str, ...]
     error: str
     command: str
 
 
 def case_of(name: str, seed: int, number: int) -> Case:
-    """A case; the same each time."""
+    """The case of a seed and a number, always the same."""
     return formats[name](random.Random(f"{name} {seed} {number}"))
 
 
 def findings(name: str, seed: int, numbers: Sequence[int]) -> list[Finding]:
-    """The cases among some that fail."""
-    found = []
+    """The failing cases among some."""
+    results = []
     cases = [case_of(name, seed, number) for number in numbers]
     for number, (case, outcome) in zip(numbers, run_cases(cases), strict=True):
-        wrong = faults(case, outcome)
+        wrong = problems(case, outcome)
         if wrong:
             command = " ".join(case.arguments)
-            found.append(Finding(name, number, tuple(wrong), outcome.error[-1500:], command))
-    return found
+            results.append(Finding(name, number, tuple(wrong), outcome.error[-1500:], command))
+    return results
 
 
 def run_many(
@@ -65,33 +65,33 @@ def run_many(
     if not numbers:
         return
     seeds.import_all()
-    case_of(name, seed, numbers[0])  # what is made once is made before the workers fork
+    case_of(name, seed, numbers[0])  # fills caches before the workers fork
     batches = [(name, seed, numbers[at : at + BATCH]) for at in range(0, len(numbers), BATCH)]
     context = multiprocessing.get_context("fork")
-    with context.Pool(workers or cores(), _settle) as pool:
+    with context.Pool(workers or cores(), _lower_priority) as pool:
         yield from pool.imap(_batch, batches)
 
 
-def _settle() -> None:
+def _lower_priority() -> None:
     os.nice(5)
 
 
-def _batch(asked: tuple[str, int, Sequence[int]]) -> list[Finding]:
-    return findings(*asked)
+def _batch(arguments: tuple[str, int, Sequence[int]]) -> list[Finding]:
+    return findings(*arguments)
 
 
-def keep(finding: Finding, seed: int, folder: Path) -> Path:
-    """Shrink a case that failed, and write it below a folder; the folder of the case."""
+def save_case(finding: Finding, seed: int, folder: Path) -> Path:
+    """Shrink a failing case, write it below a directory, and return its own directory."""
     case = case_of(finding.format, seed, finding.number)
-    wanted = finding.faults[0]
-    small = shrunk(case, lambda tried: wanted in faults(tried, run_case(tried)))
-    named = folder / f"{finding.format}-{sha256_bytes(wanted.encode())[:8]}"
-    small.keep(named)
-    return named
+    problem = finding.problems[0]
+    small = shrunk(case, lambda tried: problem in problems(tried, run_case(tried)))
+    target = folder / f"{finding.format}-{sha256_bytes(problem.encode())[:8]}"
+    small.save(target)
+    return target
 
 
 class Progress:
-    """How far a run of a format and a seed has come, in a file.
+    """The progress of a run of one format and seed, stored in a file.
 
     Args:
         path: the file.
@@ -101,28 +101,30 @@ class Progress:
         self._path = path
         self.done = 0
         self.failed: dict[str, list[int]] = {}
-        """The numbers of the cases that have failed, by their first fault."""
-        self._told: set[str] = set()
+        """The numbers of failed cases, by their first problem."""
+        self._reported: set[str] = set()
         if path.exists():
-            noted = json.loads(path.read_text(encoding="utf-8"))
-            self.done, self.failed = noted["done"], noted.get("failed", {})
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            self.done, self.failed = stored["done"], stored.get("failed", {})
 
-    def note(self, count: int, found: Sequence[Finding], tell: Callable[[Finding], None]) -> None:
-        """Note a batch; a cause is told once in each run, for what was mended may come back."""
-        for finding in found:
-            self.failed.setdefault(finding.faults[0], []).append(finding.number)
-            if finding.faults[0] not in self._told:
-                self._told.add(finding.faults[0])
-                tell(finding)
+    def record(
+        self, count: int, findings: Sequence[Finding], report: Callable[[Finding], None]
+    ) -> None:
+        """Record a batch, and report each problem once per run."""
+        for finding in findings:
+            self.failed.setdefault(finding.problems[0], []).append(finding.number)
+            if finding.problems[0] not in self._reported:
+                self._reported.add(finding.problems[0])
+                report(finding)
         self.done += count
-        noted = {"done": self.done, "failed": self.failed}
-        write_text(self._path, json.dumps(noted, sort_keys=True))
+        content = {"done": self.done, "failed": self.failed}
+        write_text(self._path, json.dumps(content, sort_keys=True))
 
     def failed_numbers(self) -> list[int]:
-        """The numbers of the cases that have failed."""
-        return sorted({number for found in self.failed.values() for number in found})
+        """The numbers of failed cases."""
+        return sorted({number for numbers in self.failed.values() for number in numbers})
 
-    def note_again(self, found: Sequence[Finding], tell: Callable[[Finding], None]) -> None:
-        """Note which of the cases that had failed still do, once all of them were run again."""
+    def record_rerun(self, findings: Sequence[Finding], report: Callable[[Finding], None]) -> None:
+        """Record which of the failed cases fail again."""
         self.failed = {}
-        self.note(0, found, tell)
+        self.record(0, findings, report)

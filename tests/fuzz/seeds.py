@@ -1,4 +1,4 @@
-"""Small valid files of every format, made once."""
+"""Small valid files of every format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.ops.kernel import import_ops
 from tests.fuzz.case import Case, tree
-from tests.fuzz.limits import scratch, surroundings
+from tests.fuzz.limits import case_environment, scratch
 from tests.ops.cases import OpCase
 from tests.ops.graphs import c, p
 from tests.transforms.busy import busy_graph
@@ -50,14 +50,14 @@ RECIPE = f"""\
   eight: {{platform: android, quantize: {{mode: nodes, ranges: observed}}}}
 """
 PLAIN = f"{_MODEL}targets:\n  phone: {{platform: android}}\n"
-"""Builds in a quarter of the time."""
+"""Builds in a quarter of the time of ``RECIPE``."""
 VALIDATED = f"{_MODEL}{_VALIDATION}targets:\n  phone: {{platform: android}}\n"
-"""Builds in a third of the time, and reads samples all the same."""
+"""Builds in a third of the time, and reads samples."""
 CALIBRATED = f"""\
 {_MODEL}{_CALIBRATION}targets:
   eight: {{platform: android, quantize: {{mode: nodes, ranges: observed}}}}
 """
-"""Is calibrated in half of the time."""
+"""Calibrates in half of the time."""
 
 
 _IMPORTED = ("cli", "transforms", "stages", "datasets", "pipeline", "api", "report", "litert")
@@ -69,7 +69,7 @@ _LIBRARIES = (
 
 
 def import_all() -> None:
-    """Import what verbs import when they run, so that forks need not."""
+    """Import the modules that verbs import when they run, to save time in forks."""
     import_ops()
     for package in _IMPORTED:
         for path in sorted((_ROOT / "mobileprep" / package).rglob("*.py")):
@@ -84,15 +84,15 @@ def import_all() -> None:
 @lru_cache(maxsize=1)
 def op_cases() -> tuple[OpCase, ...]:
     """The cases of all ops."""
-    found: list[OpCase] = []
+    cases: list[OpCase] = []
     for path in sorted(_OPS.glob("*/test_*.py")):
         module = importlib.import_module(f"tests.ops.{path.parent.name}.{path.stem}")
-        found += getattr(module, "OP_CASES", ())
-    return tuple(found)
+        cases += getattr(module, "OP_CASES", ())
+    return tuple(cases)
 
 
 def loop_graph() -> Graph:
-    """While x < 100: x = x + 30, by control flow v1."""
+    """While x < 100: x = x + 30, in control flow v1."""
     frame = {"frame_name": "while", "is_constant": False, "parallel_iterations": 10}
     return Graph(
         [
@@ -113,7 +113,7 @@ def loop_graph() -> Graph:
 
 
 def small_graph() -> Graph:
-    """A layer for pictures of 4 x 4 pixels, and three classes."""
+    """A classifier of three classes for images of 4 x 4 pixels."""
     return Graph(
         [
             p("x", np.float32, (-1, 4, 4, 3)),
@@ -133,7 +133,7 @@ def small_graph() -> Graph:
 
 @lru_cache(maxsize=1)
 def graphs() -> tuple[bytes, ...]:
-    """Graphs of several kinds, serialized; those of one op are made as they are asked for."""
+    """Serialized graphs of several kinds, without those of a single op."""
     return tuple(graph_to_bytes(g) for g in (busy_graph(), loop_graph(), small_graph()))
 
 
@@ -149,8 +149,8 @@ def any_graph(rng: random.Random) -> bytes:
 def data(name: str = "x") -> dict[str, np.ndarray]:
     """Samples of the small graph with labels."""
     rng = np.random.default_rng(2)
-    pictures = rng.random((6, 4, 4, 3)).astype(np.float32)
-    return {name: pictures, "label": np.arange(6) % 3}
+    images = rng.random((6, 4, 4, 3)).astype(np.float32)
+    return {name: images, "label": np.arange(6) % 3}
 
 
 def archive(arrays: dict[str, np.ndarray]) -> bytes:
@@ -162,7 +162,7 @@ def archive(arrays: dict[str, np.ndarray]) -> bytes:
 
 @lru_cache(maxsize=8)
 def recipe_files(recipe: str = RECIPE) -> dict[str, bytes]:
-    """A recipe with what it reads."""
+    """A recipe with its model and data."""
     return {
         "recipe.yaml": recipe.encode(),
         "model.pb": graph_to_bytes(small_graph()),
@@ -170,12 +170,12 @@ def recipe_files(recipe: str = RECIPE) -> dict[str, bytes]:
     }
 
 
-def made_by(files: dict[str, bytes], *commands: str, **environment: str) -> dict[str, bytes]:
-    """Files and what commands make of them, the store that they leave in ``store`` too."""
-    with tempfile.TemporaryDirectory(dir=scratch()) as made, mock.patch.dict(os.environ):
-        folder = Path(made)
+def run_commands(files: dict[str, bytes], *commands: str, **environment: str) -> dict[str, bytes]:
+    """Run commands in a directory with some files, and return all files, including the cache."""
+    with tempfile.TemporaryDirectory(dir=scratch()) as root, mock.patch.dict(os.environ):
+        folder = Path(root)
         Case((), files).write(folder)
-        os.environ.update(surroundings(folder, {"MODEL_KEY": KEY, **environment}))
+        os.environ.update(case_environment(folder, {"MODEL_KEY": KEY, **environment}))
         before = Path.cwd()
         os.chdir(folder)
         try:

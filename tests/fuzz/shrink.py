@@ -1,4 +1,4 @@
-"""A smaller case with the same fault."""
+"""Shrink a case without losing its problem."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _KINDS: tuple[type[Message], ...] = (
 
 
 class _Tries:
-    """Counts tries, each of other bytes in place of one file of a case."""
+    """Counts tries, which change or remove a file of a case."""
 
     def __init__(self, case: Case, fails: Callable[[Case], bool]) -> None:
         self.case = case
         self._fails = fails
-        self._left = _MOST_TRIES
+        self._remaining = _MOST_TRIES
 
-    def keeps(self, name: str, data: bytes) -> bool:
-        """Whether the fault stays; the case then has these bytes."""
-        if self._left <= 0 or len(data) >= len(self.case.files[name]):
+    def replace_file(self, name: str, data: bytes) -> bool:
+        """Replace a file if the problem persists."""
+        if self._remaining <= 0 or len(data) >= len(self.case.files[name]):
             return False
-        return self._stays({**self.case.files, name: data})
+        return self._try({**self.case.files, name: data})
 
-    def leaves_out(self, name: str) -> bool:
-        """Whether the fault stays without a file; the case then has it no longer."""
-        return self._stays({n: data for n, data in self.case.files.items() if n != name})
+    def remove_file(self, name: str) -> bool:
+        """Remove a file if the problem persists."""
+        return self._try({n: data for n, data in self.case.files.items() if n != name})
 
-    def _stays(self, files: Mapping[str, bytes]) -> bool:
-        self._left -= 1
+    def _try(self, files: Mapping[str, bytes]) -> bool:
+        self._remaining -= 1
         tried = replace(self.case, files=files)
         if not self._fails(tried):
             return False
@@ -47,14 +47,14 @@ class _Tries:
 
 
 def shrunk(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """A case whose damaged files are as short as some tries make them, without files of no use.
+    """Remove unneeded files, and shorten the damaged ones.
 
-    Of messages nodes, attributes and fields are left out; of all files then runs of bytes.
+    Remove nodes, attributes, and fields of messages, then runs of bytes of all files.
     """
     tries = _Tries(case, fails)
     for name in case.files:
         if name not in case.damaged:
-            tries.leaves_out(name)
+            tries.remove_file(name)
     for name in case.damaged:
         _shrink_message(tries, name)
         _shrink_bytes(tries, name)
@@ -73,53 +73,53 @@ def _shrink_message(tries: _Tries, name: str) -> None:
             return
         cuts[at]()
         assert message is not None
-        if not tries.keeps(name, message.SerializePartialToString(deterministic=True)):
+        if not tries.replace_file(name, message.SerializePartialToString(deterministic=True)):
             at += 1
 
 
 def _parsed(kind: type[Message], data: bytes) -> Message | None:
-    """A message whose own bytes the data are: one of another kind has fields that are not known."""
+    """Parse a message; None if the data has unknown fields, as messages of another type do."""
     try:
-        found = kind.FromString(data)
+        message = kind.FromString(data)
     except DecodeError:
         return None
-    known = kind.FromString(data)
-    known.DiscardUnknownFields()  # type: ignore[attr-defined] # all messages have it
-    return found if known.ByteSize() == found.ByteSize() and found.ListFields() else None
+    known_part = kind.FromString(data)
+    known_part.DiscardUnknownFields()  # type: ignore[attr-defined] # all messages have it
+    is_same = known_part.ByteSize() == message.ByteSize() and message.ListFields()
+    return message if is_same else None
 
 
 def _cuts(message: Message) -> Iterator[Callable[[], object]]:
-    """What can be left out of a message, the largest first: halves of lists, elements, fields."""
+    """Removals from a message, the largest first: halves of lists, elements, fields."""
     for part in messages_within(message):
-        for field, held in part.ListFields():
+        for field, value in part.ListFields():
             if is_list(part, field):
-                yield from _list_cuts(held)
+                yield from _list_cuts(value)
             else:
                 yield lambda part=part, name=field.name: part.ClearField(name)
             if field.message_type is not None and field.message_type.GetOptions().map_entry:
-                for key in sorted(held):
-                    yield lambda held=held, key=key: held.pop(key)
+                for key in sorted(value):
+                    yield lambda value=value, key=key: value.pop(key)
 
 
-def _list_cuts(held: list[object]) -> Iterator[Callable[[], object]]:
-    size = len(held)
+def _list_cuts(value: list[object]) -> Iterator[Callable[[], object]]:
+    size = len(value)
     while size:
-        for at in range(0, len(held), size):
-            yield lambda at=at, size=size: held.__delitem__(slice(at, at + size))
+        for at in range(0, len(value), size):
+            yield lambda at=at, size=size: value.__delitem__(slice(at, at + size))
         size //= 2
 
 
 def _shrink_bytes(tries: _Tries, name: str) -> None:
-    """Leave out runs of bytes.
+    """Remove halves, then quarters, and so on, as long as the problem persists.
 
-    Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002): halves,
-    then quarters and so on are left out as long as the fault stays.
+    Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
     """
     size = max(len(tries.case.files[name]) // 2, 1)
     while size:
         at = 0
         while at < len(tries.case.files[name]):
             data = tries.case.files[name]
-            if not tries.keeps(name, data[:at] + data[at + size :]):
+            if not tries.replace_file(name, data[:at] + data[at + size :]):
                 at += size
         size //= 2

@@ -1,4 +1,4 @@
-"""The differential fuzzer: a sample of random graphs, the proofs of known faults, and its parts."""
+"""The differential fuzzer: its parts, known bugs of LiteRT, and a sample of random graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mobileprep.litert.convert import Mode
 from tests.fuzz.differential.check import Checker, Finding
 from tests.fuzz.differential.engines import Answer, Worker
 from tests.fuzz.differential.generate import Case, case_of
-from tests.fuzz.differential.known import FAULTS, Fault, known_fault
+from tests.fuzz.differential.known import KNOWN_BUGS, KnownBug, known_bug
 from tests.fuzz.differential.shrink import shrunk
 from tests.fuzz.differential.text import shown
 from tests.litert.graphs import const, expected, feed, op
@@ -27,34 +27,34 @@ if not sys.platform.startswith("linux"):
 @pytest.fixture(scope="module")
 def checker() -> Iterator[Checker]:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
-    found = Checker()
-    yield found
-    found.stop()
+    checker = Checker()
+    yield checker
+    checker.stop()
 
 
 @pytest.mark.parametrize(("mode", "count"), [("float", 25), ("int8", 15), ("int16x8", 10)])
 def test_litert_computes_random_graphs(checker: Checker, mode: Mode, count: int) -> None:
     for number in range(count):
         case = case_of(mode, SEED, number)
-        findings = [f for f in checker.findings(case) if known_fault(case, f) is None]
+        findings = [f for f in checker.findings(case) if known_bug(case, f) is None]
         assert findings == [], f"{SEED}:{number}\n{shown(case)}"
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_known_fault_is_still_there(checker: Checker, fault: Fault) -> None:
-    case = fault.proof()
+@pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.name)
+def test_known_bugs_still_exist(checker: Checker, bug: KnownBug) -> None:
+    case = bug.proof()
     findings = checker.findings(case)
-    assert any(fault.explains(case, f) for f in findings)
-    assert [f.kind for f in findings if known_fault(case, f) is None] == []
+    assert any(bug.explains(case, f) for f in findings)
+    assert [f.kind for f in findings if known_bug(case, f) is None] == []
 
 
-def test_a_case_is_the_same_each_time() -> None:
-    texts = [shown(case_of("float", SEED, 7)) for _ in range(2)]
-    assert texts[0] == texts[1] != shown(case_of("float", SEED, 8))
+def test_cases_are_reproducible() -> None:
+    first, second = (shown(case_of("float", SEED, 7)) for _ in range(2))
+    assert first == second != shown(case_of("float", SEED, 8))
 
 
-def test_the_interpreter_runs_what_is_generated() -> None:
-    """Loops, branches, and functions of all kinds turn up."""
+def test_interpreter_runs_random_graphs() -> None:
+    """The cases contain loops, branches, and functions of all kinds."""
     ops: set[str] = set()
     for number in range(60):
         case = case_of("float", SEED, number)
@@ -64,7 +64,7 @@ def test_the_interpreter_runs_what_is_generated() -> None:
     assert ops > {"While", "If", "Exit", "Merge", "SelectV2", "StridedSlice", "Conv2D"}
 
 
-def test_a_shrunk_case_has_only_what_it_needs_to_fail(checker: Checker) -> None:
+def test_shrunk_case_is_minimal(checker: Checker) -> None:
     nodes = [
         feed("x", (2, 3)),
         const("one", np.float32(1)),
@@ -83,7 +83,7 @@ def test_a_shrunk_case_has_only_what_it_needs_to_fail(checker: Checker) -> None:
     assert [v.shape for v in small.feeds.values()] == [(1,)]
 
 
-def test_a_crash_is_an_answer() -> None:
+def test_worker_reports_crashes() -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     worker = Worker("litert")
     try:
@@ -96,7 +96,7 @@ def test_a_crash_is_an_answer() -> None:
 
 
 class _Crash:
-    """Ends the process that reads it."""
+    """Aborts the process that unpickles it."""
 
     def __reduce__(self) -> tuple[object, tuple[()]]:
         import os
@@ -104,7 +104,7 @@ class _Crash:
         return os.abort, ()
 
 
-def test_a_finding_that_no_fault_explains_is_reported() -> None:
+def test_known_bugs_match_only_their_findings() -> None:
     case = case_of("float", SEED, 0)
-    assert known_fault(case, Finding("wrong: xnnpack,builtin", "")) is None
-    assert known_fault(case, Finding("wrong: reference", "", ("SUM",))) is not None
+    assert known_bug(case, Finding("wrong: xnnpack,builtin", "")) is None
+    assert known_bug(case, Finding("wrong: reference", "", ("SUM",))) is not None

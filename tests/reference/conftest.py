@@ -69,6 +69,13 @@ def tf() -> ModuleType:
     return pytest.importorskip("tensorflow", reason="tensorflow-cpu is not installed")
 
 
+@pytest.fixture
+def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in an empty directory, with an empty cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+
+
 @pytest.fixture(scope="session")
 def models() -> Path:
     """The directory of real models."""

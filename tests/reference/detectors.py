@@ -77,19 +77,19 @@ class _Detector:
             scores = convert(predicted)
             if form.has_background:
                 scores = v1.slice(scores, [0, 0, 1], [-1, -1, -1])
-            found = self.suppressed(boxes, scores)
-        classes = found[2] + 1 if form.has_background else found[2]
-        for name, value in zip(OUTPUTS, (*found[:2], classes, found[3]), strict=True):
+            detections = self.suppressed(boxes, scores)
+        classes = detections[2] + 1 if form.has_background else detections[2]
+        for name, value in zip(OUTPUTS, (*detections[:2], classes, detections[3]), strict=True):
             v1.identity(v1.cast(value, v1.float32), name=name)
 
     def resized(self, images: Any) -> Any:
-        """Images of one size with values from -1 to 1, each resized in the turn of a loop."""
+        """Resize images in a loop, and scale them to -1..1."""
         v1 = self.v1
         with v1.name_scope("Preprocessor"):
-            found = v1.map_fn(
+            images_resized = v1.map_fn(
                 lambda image: v1.image.resize_images(image, [SIZE, SIZE]), images, dtype=v1.float32
             )
-            return found * (2 / 255) - 1.0
+            return images_resized * (2 / 255) - 1.0
 
     def conv(self, value: Any, channels: int, stride: int, gain: float = 1.0) -> Any:
         v1 = self.v1
@@ -101,15 +101,15 @@ class _Detector:
 
     def anchors(self, sizes: list[int]) -> Any:
         """Corners of two anchors for each position, computed or constant."""
-        v1, found = self.v1, []
+        v1, corners_by_layer = self.v1, []
         with v1.name_scope("MultipleGridAnchorGenerator"):
             for size, scale in zip(sizes, (0.3, 0.6), strict=True):
                 places = (v1.cast(v1.range(size), v1.float32) + 0.5) / size
                 y, x = v1.meshgrid(places, places, indexing="ij")
                 halves = [(scale / 2, scale / 2), (scale * 0.35, scale * 0.7)]
                 corners = [v1.stack([y - h, x - w, y + h, x + w], axis=2) for h, w in halves]
-                found.append(v1.reshape(v1.stack(corners, axis=2), [-1, 4]))
-            anchors = v1.concat(found, 0)
+                corners_by_layer.append(v1.reshape(v1.stack(corners, axis=2), [-1, 4]))
+            anchors = v1.concat(corners_by_layer, 0)
         if self.form.computes_anchors:
             return anchors
         with v1.Session() as session:
@@ -143,35 +143,37 @@ class _Detector:
         kinds = (v1.float32, v1.float32, v1.float32, v1.int32)
         return tuple(v1.map_fn(self.of_image, [boxes, scores, count], dtype=kinds))
 
-    def of_image(self, given: Any) -> tuple[Any, ...]:
+    def of_image(self, parts: Any) -> tuple[Any, ...]:
         v1, form = self.v1, self.form
-        boxes, scores = given[:2]
-        if len(given) > 2:
-            boxes = v1.slice(boxes, [0, 0, 0], v1.stack([given[2], -1, -1]))
-            scores = v1.slice(scores, [0, 0], v1.stack([given[2], -1]))
+        boxes, scores = parts[:2]
+        if len(parts) > 2:
+            boxes = v1.slice(boxes, [0, 0, 0], v1.stack([parts[2], -1, -1]))
+            scores = v1.slice(scores, [0, 0], v1.stack([parts[2], -1]))
         boxes = v1.unstack(v1.reshape(boxes, [-1, 1, 4]), axis=1)[0]
         scores = v1.reshape(scores, [-1, form.classes])
         rows: tuple[list[Any], ...] = ([], [], [])
         for number in range(form.classes):
             one = v1.slice(scores, [0, number], v1.stack([v1.shape(scores)[0], 1]))
-            found = self.of_class(boxes, v1.reshape(one, [-1]))
-            for part, value in zip(rows, (*found, v1.zeros_like(found[1]) + number), strict=True):
+            selected = self.of_class(boxes, v1.reshape(one, [-1]))
+            for part, value in zip(
+                rows, (*selected, v1.zeros_like(selected[1]) + number), strict=True
+            ):
                 part.append(value)
-        kept = [v1.concat(part, 0) for part in rows]
-        kept = self.best(kept, v1.shape(kept[1])[0])
+        selection = [v1.concat(part, 0) for part in rows]
+        selection = self.best(selection, v1.shape(selection[1])[0])
         if form.year == "2019":
-            clipped, area = self.clipped(kept[0])
-            kept = [v1.gather(p, self.where(area > 0)) for p in (clipped, *kept[1:])]
-        count = v1.minimum(form.total, v1.shape(kept[1])[0])
-        kept = self.best(kept, count)
+            clipped, area = self.clipped(selection[0])
+            selection = [v1.gather(p, self.where(area > 0)) for p in (clipped, *selection[1:])]
+        count = v1.minimum(form.total, v1.shape(selection[1])[0])
+        selection = self.best(selection, count)
         missing = form.total - count
-        padded = [v1.pad(kept[0], v1.stack([v1.stack([0, missing]), [0, 0]]))]
-        padded += [v1.pad(part, [v1.stack([0, missing])]) for part in kept[1:]]
+        padded = [v1.pad(selection[0], v1.stack([v1.stack([0, missing]), [0, 0]]))]
+        padded += [v1.pad(part, [v1.stack([0, missing])]) for part in selection[1:]]
         padded = [v1.reshape(p, [form.total, *p.shape[1:]]) for p in padded]
         return (*padded, count)
 
     def of_class(self, boxes: Any, scores: Any) -> tuple[Any, Any]:
-        """The boxes of a class that are kept, and their scores."""
+        """The selected boxes of a class, and their scores."""
         v1, form = self.v1, self.form
         limits = {"iou_threshold": 0.5}
         if form.year == "2019":
@@ -183,8 +185,8 @@ class _Detector:
             chosen = self.where(v1.greater(area, 0.0))
             boxes, scores = v1.gather(clipped, chosen), v1.gather(scores, chosen)
         most = v1.minimum(form.per_class, v1.shape(boxes)[0])
-        kept = v1.image.non_max_suppression(boxes, scores, most, **limits)
-        return v1.gather(boxes, kept), v1.gather(scores, kept)
+        indices = v1.image.non_max_suppression(boxes, scores, most, **limits)
+        return v1.gather(boxes, indices), v1.gather(scores, indices)
 
     def clipped(self, boxes: Any) -> tuple[Any, Any]:
         """Boxes cut to the image, and their areas."""

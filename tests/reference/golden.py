@@ -1,8 +1,8 @@
-"""Recorded runs of the real models: what was fed, and what TensorFlow returned."""
+"""Recorded runs of the real models in TensorFlow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,16 @@ def read_golden(path: Path, rename: Callable[[str], str] = str) -> Golden:
         for kind in ("in:", "out:")
     )
     return Golden(feeds, outputs)
+
+
+def assert_close(
+    outputs: Iterable[Array], expected: Iterable[Array], share: float, *, min_peak: float = 0.0
+) -> None:
+    """Compare outputs, with a tolerance that is a share of the peak of each expected output."""
+    for output, reference in zip(outputs, expected, strict=True):
+        assert output.shape == reference.shape
+        peak = max(float(np.abs(reference.astype(np.float64)).max(initial=0)), min_peak)
+        np.testing.assert_allclose(output, reference, rtol=0, atol=share * peak)
 
 
 def _as_object(array: Array) -> Array:

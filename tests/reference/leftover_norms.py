@@ -40,21 +40,21 @@ class Leftovers:
 
     def behind_layers(self) -> list[str]:
         """Arithmetic with constants after layers without other consumers, except one BiasAdd."""
-        found = []
+        lines = []
         for node in self._nodes.values():
             if node.op in _LAYERS and self._is_constant(node.input[1]):
-                found += self._after(node)
-        return found
+                lines += self._after(node)
+        return lines
 
     def long_runs(self) -> list[str]:
         """Consecutive multiplications or additions of constants."""
-        found = []
+        names = []
         for node in self._nodes.values():
             kind = self._kind(node)
             while kind and kind == self._kind(self._nodes[self._source(node)]):
-                found.append(node.name)
+                names.append(node.name)
                 break
-        return found
+        return names
 
     def pairs(self) -> int:
         """The number of constant additions that follow a constant multiplication."""
@@ -64,17 +64,17 @@ class Leftovers:
         )
 
     def _after(self, layer: Any) -> list[str]:
-        found, current, biased = [], layer, False
+        lines, current, biased = [], layer, False
         while current.name not in self._fetched and len(self._users[current.name]) == 1:
             (user,) = self._users[current.name]
             if user.op == "BiasAdd" and not biased:
                 biased = True
             elif self._kind(user) and self._source(user) == current.name:
-                found.append(f"{layer.name} -> {user.op} {user.name}")
+                lines.append(f"{layer.name} -> {user.op} {user.name}")
             elif user.op not in _PASSING or _node(user.input[0]) != current.name:
                 break
             current = user
-        return found
+        return lines
 
     def _kind(self, node: Any) -> str:
         kind = "sum" if node.op in _SUMS | {"BiasAdd"} else "product"

@@ -52,23 +52,23 @@ class Library:
         (at,) = struct.unpack_from("<Q", head, 40)
         count, names = struct.unpack_from("<HH", head, 60)
         table = np.frombuffer(self._bytes[at : at + 64 * count].tobytes(), _SECTION)
-        texts = self._content(table[names])
-        self._sections = {_text(texts, int(s["name"])): s for s in table}
+        strings = self._content(table[names])
+        self._sections = {_text(strings, int(s["name"])): s for s in table}
 
     @cached_property
     def symbols(self) -> dict[int, Symbol]:
         """Functions and objects by address."""
-        texts = self._named(".strtab")
+        strings = self._named(".strtab")
         table = np.frombuffer(self._named(".symtab"), _SYMBOL)
         kinds = table["info"] & 15
-        wanted = ((kinds == _FUNCTION) | (kinds == _OBJECT)) & (table["size"] > 0)
+        is_sized = ((kinds == _FUNCTION) | (kinds == _OBJECT)) & (table["size"] > 0)
         return {
             int(s["value"]): Symbol(
                 int(s["size"]),
-                _text(texts, int(s["name"])),
+                _text(strings, int(s["name"])),
                 *(s["info"] >> 4 == k for k in (_STRONG, 0)),
             )
-            for s in table[wanted]
+            for s in table[is_sized]
         }
 
     def called(self, roots: Iterable[int]) -> set[str]:
@@ -76,7 +76,7 @@ class Library:
 
         Strong functions are followed only if they are roots: others may belong to other files.
         """
-        todo = [target for root in roots for target in (root, *self._leads_to(root))]
+        todo = [target for root in roots for target in (root, *self._targets(root))]
         seen: set[int] = set()
         names: set[str] = set()
         while todo:
@@ -84,19 +84,19 @@ class Library:
             if address in seen:
                 continue
             seen.add(address)
-            for target in self._leads_to(address):
-                found = self.symbols[target]
-                if not found.name.startswith(("_ZTS", "_ZTI")):
-                    names.add(found.name)
-                if not found.is_strong:
+            for target in self._targets(address):
+                symbol = self.symbols[target]
+                if not symbol.name.startswith(("_ZTS", "_ZTI")):
+                    names.add(symbol.name)
+                if not symbol.is_strong:
                     todo.append(target)
         return names
 
-    def _leads_to(self, address: int) -> Iterator[int]:
+    def _targets(self, address: int) -> Iterator[int]:
         start, end = self._range(".text")
         inside = start <= address < end
-        found = self._calls(address) if inside else self._slots(address)
-        return (target for target in found if target in self.symbols)
+        targets = self._calls(address) if inside else self._slots(address)
+        return (target for target in targets if target in self.symbols)
 
     def _slots(self, address: int) -> list[int]:
         """The addresses that an object holds."""
@@ -135,14 +135,14 @@ class Library:
         """The addresses that the loader writes, by location."""
         symbols = np.frombuffer(self._named(".dynsym"), _SYMBOL)["value"].tolist()
         table = np.frombuffer(self._named(".rela.dyn"), _RELOCATION)
-        found = {}
+        addresses = {}
         for offset, info, addend in table.tolist():
             kind, index = info & 0xFFFFFFFF, info >> 32
             if kind in (_ABSOLUTE, _GLOBAL_DATA):
-                found[offset] = symbols[index] + (addend if kind == _ABSOLUTE else 0)
+                addresses[offset] = symbols[index] + (addend if kind == _ABSOLUTE else 0)
             elif kind == _RELATIVE:
-                found[offset] = addend
-        return found
+                addresses[offset] = addend
+        return addresses
 
     @cached_property
     def _relocated_order(self) -> list[int]:
@@ -180,5 +180,5 @@ def _has_distance(padded: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> np.ndar
     return np.asarray(call | loads | by_table)
 
 
-def _text(texts: bytes, at: int) -> str:
-    return texts[at : texts.index(b"\0", at)].decode("latin-1")
+def _text(strings: bytes, at: int) -> str:
+    return strings[at : strings.index(b"\0", at)].decode("latin-1")

@@ -45,14 +45,14 @@ def joined_alike(tf: Any, x: Any) -> Any:
 def read_backwards(tf: Any, x: Any) -> Any:
     """One array is read while another is written."""
     count = tf.shape(x)[0]
-    given = tf.TensorArray(tf.float32, size=count).unstack(x)
+    source = tf.TensorArray(tf.float32, size=count).unstack(x)
     sums = tf.TensorArray(tf.float32, size=count)
 
     def body(i: Any, total: Any, a: Any) -> Any:
-        return i + 1, total + given.read(count - 1 - i), a.write(i, total)
+        return i + 1, total + source.read(count - 1 - i), a.write(i, total)
 
-    found = tf.while_loop(lambda i, *_: i < count, body, [0, 0.0, sums])
-    return found[2].stack() + found[1]
+    results = tf.while_loop(lambda i, *_: i < count, body, [0, 0.0, sums])
+    return results[2].stack() + results[1]
 
 
 def cut_and_read(tf: Any, x: Any) -> Any:
@@ -84,8 +84,8 @@ def scanned(tf: Any, x: Any) -> Any:
 
 def folded(tf: Any, x: Any) -> Any:
     """foldl and foldr."""
-    left = tf.foldl(lambda a, v: a * 0.5 + v, x)
-    return left + tf.foldr(lambda a, v: a * 0.5 + v, x)
+    from_left = tf.foldl(lambda a, v: a * 0.5 + v, x)
+    return from_left + tf.foldr(lambda a, v: a * 0.5 + v, x)
 
 
 def limited(tf: Any, x: Any) -> Any:
@@ -142,8 +142,8 @@ def beam(tf: Any, x: Any) -> Any:
         return i + 1, chosen, best, past
 
     begin = [0, tf.zeros([3], tf.int32), tf.zeros([3]), tf.zeros([3, 5], tf.int32)]
-    found = tf.while_loop(lambda i, *_: i < 5, body, begin)
-    return tf.cast(found[3], tf.float32) + found[2][:, None]
+    results = tf.while_loop(lambda i, *_: i < 5, body, begin)
+    return tf.cast(results[3], tf.float32) + results[2][:, None]
 
 
 def lengthened(tf: Any, x: Any) -> Any:
@@ -159,8 +159,8 @@ def lengthened(tf: Any, x: Any) -> Any:
 def joined_and_added(tf: Any, x: Any) -> Any:
     """Joined elements, whose shape the rest of the graph depends on."""
     array = tf.TensorArray(tf.float32, size=0, dynamic_size=True, infer_shape=False)
-    found = tf.while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, a.write(i, x)), [0, array])
-    return tf.reshape(found[1].concat(), [-1])[:3] + tf.ones([3])
+    results = tf.while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, a.write(i, x)), [0, array])
+    return tf.reshape(results[1].concat(), [-1])[:3] + tf.ones([3])
 
 
 def one_reads_another(tf: Any, x: Any) -> Any:
@@ -175,8 +175,8 @@ def array_in_a_loop(tf: Any, x: Any) -> Any:
     def body(i: Any, v: Any) -> Any:
         array = tf.TensorArray(tf.float32, size=2)
         write = lambda j, a: (j + 1, a.write(j, x * tf.cast(i + j, tf.float32)))  # noqa: E731
-        found = tf.while_loop(lambda j, _: j < 2, write, [0, array])[1].stack()
-        return i + 1, v + tf.reduce_sum(found, 0)
+        rows = tf.while_loop(lambda j, _: j < 2, write, [0, array])[1].stack()
+        return i + 1, v + tf.reduce_sum(rows, 0)
 
     return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
 

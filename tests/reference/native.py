@@ -34,6 +34,15 @@ def tool(name: str) -> str:
     return path
 
 
+def run_program(*command: object, cwd: Path | None = None) -> str:
+    """Run a program that must succeed, and return its standard output."""
+    process = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=600, check=False, cwd=cwd
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
 def program(home: Path, name: str) -> Path:
     """A program of ``programs/``, compiled against the library in ``home``."""
     source = PROGRAMS / f"{name}.cc"

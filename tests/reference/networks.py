@@ -40,7 +40,7 @@ class Network:
     output: str
 
 
-def kept_network(name: str) -> Network:
+def cached_network(name: str) -> Network:
     """A network from the shared directory; TensorFlow builds it on first use."""
     folder = HOME / "networks"
     if not (folder / f"{name}.json").exists():
@@ -114,13 +114,13 @@ def randomize(model: Any, rng: np.random.Generator) -> None:
 def main() -> None:
     import tensorflow as tf
 
-    parser = argparse.ArgumentParser(description="Make frozen networks for benchmarks.")
+    parser = argparse.ArgumentParser(description="Build frozen networks for benchmarks.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ALL_NETWORKS))
     args = parser.parse_args()
     unknown = set(args.names) - set(ALL_NETWORKS)
     if unknown:
-        parser.error(f"there is no network {', '.join(sorted(unknown))}")
+        parser.error(f"unknown networks: {', '.join(sorted(unknown))}")
     for name in args.names or NETWORKS:
         network(tf, args.folder, name)
 

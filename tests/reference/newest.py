@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mobileprep.graph.graph import Graph
-from mobileprep.graph.serde import graph_to_bytes
+from mobileprep.graph.serde import graph_from_bytes, graph_to_bytes
 
 Array = np.ndarray
 
@@ -25,6 +25,11 @@ def graph_def(tf: ModuleType, graph: Graph | Path) -> Any:
     """TensorFlow's GraphDef of a graph or of a file."""
     content = graph.read_bytes() if isinstance(graph, Path) else graph_to_bytes(graph)
     return tf.compat.v1.GraphDef.FromString(content)
+
+
+def from_tensorflow(graph: Any) -> Graph:
+    """Read a graph of TensorFlow."""
+    return graph_from_bytes(graph.as_graph_def().SerializeToString(), "graph")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Graphs built for the comparison with the original: places that fit, and places that nearly do."""
+"""Graphs for the comparison with the original: matches and near misses."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ INT32 = DType.INT32
 # Batch normalization
 
 
-def stats(channels: int = 5, prefix: str = "", **given: Any) -> list[Any]:
+def stats(channels: int = 5, prefix: str = "", **changes: Any) -> list[Any]:
     values = {
         "gamma": normal(channels, seed=1),
         "beta": normal(channels, seed=2),
         "mean": normal(channels, seed=3),
         "variance": np.abs(normal(channels, seed=4)),
-        **given,
+        **changes,
     }
     return [const(prefix + key, value) for key, value in values.items()]
 
 
 def fused(name: str, source: str, prefix: str = "", **attrs: Any) -> Any:
     inputs = " ".join([source, *(prefix + n for n in ("gamma", "beta", "mean", "variance"))])
-    given = {"epsilon": 0.001, "is_training": False, "data_format": "NHWC", **attrs}
-    return node(name, "FusedBatchNorm", inputs, **given)
+    options = {"epsilon": 0.001, "is_training": False, "data_format": "NHWC", **attrs}
+    return node(name, "FusedBatchNorm", inputs, **options)
 
 
 def old(after: bool) -> Any:
@@ -139,7 +139,7 @@ SCALES = {
     "factors first": [W, LAYER, const("f", normal(5)), node("out", "Mul", "f layer")],
 }
 
-# Convolutions with something before them
+# Convolutions after padding or resizing
 
 
 def atrous(
@@ -185,7 +185,7 @@ ARRAYS = [
     node("out", "TensorArrayReadV3", "array size write", T=None, dtype=DType.FLOAT),
 ]
 
-# Eight bits
+# Quantization
 
 NETWORK = [
     W,
@@ -202,7 +202,7 @@ NETWORK = [
 ]
 
 
-def learnt(name: str, source: str, low: float = -1.0, high: float = 6.0) -> list[Any]:
+def trained(name: str, source: str, low: float = -1.0, high: float = 6.0) -> list[Any]:
     attrs = {"T": None, "num_bits": 8, "narrow_range": False}
     return [
         const(f"{name}_min", low),
@@ -228,20 +228,20 @@ EIGHTBIT_OPTIONS = {
     "plain": {},
     "fallback": {"fallback_min": -3.0, "fallback_max": 5.5},
     "inputs": {"input_min": -3.0, "input_max": 5.5},
-    "ops left out": {"ignore_op": ("MatMul", "Relu")},
+    "ignored ops": {"ignore_op": ("MatMul", "Relu")},
 }
 EIGHTBIT = {
     "network": NETWORK,
     "sums": SUMS,
-    "learnt": [*NETWORK[:5], *learnt("fq", "relu"), SOFTMAX],
-    "learnt behind a pool": [*NETWORK[:6], *learnt("fq", "pool"), SOFTMAX],
-    "learnt behind a chain": [*NETWORK[:5], *IDENTITIES, *learnt("fq", "i4"), SOFTMAX],
-    "learnt twice": [
+    "trained": [*NETWORK[:5], *trained("fq", "relu"), SOFTMAX],
+    "trained after a pool": [*NETWORK[:6], *trained("fq", "pool"), SOFTMAX],
+    "trained after a chain": [*NETWORK[:5], *IDENTITIES, *trained("fq", "i4"), SOFTMAX],
+    "trained twice": [
         *NETWORK[:2],
-        *learnt("a", "layer"),
+        *trained("a", "layer"),
         const("k", 0.5),
         node("s", "Add", "a k"),
-        *learnt("fq", "s"),
+        *trained("fq", "s"),
         SOFTMAX,
     ],
     "no float32": [node("out", "Relu", "x", T=DType.HALF)],

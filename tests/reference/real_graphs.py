@@ -1,6 +1,11 @@
-"""The real models that are GraphDefs as they stand, by folder and file."""
+"""Real models that are single GraphDef files."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 GRAPHS = [
     "android-wakeword-streaming-rnn/graph.pb",
@@ -18,3 +23,10 @@ GRAPHS = [
     "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb",
     "tfjs-posenet/posenet.pb",
 ]
+
+
+def model_parts(models: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The parts that the ``INFO.json`` of each model lists, with the directory of the model."""
+    for info in sorted(models.glob("*/INFO.json")):
+        for part in json.loads(info.read_text()).get("parts", ()):
+            yield info.parent, part

@@ -171,8 +171,8 @@ def partitioned(*, resource: bool, meta: bool = True) -> Build:
                 resource=resource,
                 partitioner=v1.fixed_size_partitioner(3),
             )
-            found = v1.nn.embedding_lookup(list(parts), ids, partition_strategy="div")
-            return {"outputs": [tf.identity(found, name="y")]}
+            embeddings = v1.nn.embedding_lookup(list(parts), ids, partition_strategy="div")
+            return {"outputs": [tf.identity(embeddings, name="y")]}
 
         feeds = {"ids:0": np.array([0, 3, 4, 9], np.int32)}
         source, expected = trained(tf, folder, graph, feeds=feeds, meta=meta)
@@ -186,9 +186,9 @@ def partitioned(*, resource: bool, meta: bool = True) -> Build:
 def drop_saver(tf: ModuleType, path: Path) -> None:
     """Remove the ops that save and restore, as `extract_sub_graph` does."""
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
-    kept = [node for node in graph.node if not node.name.startswith("save/")]
+    nodes = [node for node in graph.node if not node.name.startswith("save/")]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(nodes)
     path.write_bytes(graph.SerializeToString())
 
 
@@ -392,10 +392,7 @@ def tables_in_tf1(tf: ModuleType, folder: Path) -> Saved:
     words = vocabulary(folder)
     with tf.Graph().as_default():
         text = v1.placeholder(tf.string, [None], name="text")
-        by_file = tf.lookup.StaticVocabularyTable(
-            line_numbers(tf, words),
-            2,
-        )
+        by_file = tf.lookup.StaticVocabularyTable(line_numbers(tf, words), 2)
         by_pairs = table_of_pairs(tf)
         v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, tf.constant(str(words)))
         weights = variable(tf, "weights", [5], resource=True)
@@ -415,12 +412,12 @@ def exported(
     """Write a TensorFlow 2 SavedModel of a module's ``serve``, and run the loaded model."""
     tf.saved_model.save(module, str(folder), signatures=module.serve)
     loaded = tf.saved_model.load(str(folder)).signatures["serving_default"]
-    given = loaded(**{k: tf.constant(v) for k, v in feeds.items()})
+    results = loaded(**{k: tf.constant(v) for k, v in feeds.items()})
     return Saved(
         {"saved_model": folder},
         {f"serving_default_{k}:0": v for k, v in feeds.items()},
         outputs,
-        [given[name].numpy() for name in outputs],
+        [results[name].numpy() for name in outputs],
     )
 
 
@@ -439,17 +436,14 @@ def tables_in_a_graph(tf: ModuleType, folder: Path) -> Saved:
 
     def graph():
         text = v1.placeholder(tf.string, [None], name="text")
-        by_file = tf.lookup.StaticHashTable(
-            line_numbers(tf, words),
-            -1,
-        )
+        by_file = tf.lookup.StaticHashTable(line_numbers(tf, words), -1)
         by_pairs = table_of_pairs(tf)
         learnt = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
         steps = [v1.tables_initializer(), learnt.insert(["no"], tf.constant([5], tf.int64))]
         scale = variable(tf, "scale", [], resource=True)
         names = ("ids", "codes", "learnt")
-        found = [t.lookup(text) for t in (by_file, by_pairs, learnt)]
-        outputs = [tf.identity(t, name=n) for t, n in zip(found, names, strict=True)]
+        values = [t.lookup(text) for t in (by_file, by_pairs, learnt)]
+        outputs = [tf.identity(t, name=n) for t, n in zip(values, names, strict=True)]
         return {"outputs": [*outputs, tf.identity(scale, name="scaled")], "steps": steps}
 
     feeds = {"text:0": WORDS}
@@ -459,10 +453,7 @@ def tables_in_a_graph(tf: ModuleType, folder: Path) -> Saved:
 
 def tables_in_tf2(tf: ModuleType, folder: Path) -> Saved:
     words = vocabulary(folder)
-    table = tf.lookup.StaticHashTable(
-        line_numbers(tf, words),
-        -1,
-    )
+    table = tf.lookup.StaticHashTable(line_numbers(tf, words), -1)
     pairs = table_of_pairs(tf)
 
     learnt = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
@@ -571,8 +562,8 @@ def batch_norm(*, resource: bool) -> Build:
         with tf.control_dependencies(updates):
             tf.identity(y, name="y")
         positive = variance.assign(tf.abs(variance) + 0.5)
-        wanted, _, _ = v1.nn.fused_batch_norm(x, gamma, beta, mean, variance, is_training=False)
-        return {"outputs": [wanted], "steps": [positive]}
+        inference, _, _ = v1.nn.fused_batch_norm(x, gamma, beta, mean, variance, is_training=False)
+        return {"outputs": [inference], "steps": [positive]}
 
     return checkpointed(graph, {"x:0": image(4, 2, 2, 3)}, ("y",))
 

@@ -1,4 +1,4 @@
-"""Graphs built to try constant folding: what folds, what stays, and what is in between."""
+"""Graphs for constant folding."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Case:
 
     @property
     def chain(self) -> str:
-        """The transform as the original's command line has it."""
-        given = [
+        """The transform in the syntax of the original's command line."""
+        arguments = [
             f"{key}={str(one).lower() if isinstance(one, bool) else one}"
             for key, value in self.options.items()
             for one in (value if isinstance(value, tuple) else (value,))
         ]
-        return f"fold_constants({', '.join(given)})"
+        return f"fold_constants({', '.join(arguments)})"
 
 
 def _node(name: str, op: str, inputs: str = "", **attrs: object) -> Node:
@@ -143,7 +143,7 @@ FOLDED = {
     "a constant beyond the limit": _case(
         _any("x"), _const("c", [*_BIG, 1]), _node("d", "Identity", "c"), _node("out", "Add", "d x")
     ),
-    "a large constant in between": _case(
+    "a large intermediate constant": _case(
         _any("x"),
         _const("c", [*_BIG, 1]),
         _const("all", [-1], np.int32),
@@ -152,7 +152,7 @@ FOLDED = {
         _node("sum", "Sum", "r axis", Tidx=INT),
         _node("out", "Add", "sum x"),
     ),
-    "texts": _case(
+    "strings": _case(
         _const("c", _STRINGS, object),
         _node("d", "Identity", "c", T=DType.STRING),
         _any("x", DType.STRING),
@@ -227,16 +227,16 @@ FOLDED = {
 
 
 def _sizes(*nodes: Node, x: Node | None = None, **options: object) -> Case:
-    """A shape that the nodes leave in ``to`` reshapes y, whose own shape and rank are told."""
+    """Reshape y to the shape ``to`` that some nodes compute, and output its shape and rank."""
     return _case(
         x or _fed("x", 3, 4),
         _any("y"),
         _any("z", INT),
         *nodes,
         _node("r", "Reshape", "y to", Tshape=INT),
-        _node("told", "Shape", "r", out_type=INT),
+        _node("sizes", "Shape", "r", out_type=INT),
         _node("rank", "Rank", "r"),
-        _node("out", "Add", "told z", T=INT),
+        _node("out", "Add", "sizes z", T=INT),
         _node("out2", "Add", "rank z", T=INT),
         inputs="x,y,z",
         outputs="out,out2",
@@ -337,7 +337,7 @@ SHAPES = {
         _node("out", "Add", "s n", T=INT),
         inputs="x,n",
     ),
-    "recorded shapes believed": _case(
+    "trusted recorded shapes": _case(
         _any("n", INT),
         _fed("x", -1, 4),
         _node("i", "Relu", "x", _output_shapes=_RECORD),
@@ -350,12 +350,12 @@ SHAPES = {
 
 REFUSED = {
     "a placeholder that is not fed": _floats(*_COPY, inputs=""),
-    "an input that is no placeholder": _floats(
+    "an input that is not a placeholder": _floats(
         _const("c", A), _node("d", "Add", "x c"), _node("out", "Relu", "d"), inputs="d"
     ),
     "an input that is an output": _floats(*_COPY, outputs="out,x"),
-    "an input that is not there": _floats(*_COPY, inputs="y"),
-    "an output that is not there": _floats(*_COPY, outputs="y"),
+    "an input that does not exist": _floats(*_COPY, inputs="y"),
+    "an output that does not exist": _floats(*_COPY, outputs="y"),
     "no outputs": _floats(*_COPY, outputs=""),
     "shapes that do not fit": _floats(
         _const("c", A), _const("b", A[:3]), _node("d", "Add", "c b"), _node("out", "Add", "d x")

@@ -20,7 +20,7 @@ COLUMN = np.array([[0], [3], [0], [0], [-1e-6], [-2]], np.float32)
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, a chain, and which tensors are fed and fetched."""
+    """A graph, a chain, and the names of inputs and outputs."""
 
     chain: str
     nodes: tuple[Node, ...]
@@ -36,8 +36,8 @@ def _case(chain: str, *nodes: Node, **names: str) -> Case:
     return Case(chain, (placeholder(), *nodes), **names)
 
 
-def _placed(made: Node, device: str) -> Node:
-    return replace(made, device=device)
+def _placed(base: Node, device: str) -> Node:
+    return replace(base, device=device)
 
 
 def _gather(name: str, column: str, ids: str = "ids", values: object = COLUMN) -> list[Node]:
@@ -115,7 +115,7 @@ PURPOSE_BUILT = {
         OUT,
         outputs="out,halves:1",
     ),
-    "merge: a number that was worked out": _case(
+    "merge: a computed number": _case(
         "fold_constants merge_duplicate_nodes",
         const("c", 5.0),
         const("d", 2.0),
@@ -138,7 +138,7 @@ PURPOSE_BUILT = {
     "remove_device": _case("remove_device", *LAYERS),
     "remove_control_dependencies": _case("remove_control_dependencies", *LAYERS),
     "obfuscate": _case("obfuscate_names", *LAYERS, outputs="out,b"),
-    "obfuscate: taken numbers": _case(
+    "obfuscate: used numbers": _case(
         "obfuscate_names",
         *(node(str(i), "Relu", str(i - 1) if i else "x") for i in range(70)),
         node("out", "Relu", "69"),
@@ -174,7 +174,7 @@ PURPOSE_BUILT = {
     "rename_attribute": _case(
         "rename_attribute(old_attribute_name=T, new_attribute_name=kind)", *LAYERS
     ),
-    "rename_attribute: taken": _case(
+    "rename_attribute: used name": _case(
         "rename_attribute(old_attribute_name=T, new_attribute_name=kind, op_name=Relu)",
         node("out", "Relu", "x", kind=3),
     ),
@@ -239,7 +239,7 @@ CHAINS = [
     ),
 ]
 
-# The networks are large, and the rest of the chains looks at single nodes.
+# The networks are large, and the other chains change single nodes.
 NETWORK_CHAINS = [
     "strip_unused_nodes",
     "remove_nodes(op=Identity)",
@@ -263,7 +263,7 @@ RANDOM_CHAINS = [
 
 
 def random_case(seed: int, chain: str, size: int = 40) -> Case:
-    """A random graph with doubles, fan-outs, control inputs, states and later outputs."""
+    """A random graph with duplicates, control inputs, stateful ops, and several outputs."""
     rng = random.Random(seed)
     nodes = [placeholder("x"), placeholder("z"), const("axis", 0, np.int32)]
     for number in range(size):
@@ -288,14 +288,14 @@ def _random_node(rng: random.Random, name: str, nodes: list[Node]) -> Node:
     ops = ("Identity", "Identity", "Identity", "Relu", "Add", "Add", "Const", "Split", "Random")
     kind = rng.choice((*ops, "CheckNumerics"))
     if kind == "Const":
-        made = const(name, float(rng.randrange(3)))
+        new = const(name, float(rng.randrange(3)))
     elif kind == "Random":
-        made = node(name, "RandomUniform", "axis", T=DType.INT32, dtype=DType.FLOAT)
+        new = node(name, "RandomUniform", "axis", T=DType.INT32, dtype=DType.FLOAT)
     elif kind == "Split":
-        made = node(name, kind, f"axis {source()}", num_split=2)
+        new = node(name, kind, f"axis {source()}", num_split=2)
     elif kind == "Add":
-        made = node(name, kind, f"{source()} {source()}")
+        new = node(name, kind, f"{source()} {source()}")
     else:
-        made = node(name, kind, source())
-    waits = tuple(control(rng.choice(names)) for _ in range(rng.choice((0, 0, 0, 0, 1, 2))))
-    return replace(made, inputs=made.inputs + waits)
+        new = node(name, kind, source())
+    controls = tuple(control(rng.choice(names)) for _ in range(rng.choice((0, 0, 0, 0, 1, 2))))
+    return replace(new, inputs=new.inputs + controls)

@@ -55,7 +55,7 @@ class TensorFlow:
         self._process.communicate(timeout=60)
 
 
-def _answer(tf, graph: bytes, names: list[str], feeds: dict) -> list[np.ndarray] | str:
+def _run(tf, graph: bytes, names: list[str], feeds: dict) -> list[np.ndarray] | str:
     definition = tf.compat.v1.GraphDef()
     definition.ParseFromString(graph)
     config = tf.compat.v1.ConfigProto(
@@ -65,12 +65,13 @@ def _answer(tf, graph: bytes, names: list[str], feeds: dict) -> list[np.ndarray]
         with tf.Graph().as_default() as imported:
             tf.import_graph_def(definition, name="")
         with tf.compat.v1.Session(graph=imported, config=config) as session:
-            return [_plain(v) for v in session.run(names, feeds)]
+            return [unquantized(v) for v in session.run(names, feeds)]
     except (tf.errors.OpError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
 
 
-def _plain(value: np.ndarray) -> np.ndarray:
+def unquantized(value: np.ndarray) -> np.ndarray:
+    """Convert TensorFlow's quantized dtypes to integers."""
     array = np.asarray(value)
     if array.dtype.names:
         return array.view(array.dtype[0])
@@ -88,7 +89,7 @@ def _serve() -> None:
             request = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        pickle.dump(_answer(tf, *request), answers)
+        pickle.dump(_run(tf, *request), answers)
         answers.flush()
 
 

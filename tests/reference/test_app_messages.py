@@ -1,4 +1,4 @@
-"""``explain`` knows the messages that TensorFlow and LiteRT themselves print."""
+"""``explain`` recognizes error messages of TensorFlow and LiteRT."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SHAPE = (3, 3)
 
 
 def explained(call: Callable[[], Any]) -> tuple[str, dict[str, str]]:
-    """The code and the names of the error that a call raises."""
+    """The error code and the names for the error that a call raises."""
     with pytest.raises(Exception, match=r".") as caught:
         call()
-    found = find_app_message(str(caught.value))
-    assert found is not None, str(caught.value)
-    return found[0].code, found[1]
+    match = find_app_message(str(caught.value))
+    assert match is not None, str(caught.value)
+    return match[0].code, match[1]
 
 
 def litert(path: Path, value: Any = None) -> None:
@@ -38,7 +38,7 @@ def litert(path: Path, value: Any = None) -> None:
 
 
 def converted(path: Path, name: str, **attrs: Any) -> Path:
-    """A file with one operator, which the Flex delegate runs if LiteRT has none."""
+    """A file with one operator, for the Flex delegate if LiteRT does not support it."""
     graph = Graph([feed("x", SHAPE), op("y", name, ["x"], T=DType.FLOAT, **attrs)])
     mobileprep.to_tflite(graph, path, flex=True)
     return path
@@ -49,18 +49,18 @@ def test_litert_without_the_flex_delegate(tmp_path: Path) -> None:
     assert explained(lambda: litert(model)) == ("MP106", {"op": "MatrixInverse"})
 
 
-def test_litert_with_another_shape_and_dtype(tmp_path: Path) -> None:
+def test_litert_with_wrong_shape_and_dtype(tmp_path: Path) -> None:
     model = converted(tmp_path / "relu.tflite", "Relu")
     for value in (np.zeros((3, 4), np.float32), np.zeros(SHAPE, np.float64)):
         assert explained(lambda v=value: litert(model, v)) == ("MP111", {})
 
 
-def test_litert_with_another_file(tmp_path: Path) -> None:
+def test_litert_with_an_invalid_file(tmp_path: Path) -> None:
     (tmp_path / "bad.tflite").write_bytes(b"\x1c\0\0\0TFL9" + bytes(64))
     assert explained(lambda: litert(tmp_path / "bad.tflite")) == ("MP112", {})
 
 
-def test_tensorflow_loads_and_runs(tf: ModuleType) -> None:
+def test_tensorflow_load_and_run_errors(tf: ModuleType) -> None:
     v1 = tf.compat.v1
 
     def graph(change: Callable[[Any], None]) -> Any:
@@ -88,7 +88,7 @@ def test_tensorflow_loads_and_runs(tf: ModuleType) -> None:
     assert explained(lambda: v1.Session("bogus://server")) == ("MP104", {})
 
 
-def test_tensorflow_with_variables_without_values(tf: ModuleType) -> None:
+def test_tensorflow_with_uninitialized_variables(tf: ModuleType) -> None:
     v1 = tf.compat.v1
     with v1.Graph().as_default() as graph:
         old = v1.Variable([1.0], use_resource=False, name="dense/kernel")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +17,7 @@ from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.files import read_graph
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from mobileprep.runtime.interpreter import Interpreter
-from tests.reference.native import PROGRAMS, compile_program
+from tests.reference.native import PROGRAMS, compile_program, run_program
 from tests.reference.saved_models import image, save_model, table_of_pairs, variable, vocabulary
 
 pytestmark = pytest.mark.reference
@@ -75,7 +74,7 @@ def save_word_scores(tf: ModuleType, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["numpy", "tensorflow"])
-def test_a_model_with_tables_is_validated(
+def test_build_validates_a_model_with_tables(
     engine: str,
     tf: ModuleType,
     tmp_path: Path,
@@ -103,7 +102,7 @@ def test_a_model_with_tables_is_validated(
     assert capsys.readouterr().out.splitlines()[-1] == "code: int64[2] [8, -1]"
 
 
-def test_a_tflite_file_contains_the_words(tf: ModuleType, tmp_path: Path) -> None:
+def test_tflite_file_contains_the_vocabulary(tf: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     save_word_scores(tf, tmp_path)
     path = tmp_path / "m.tflite"
@@ -182,7 +181,7 @@ def save_city_tables(tf: ModuleType, folder: Path) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("target", ["frozen", "obfuscated", "memmapped", "text"])
-def test_the_cpp_code_looks_up_words(
+def test_cpp_code_looks_up_words(
     target: str, original: Path, tf: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORDS_KEY", KEY.secret.hex())
@@ -203,27 +202,22 @@ def test_the_cpp_code_looks_up_words(
     app = tmp_path / "device/app"
     app.mkdir(parents=True)
     (model,) = folder.glob("words.pb*")
-    shipped = shutil.move(model, tmp_path / "device" / model.name)
+    moved = shutil.move(model, tmp_path / "device" / model.name)
     shutil.rmtree(tmp_path / "saved")
     shutil.rmtree(tmp_path / "out")
-    command = [tmp_path / "app", shipped, tmp_path / "key", *CITIES]
-    done = subprocess.run(
-        command, cwd=app, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    scores, ids, codes, city = done.stdout.splitlines()
+    command = [tmp_path / "app", moved, tmp_path / "key", *CITIES]
+    scores, ids, codes, city = run_program(*command, cwd=app).splitlines()
     np.testing.assert_array_equal(np.float32(scores.split()), expected[0])
     assert [int(i) for i in ids.split()] == expected[1].tolist()
     assert [int(i) for i in codes.split()] == expected[2].tolist()
     assert city.encode().rstrip() == b" ".join(expected[3])
     if target == "frozen":
-        graph = read_graph(Path(shipped))
-        fillers = [n.name for n in graph if n.op.startswith("InitializeTable")]
-        assert len(fillers) == 3
+        graph = read_graph(Path(moved))
+        initializers = [n.name for n in graph if n.op.startswith("InitializeTable")]
+        assert len(initializers) == 3
         runner = Interpreter(graph)
-        runner.run(fillers, {})
-        given = {"text": np.array([c.encode() for c in CITIES], dtype=object)}
-        for found, wanted in zip(
-            runner.run(["scores", "ids", "code", "city"], given), expected, strict=True
-        ):
-            np.testing.assert_array_equal(found, wanted)
+        runner.run(initializers, {})
+        feeds = {"text": np.array([c.encode() for c in CITIES], dtype=object)}
+        outputs = runner.run(["scores", "ids", "code", "city"], feeds)
+        for output, reference in zip(outputs, expected, strict=True):
+            np.testing.assert_array_equal(output, reference)

@@ -1,4 +1,4 @@
-"""Chains are parsed as by the original tool of TensorFlow 1.15."""
+"""Chains are parsed like in the original tool of TensorFlow 1.15."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def _random_chains(count: int) -> list[str]:
     return ["".join(generator.choices(pieces, k=generator.randint(2, 9))) for _ in range(count)]
 
 
-class Answer(NamedTuple):
+class Progress(NamedTuple):
     """The number of transforms that started, and where parsing or lookup stopped."""
 
-    begun: int
+    started: int
     stopped_at: str
 
 
@@ -102,53 +102,53 @@ def run(original, tmp_path_factory) -> Callable[[str], tuple[str, bytes]]:
     def run(chain: str) -> tuple[str, bytes]:
         flags = [f"--in_graph={graph}", f"--out_graph={out}", "--inputs=x", "--outputs=x"]
         out.unlink(missing_ok=True)
-        ran = subprocess.run(
+        process = subprocess.run(
             [str(original / "transform_graph"), *flags, f"--transforms={chain}"],
             capture_output=True,
             check=False,
             timeout=60,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"},  # its progress is read
         )
-        return ran.stderr.decode(), out.read_bytes() if out.exists() else b""
+        return process.stderr.decode(), out.read_bytes() if out.exists() else b""
 
     return run
 
 
-def _original_answer(messages: str) -> Answer:
-    begun = messages.count("Applying remove_device")
+def _original_progress(messages: str) -> Progress:
+    started = messages.count("Applying remove_device")
     looking = re.search(r"Looking for .*?, but found (.*)\n\Z", messages, re.DOTALL)
     if looking:
-        return Answer(begun, looking[1])
+        return Progress(started, looking[1])
     unknown = re.search("Transform '(.*)' not recognized", messages)
-    return Answer(begun, unknown[1] if unknown else "")
+    return Progress(started, unknown[1] if unknown else "")
 
 
-def _own_answer(text: str) -> Answer:
+def _own_progress(text: str) -> Progress:
     chain = parse_chain(text)
     if chain.fault is not None:
         quote = text.startswith('"', chain.fault.offset) and "closing" in chain.fault.message
-        return Answer(0, text[chain.fault.offset + quote :])
-    for begun, call in enumerate(chain.calls):
+        return Progress(0, text[chain.fault.offset + quote :])
+    for started, call in enumerate(chain.calls):
         if call.name != "remove_device":
-            return Answer(begun, call.name)
-    return Answer(len(chain.calls), "")
+            return Progress(started, call.name)
+    return Progress(len(chain.calls), "")
 
 
 @pytest.mark.parametrize("chain", [*CHAINS, *_random_chains(150)])
-def test_chains_are_parsed_as_by_the_original(run, chain):
+def test_chains_are_parsed_like_the_original(run, chain):
     text = chain.replace("D", "remove_device")
     messages, _ = run(text)
-    theirs = _original_answer(messages)
+    theirs = _original_progress(messages)
     before = text.removesuffix(theirs.stopped_at)
     if "transform name" in messages and re.search(r"\w\s+\(\Z", f"{before}{theirs.stopped_at[:1]}"):
         # Some published chains have a space here, which we accept with a warning.
         assert parse_chain(f"{before}(x=1)").calls[-1].spaced
         return
-    assert _own_answer(text) == theirs
+    assert _own_progress(text) == theirs
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_value_is_that_of_the_original(run, value):
+def test_values_match_the_original(run, value):
     text = f"rename_op(old_op_name=Placeholder, new_op_name={value})"
     ((_, new),) = [call.arguments for call in parse_chain(text).calls]
     messages, graph = run(text)
@@ -184,13 +184,13 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> TransformSchemas:
         "fold_constants": {"clear_output_shapes": {"type": "boolean"}},
         "remove_device": {},
     }
-    for name, described in properties.items():
-        (folder / f"{name}.json").write_text(json.dumps({"properties": described}))
+    for name, options in properties.items():
+        (folder / f"{name}.json").write_text(json.dumps({"properties": options}))
     return TransformSchemas(folder)
 
 
 @pytest.mark.parametrize(("transform", "parameter", "value"), TYPED)
-def test_a_string_is_a_value_if_the_original_accepts_it(run, schemas, transform, parameter, value):
+def test_typed_values_match_the_original(run, schemas, transform, parameter, value):
     more = ", input_max=1" if transform == "quantize_nodes" else ""
     text = f'{transform}({parameter}="{value}"{more})'
     messages, _ = run(text)

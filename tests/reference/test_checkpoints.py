@@ -19,15 +19,15 @@ pytestmark = pytest.mark.reference
 V1, V2 = 1, 2
 
 
-def assert_same(found, expected, name=""):
+def assert_same(array, expected, name=""):
     if isinstance(expected, bytes):
         expected = np.array(expected, dtype=object)
-    assert found.shape == expected.shape, name
+    assert array.shape == expected.shape, name
     if expected.dtype == object:
-        assert found.tolist() == expected.tolist(), name
+        assert array.tolist() == expected.tolist(), name
     else:
-        assert found.dtype == expected.dtype, name
-        assert found.tobytes() == expected.tobytes(), name
+        assert array.dtype == expected.dtype, name
+        assert array.tobytes() == expected.tobytes(), name
 
 
 def compare_with_reader(tf, checkpoint, prefix):
@@ -122,9 +122,9 @@ def test_int4_tensors(tf, tmp_path):
         prefix=str(tmp_path / "m"), tensor_names=["w"], shape_and_slices=[""], tensors=[values]
     )
     with open_checkpoint(tmp_path / "m") as checkpoint:
-        found = checkpoint.read("w")
-    assert found.dtype == ml_dtypes.int4
-    assert found.tolist() == [-8, 7, 0, 3]
+        array = checkpoint.read("w")
+    assert array.dtype == ml_dtypes.int4
+    assert array.tolist() == [-8, 7, 0, 3]
 
 
 def test_large_string_tensors(tf, tmp_path):
@@ -137,7 +137,7 @@ def test_large_string_tensors(tf, tmp_path):
         assert_same(checkpoint.read("s"), words)
 
 
-def test_variants_are_rejected_by_name(tf, tmp_path):
+def test_variant_tensor_is_rejected(tf, tmp_path):
     handle = tf.raw_ops.EmptyTensorList(
         element_shape=[2], max_num_elements=3, element_dtype=tf.float32
     )
@@ -153,7 +153,7 @@ def test_variants_are_rejected_by_name(tf, tmp_path):
             checkpoint.read("list")
 
 
-def test_object_based_checkpoints(tf, tmp_path):
+def test_object_based_checkpoint(tf, tmp_path):
     dense = tf.Module()
     dense.kernel = tf.Variable(np.random.default_rng(7).normal(size=(40, 9)).astype("f4"))
     dense.steps = [tf.Variable(n, dtype=tf.int64) for n in range(12)]
@@ -165,7 +165,7 @@ def test_object_based_checkpoints(tf, tmp_path):
         assert "_CHECKPOINTABLE_OBJECT_GRAPH" in checkpoint
 
 
-def test_the_index_of_a_thousand_tensors(tf, tmp_path):
+def test_index_of_a_thousand_tensors(tf, tmp_path):
     """Several blocks of the table, with and without shared key prefixes."""
     names = [f"{'block' * (i % 7)}/layer_{i % 13}/weights_{i}" for i in range(1_500)]
     tf.raw_ops.SaveV2(
@@ -178,7 +178,7 @@ def test_the_index_of_a_thousand_tensors(tf, tmp_path):
         assert compare_with_reader(tf, checkpoint, tmp_path / "m") == len(names)
 
 
-def test_tensorflow_reads_the_tests_checkpoints(tf, tmp_path):
+def test_tensorflow_reads_snappy_blocks(tf, tmp_path):
     """Snappy blocks, which TensorFlow reads but does not write."""
     rng = np.random.default_rng(8)
     tensors = {f"layer{i:02d}/w": rng.normal(size=(i, 4)).astype("f4") for i in range(40)}
@@ -192,7 +192,7 @@ def test_tensorflow_reads_the_tests_checkpoints(tf, tmp_path):
                 assert_same(checkpoint.read(key), value, key)
 
 
-def test_slices_that_a_restore_op_reads(tf, tmp_path):
+def test_slice_specifications(tf, tmp_path):
     whole = np.random.default_rng(9).normal(size=(10, 6)).astype("f4")
     specs = ["10 6 0,4:-", "10 6 4,6:-"]
     tf.raw_ops.SaveV2(
@@ -227,7 +227,7 @@ def test_real_checkpoints(tf, models):
             assert compare_with_reader(tf, checkpoint, prefix) > 0, path
 
 
-def test_a_moved_directory_with_an_outdated_state_file(models):
+def test_moved_directory_with_an_outdated_state_file(models):
     folder = models / "tf-serving-testdata/bad_half_plus_two/00000123"
     if not folder.is_dir():
         pytest.skip("the model is not installed")

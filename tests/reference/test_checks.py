@@ -1,4 +1,4 @@
-"""Checks of real models, with drawn samples and with recorded inputs."""
+"""Checks of real models, with random samples and with recorded inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mobileprep.cli.main import main
 from mobileprep.formats.arrays import read_arrays, write_arrays
 
-pytestmark = pytest.mark.reference
+pytestmark = [pytest.mark.reference, pytest.mark.usefixtures("work_dir")]
 
 CHAIN = """
   - strip_unused_nodes
@@ -109,12 +109,6 @@ MODELS: dict[str, tuple[str, dict[str, str], list[str], list[str], str]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-
-
 def recipe(models: Path, name: str, **more: Any) -> None:
     folder, source, inputs, outputs, _ = MODELS[name]
     ((kind, file),) = source.items()
@@ -132,7 +126,7 @@ def recipe(models: Path, name: str, **more: Any) -> None:
     Path("recipe.yaml").write_text("\n".join(lines) + "\n")
 
 
-def built(capsys: pytest.CaptureFixture[str]) -> Any:
+def build_check(capsys: pytest.CaptureFixture[str]) -> Any:
     assert main(["validate", "recipe.yaml"]) == 0, capsys.readouterr().err
     capsys.readouterr()
     code = main(["build", "recipe.yaml", "--json"])
@@ -142,18 +136,18 @@ def built(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_samples_are_drawn_for_a_real_model(
+def test_check_with_random_samples(
     models: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     recipe(models, name, check={"max_difference": 1e-4, "samples": 3})
-    found = built(capsys)
-    assert found["samples"] == 3
-    # Drawn images have no faces.
-    assert bool(found["warnings"]) == (name == "mtcnn"), found["warnings"]
+    check = build_check(capsys)
+    assert check["samples"] == 3
+    # Random images have no faces.
+    assert bool(check["warnings"]) == (name == "mtcnn"), check["warnings"]
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_recorded_inputs_are_used(
+def test_check_with_recorded_inputs(
     models: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     folder, *_, golden = MODELS[name]
@@ -161,10 +155,10 @@ def test_recorded_inputs_are_used(
     fed = {k.removeprefix("in:").replace("|", "/"): v for k, v in arrays.items() if k[:3] == "in:"}
     write_arrays(Path("data.npz"), fed)
     recipe(models, name, check={"data": "data.npz", "max_difference": 1e-4})
-    assert built(capsys)["data"] == "data.npz"
+    assert build_check(capsys)["data"] == "data.npz"
 
 
-def test_8_bit_weights_stay_within_a_suitable_limit(
+def test_check_limits_the_error_of_8_bit_weights(
     models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe(models, "facemesh", check={"max_difference": 1e-3})
@@ -174,12 +168,10 @@ def test_8_bit_weights_stay_within_a_suitable_limit(
     err = capsys.readouterr().err
     assert "after quantize_weights the output 'Identity" in err
     Path("recipe.yaml").write_text(text.replace("0.001", "0.5"))
-    assert 0.001 < built(capsys)["share_of_peak"] < 0.5
+    assert 0.001 < build_check(capsys)["share_of_peak"] < 0.5
 
 
-def test_labels_of_a_real_test_set_are_checked(
-    models: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_labels_are_reported(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x = np.zeros((4, 784), np.float32)
     write_arrays(Path("test.npz"), {"X": x, "label": np.array([1, 12, 3, 4])})
     recipe(models, "fc", validation={"data": "test.npz"})

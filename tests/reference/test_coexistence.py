@@ -23,7 +23,7 @@ from mobileprep.formats.protos import memmapped_pb2, saved_model_pb2
 from mobileprep.graph.files import read_graph
 """
 THEIRS = "import tensorflow as tf\n"
-# Both read the same file, and each finds its own messages under their own names.
+# Both read the same file with their own message classes.
 BOTH = """
 import sys
 import numpy as np
@@ -45,7 +45,7 @@ print("both")
 @pytest.mark.parametrize(
     "order", [OURS + THEIRS, THEIRS + OURS], ids=["ours-first", "theirs-first"]
 )
-def test_both_work_whichever_is_imported_first(tmp_path: Path, order: str) -> None:
+def test_import_with_tensorflow_in_either_order(tmp_path: Path, order: str) -> None:
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("tensorflow-cpu is not installed")
     write_graph(tmp_path / "g.pb", classifier(scale=2.0, shift=float(np.float32(0.5))))

@@ -1,4 +1,4 @@
-"""Operations counted as TensorFlow's profiler and benchmark count them."""
+"""Counts of operations match TensorFlow's profiler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_nodes_cost_what_the_profiler_says(network: str, models: Path, tf: ModuleType) -> None:
+def test_flops_match_the_profiler(network: str, models: Path, tf: ModuleType) -> None:
     from tensorflow.python.framework import ops
 
     graph = read_graph(models / network)
@@ -35,9 +35,9 @@ def test_nodes_cost_what_the_profiler_says(network: str, models: Path, tf: Modul
         fed = tf.compat.v1.placeholder(tf.float32, shape)
         tf.import_graph_def(definition, name="", input_map={f"{name}:0": fed})
         for node in imported.as_graph_def().node:
-            told = ops.get_stats_for_node_def(imported, node, "flops").value
-            if told is None or node.name not in costs:
+            flops = ops.get_stats_for_node_def(imported, node, "flops").value
+            if flops is None or node.name not in costs:
                 continue
-            assert costs[node.name] == told, (node.name, node.op)
+            assert costs[node.name] == flops, (node.name, node.op)
             compared += 1
     assert compared > 5

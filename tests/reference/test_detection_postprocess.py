@@ -1,4 +1,4 @@
-"""SSD exports with TFLite_Detection_PostProcess: LiteRT and TensorFlow find the same."""
+"""LiteRT and TensorFlow find the same objects in SSD exports with TFLite_Detection_PostProcess."""
 
 from __future__ import annotations
 
@@ -35,49 +35,49 @@ FORMS = {
 }
 
 
+def convert_command(source: Path, target: Path) -> list[str]:
+    return [
+        *("tflite", f"--in_graph={source}", f"--out_file={target}", "--inputs=image_tensor"),
+        *("--input_shapes=1,40,56,3", f"--outputs={','.join(OUTPUTS)}"),
+        "--detection_postprocess=auto",
+    ]
+
+
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_detections_are_those_of_the_graph(tf: ModuleType, tmp_path: Path, form: Form) -> None:
+def test_detections_match_tensorflow(tf: ModuleType, tmp_path: Path, form: Form) -> None:
     content = frozen(tf, form)
     source, target = tmp_path / "frozen_inference_graph.pb", tmp_path / "detector.tflite"
     source.write_bytes(content)
-    command = ["tflite", f"--in_graph={source}", f"--out_file={target}"]
-    command += ["--inputs=image_tensor", "--input_shapes=1,40,56,3"]
-    command += [f"--outputs={','.join(OUTPUTS)}", "--detection_postprocess=auto"]
-    assert main(command) == 0
-    found = set(codes(read_model(target.read_bytes(), str(target))))
-    assert not found & {"WHILE", "NON_MAX_SUPPRESSION_V4", "DYNAMIC_UPDATE_SLICE"}
+    assert main(convert_command(source, target)) == 0
+    operators = set(codes(read_model(target.read_bytes(), str(target))))
+    assert not operators & {"WHILE", "NON_MAX_SUPPRESSION_V4", "DYNAMIC_UPDATE_SLICE"}
     engine = TensorFlowEngine(graph_from_bytes(content, "graph"), "graph")
     random = np.random.default_rng(1)
     metric = MeanAveragePrecision()
     for _ in range(6):
         image = random.integers(0, 256, (1, 40, 56, 3)).astype(np.uint8)
         expected = engine.run(list(OUTPUTS), {"image_tensor": image})
-        boxes, scores, classes, count = answered(target.read_bytes(), [image])
-        metric.update(batch(_named(boxes, scores, classes, count), _labels(expected)))
-        np.testing.assert_array_equal(count, expected[3])
+        outputs = answered(target.read_bytes(), [image])
+        names = ("boxes", "scores", "classes", "count")
+        metric.update(batch(dict(zip(names, outputs, strict=True)), _labels(expected)))
+        np.testing.assert_array_equal(outputs[3], expected[3])
     assert metric.value() > 0.999
 
 
-def _named(boxes: Array, scores: Array, classes: Array, count: Array) -> dict[str, Array]:
-    return {"boxes": boxes, "scores": scores, "classes": classes, "count": count}
-
-
-def _labels(found: list[Array]) -> Array:
-    """The detections of the graph as the objects to find."""
-    rows = np.concatenate([found[0], found[2][..., None]], axis=2)
-    rows[0, int(found[3][0]) :, 4] = -1
+def _labels(outputs: list[Array]) -> Array:
+    """The detections of the graph as ground truth."""
+    rows = np.concatenate([outputs[0], outputs[2][..., None]], axis=2)
+    rows[0, int(outputs[3][0]) :, 4] = -1
     return rows.astype(float)
 
 
-def test_the_post_processor_stays_float_in_integer_modes(tf: ModuleType, tmp_path: Path) -> None:
+def test_postprocessing_stays_float_in_integer_modes(tf: ModuleType, tmp_path: Path) -> None:
     source, target = tmp_path / "frozen_inference_graph.pb", tmp_path / "detector.tflite"
     source.write_bytes(frozen(tf, Form("2018")))
     samples = np.random.default_rng(1).integers(0, 256, (8, 40, 56, 3)).astype(np.uint8)
     np.savez(tmp_path / "samples.npz", image_tensor=samples)
-    command = ["tflite", f"--in_graph={source}", f"--out_file={target}", "--mode=int8"]
-    command += ["--inputs=image_tensor", "--input_shapes=1,40,56,3"]
-    command += [f"--outputs={','.join(OUTPUTS)}", "--detection_postprocess=auto"]
-    assert main([*command, f"--calibration={tmp_path / 'samples.npz'}"]) == 0
+    flags = ["--mode=int8", f"--calibration={tmp_path / 'samples.npz'}"]
+    assert main([*convert_command(source, target), *flags]) == 0
     (graph,) = read_model(target.read_bytes(), str(target)).subgraphs
     types = {
         operator.code.builtin: graph.tensors[operator.outputs[0]].type

@@ -1,8 +1,7 @@
-"""What devices get, in the runtime and the compilers that it is for."""
+"""Published models, headers, and code, in their runtimes and compilers."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,12 +15,13 @@ from mobileprep.freezing.loading import ModelOptions, load_model
 from mobileprep.graph.files import read_graph
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.targets.build_files import COMPILER_FLAGS
-from tests.reference.golden import read_golden
+from tests.reference.golden import assert_close, read_golden
 from tests.reference.native import (
     NativeError,
     compile_program,
     fetched_memmapped,
     run_in_115,
+    run_program,
     tool,
 )
 
@@ -34,7 +34,7 @@ NAME = "mnist-devices"
 
 @pytest.fixture(scope="module")
 def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The targets' folders of recipes/mnist/devices.yaml."""
+    """The output directory of recipes/mnist/devices.yaml."""
     out = tmp_path_factory.mktemp("devices")
     build([RECIPES / "mnist/devices.yaml"], out=out, warn=lambda _: None)
     return out / NAME
@@ -47,17 +47,17 @@ def images() -> Array:
 
 
 @pytest.mark.parametrize("target", ["tablet", "gate"])
-def test_the_original_loader_runs_the_mapped_models(
+def test_original_loader_runs_memmapped_models(
     original: Path, devices: Path, images: Array, target: str
 ) -> None:
     model = devices / target / f"{NAME}.pb"
-    found = fetched_memmapped(original, model, "image", "probabilities", images)
+    output = fetched_memmapped(original, model, "image", "probabilities", images)
     (expected,) = Interpreter(read_graph(model)).run(["probabilities"], {"image": images})
     # Sums in another order; the outputs are probabilities.
-    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(output, expected.ravel(), rtol=0, atol=1e-5)
 
 
-def test_in_float_it_gives_what_the_source_gives(
+def test_float_model_matches_its_source(
     original: Path, devices: Path, images: Array, tmp_path: Path
 ) -> None:
     recipe = tmp_path / "recipe.yaml"
@@ -77,8 +77,8 @@ def test_in_float_it_gives_what_the_source_gives(
     graph = read_graph(tmp_path / "out/source/source/source.pb")
     (expected,) = Interpreter(graph).run(["probabilities"], {"image": images})
     model = devices / "tablet" / f"{NAME}.pb"
-    found = fetched_memmapped(original, model, "image", "probabilities", images)
-    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
+    output = fetched_memmapped(original, model, "image", "probabilities", images)
+    np.testing.assert_allclose(output, expected.ravel(), rtol=0, atol=1e-5)
 
 
 SOURCE = {"graph": "graph.pbtxt", "checkpoint": "model.ckpt-4000"}
@@ -86,7 +86,7 @@ SOURCE = {"graph": "graph.pbtxt", "checkpoint": "model.ckpt-4000"}
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("target", ["phone", "tablet", "gate"])
-def test_the_header_compiles(devices: Path, target: str, compiler: str, tmp_path: Path) -> None:
+def test_header_compiles(devices: Path, target: str, compiler: str, tmp_path: Path) -> None:
     program = tmp_path / "header.cc"
     checks = 'static_assert(SHOULD_REGISTER_OP("Softmax") && !SHOULD_REGISTER_OP("Tanh"), "");\n'
     program.write_text(f'#include "ops_to_register.h"\n{checks}')
@@ -95,8 +95,7 @@ def test_the_header_compiles(devices: Path, target: str, compiler: str, tmp_path
         # GCC has no such limit, and no such option.
         flags = [flag for flag in flags if not flag.startswith("-fconstexpr-depth")] + flags[-1:]
     command = [tool(compiler), *flags, f"-I{devices / target}", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+    run_program(*command)
 
 
 PROGRAM = """\
@@ -120,26 +119,20 @@ int main(int, char** argv) {
 """
 
 
-def test_the_cpp_of_the_gate_runs(
-    original: Path, devices: Path, images: Array, tmp_path: Path
-) -> None:
+def test_cpp_code_runs(original: Path, devices: Path, images: Array, tmp_path: Path) -> None:
     folder = devices / "gate"
     code, model = folder / "integration/cpp", folder / f"{NAME}.pb"
     (tmp_path / "main.cc").write_text(PROGRAM)
     sources = [tmp_path / "main.cc", code / "PreparedModel.cc"]
     compile_program(sources, tmp_path / "app", original / "tensorflow_core", [f"-I{code}"])
     (tmp_path / "in").write_bytes(images.tobytes())
-    command = [tmp_path / "app", model, tmp_path / "in", tmp_path / "out", len(images)]
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    run_program(tmp_path / "app", model, tmp_path / "in", tmp_path / "out", len(images))
     (expected,) = Interpreter(read_graph(model)).run(["probabilities"], {"image": images})
-    found = np.fromfile(tmp_path / "out", np.float32)
-    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
+    output = np.fromfile(tmp_path / "out", np.float32)
+    np.testing.assert_allclose(output, expected.ravel(), rtol=0, atol=1e-5)
 
 
-# By name: the source below the folder of models, and the file of what TensorFlow gave.
+# Source and recorded run of each model.
 REAL = {
     "wakeword": ({"frozen": "android-wakeword-streaming-rnn/graph.pb"}, "golden_graph"),
     "mtcnn": ({"frozen": "mtcnn/mtcnn.pb"}, "golden_mtcnn"),
@@ -168,22 +161,22 @@ TARGETS = {
     "gate": {"platform": "raspberry-pi", "artifact": "memmapped"},
     "server": {"platform": "linux", "sort": True},
 }
-# Sums in another order, as a share of the largest element. One takes logarithms of sums that nearly
-# cancel; the other feeds 24 steps of a recurrence into each other.
+# Sums in another order, as a share of the largest element. One model takes logarithms of sums that
+# nearly cancel; the other has a recurrence of 24 steps.
 SHARES = {"basic-pitch": 3e-3, "wakeword": 1e-4}
 SHARE = 2e-5
 
 
 def loads(report: Report) -> bool:
-    """Whether nothing in the report forbids 1.15 to load the model."""
+    """Whether TensorFlow 1.15 can load the model, according to the report."""
     return not any("TensorFlow 1.15 has no" in warning for warning in report.warnings)
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_models_through_all_targets(
+def test_real_models_for_all_targets(
     original: Path, models: Path, name: str, tmp_path: Path
 ) -> None:
-    """Each artifact gives in 1.15 what TensorFlow gave, or its report names what forbids it."""
+    """Each artifact has the recorded outputs in 1.15."""
     source, file = REAL[name]
     ((kind, place),) = source.items()
     model = load_model(models / place, ModelOptions(), lambda _: None)
@@ -213,18 +206,16 @@ def test_real_models_through_all_targets(
 def check_runs(
     home: Path, model: Path, feeds: Mapping[str, Array], expected: Mapping[str, Array], share: float
 ) -> None:
-    """Compare with what a model gives in 1.15, or by the loader of mapped models."""
+    """Compare outputs of TensorFlow 1.15, or of the loader of memory-mapped models."""
     if TARGETS[model.parent.name].get("artifact") == "memmapped":
         ((feed, value),) = list(feeds.items())[:1]
         if len(feeds) > 1 or value.dtype != np.float32:
             return
-        found = [fetched_memmapped(home, model, feed, fetch, value) for fetch in expected]
+        outputs = [fetched_memmapped(home, model, feed, fetch, value) for fetch in expected]
     else:
         try:
-            found = run_in_115(home, model, dict(feeds), list(expected), model.parent)
+            outputs = run_in_115(home, model, dict(feeds), list(expected), model.parent)
         except NativeError as error:
             pytest.fail(f"{model}: {error}")
-    for (fetch, wanted), got in zip(expected.items(), found, strict=True):
-        limit = share * max(float(np.abs(wanted).max(initial=0)), 1e-6)
-        flat = np.asarray(got, np.float64).ravel()
-        np.testing.assert_allclose(flat, wanted.ravel(), rtol=0, atol=limit, err_msg=fetch)
+    flat_outputs, flat_expected = (map(np.ravel, arrays) for arrays in (outputs, expected.values()))
+    assert_close(flat_outputs, flat_expected, share, min_peak=1e-6)

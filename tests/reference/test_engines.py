@@ -17,6 +17,7 @@ from mobileprep.runtime.engines.agreement import check_agreement
 from mobileprep.runtime.engines.choose import installed_engines, open_engine
 from tests.ops.lookup.test_tables import filled
 from tests.ops.strings.test_joining import texts
+from tests.reference.golden import read_golden
 from tests.transforms.graphs import node, normal, placeholder
 
 pytestmark = pytest.mark.reference
@@ -32,41 +33,35 @@ NETWORKS = {
 }
 
 
-def golden(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
-    """The fetches and feeds that a file of expected outputs speaks of."""
-    with np.load(path) as arrays:
-        names = {key: key.split(":", 1)[1].replace("|", "/") for key in arrays}
-        fetches = [name for key, name in names.items() if key.startswith("out:")]
-        feeds = {name: arrays[key] for key, name in names.items() if key.startswith("in:")}
-    return fetches, feeds
-
-
 @pytest.mark.parametrize("network", NETWORKS)
 def test_installed_engines_agree(network: str, models: Path, tf: ModuleType) -> None:
     path = models / network
     graph = read_graph(path)
-    fetches, feeds = golden(models / NETWORKS[network])
+    feeds, outputs = read_golden(models / NETWORKS[network])
     reference = open_engine("numpy", graph, path)
     for name in installed_engines():
         agreement = check_agreement(
-            open_engine(name, graph, path, convert=tflite_in_memory), reference, fetches, feeds
+            open_engine(name, graph, path, convert=tflite_in_memory),
+            reference,
+            list(outputs),
+            feeds,
         )
         assert agreement.holds, str(agreement)
 
 
-def test_auto_takes_the_fastest(tf: ModuleType) -> None:
+def test_auto_selects_the_fastest_engine(tf: ModuleType) -> None:
     graph = Graph([placeholder(), node("out", "Relu", "x")])
     engine = open_engine("auto", graph, None, convert=tflite_in_memory)
     np.testing.assert_array_equal(engine.run(["out"], {"x": normal(3)})[0], normal(3).clip(0))
     assert engine.name == installed_engines()[0] != "numpy"
 
 
-def test_tensorflow_fills_tables(tf: ModuleType) -> None:
+def test_tensorflow_initializes_tables(tf: ModuleType) -> None:
     engine = open_engine("tensorflow", filled(), None)
     assert engine.run(["find"], {"words": texts("no", "?")})[0].tolist() == [8, -1]
 
 
-def test_tensorflow_takes_quantized_types_as_integers(tf: ModuleType) -> None:
+def test_tensorflow_accepts_quantized_types_as_integers(tf: ModuleType) -> None:
     graph = Graph(
         [
             placeholder("x", DType.QUINT8),
@@ -85,7 +80,7 @@ def test_tensorflow_takes_quantized_types_as_integers(tf: ModuleType) -> None:
         np.testing.assert_allclose(mine, reference, rtol=1e-6)
 
 
-def test_what_tensorflow_says_becomes_our_errors(tf: ModuleType) -> None:
+def test_tensorflow_errors_are_converted(tf: ModuleType) -> None:
     with pytest.raises(
         UnsupportedError, match="TensorFlow cannot run the graph: Op type not registered"
     ):

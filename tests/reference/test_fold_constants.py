@@ -13,7 +13,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import without_dangling
 from mobileprep.graph.refs import Ref
 from tests.reference.golden import read_golden
-from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.networks import NETWORKS, cached_network
 from tests.reference.original import (
     OriginalError,
     differences,
@@ -37,7 +37,7 @@ def _importable(graph: Graph) -> Graph:
     return graph.with_nodes(without_dangling(graph, graph.by_name))
 
 
-def _compared(
+def _differences(
     original: Path, graph: Graph, inputs: str, outputs: str, chain: str, folder: Path
 ) -> list[str]:
     theirs = _importable(run_original(original, graph, inputs, outputs, chain, folder))
@@ -46,16 +46,14 @@ def _compared(
 
 
 @pytest.mark.parametrize("case", [*FOLDED.values(), *SHAPES.values()], ids=[*FOLDED, *SHAPES])
-def test_small_graphs_fold_alike(original: Path, case: Case, tmp_path: Path) -> None:
+def test_small_graphs_are_equal(original: Path, case: Case, tmp_path: Path) -> None:
     theirs = run_original(original, case.graph, case.inputs, case.outputs, case.chain, tmp_path)
     ours = run_ours(case.graph, case.inputs, case.outputs, case.chain)
     assert differences(ours, theirs, relative=RELATIVE, ordered=False) == []
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_graphs_that_the_original_rejects_are_errors(
-    original: Path, case: Case, tmp_path: Path
-) -> None:
+def test_invalid_graphs_are_rejected(original: Path, case: Case, tmp_path: Path) -> None:
     with pytest.raises(OriginalError):
         run_original(original, case.graph, case.inputs, case.outputs, case.chain, tmp_path)
     with pytest.raises(MobileprepError) as caught:
@@ -63,7 +61,7 @@ def test_graphs_that_the_original_rejects_are_errors(
     assert caught.value.hint
 
 
-def test_numbering_continues_in_a_second_step(original: Path, tmp_path: Path) -> None:
+def test_second_step_continues_the_numbering(original: Path, tmp_path: Path) -> None:
     case = SHAPES["sizes multiplied"]
     chain = "fold_constants(exclude_op=Mul) fold_constants"
     theirs = run_original(original, case.graph, case.inputs, case.outputs, chain, tmp_path)
@@ -73,32 +71,30 @@ def test_numbering_continues_in_a_second_step(original: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks_fold_alike(original: Path, name: str, chain: str, tmp_path: Path) -> None:
-    network = kept_network(name)
+def test_keras_networks_are_equal(original: Path, name: str, chain: str, tmp_path: Path) -> None:
+    network = cached_network(name)
     graph = read_graph(network.path)
-    found = _compared(original, graph, network.input, network.output, chain, tmp_path)
-    assert found == []
+    assert _differences(original, graph, network.input, network.output, chain, tmp_path) == []
 
 
-def test_a_network_cut_in_the_middle_folds_alike(original: Path, tmp_path: Path) -> None:
-    network = kept_network("mobilenet")
+def test_parts_of_a_network_are_equal(original: Path, tmp_path: Path) -> None:
+    network = cached_network("mobilenet")
     graph = read_graph(network.path)
     convolutions = [n.name for n in graph if n.op == "DepthwiseConv2dNative"]
     outputs = f"{convolutions[3]},{convolutions[1]}"
-    assert _compared(original, graph, network.input, outputs, FOLD, tmp_path) == []
-    found = _compared(original, graph, convolutions[1], convolutions[5], CHAINS[1], tmp_path)
-    assert found == []
+    assert _differences(original, graph, network.input, outputs, FOLD, tmp_path) == []
+    inputs, outputs = convolutions[1], convolutions[5]
+    assert _differences(original, graph, inputs, outputs, CHAINS[1], tmp_path) == []
 
 
 FROZEN = [*GRAPHS, "made-qat-mnist-tf115/frozen_float_fusedbn.pb"]
 
 
 @pytest.mark.parametrize("path", FROZEN)
-def test_real_models_fold_alike(original: Path, models: Path, path: str, tmp_path: Path) -> None:
+def test_real_models_are_equal(original: Path, models: Path, path: str, tmp_path: Path) -> None:
     graph = read_graph(models / path)
     inputs, outputs = _ends(models / path, graph)
-    found = _compared(original, graph, inputs, outputs, FOLD, tmp_path)
-    assert found == []
+    assert _differences(original, graph, inputs, outputs, FOLD, tmp_path) == []
 
 
 def _ends(path: Path, graph: Graph) -> tuple[str, str]:
@@ -116,7 +112,7 @@ def _ends(path: Path, graph: Graph) -> tuple[str, str]:
 # Bugs of the original that are fixed here.
 
 
-def test_the_original_keeps_constraints_on_removed_nodes(
+def test_only_the_original_keeps_dangling_constraints(
     original: Path, models: Path, tmp_path: Path
 ) -> None:
     graph = read_graph(models / "mtcnn/mtcnn.pb")
@@ -127,7 +123,7 @@ def test_the_original_keeps_constraints_on_removed_nodes(
     assert differences(_importable(ours), ours) == []
 
 
-def test_copies_of_constants_grow_only_the_originals_file(original: Path, tmp_path: Path) -> None:
+def test_only_the_original_copies_constants(original: Path, tmp_path: Path) -> None:
     graph = FOLDED["a copy of a constant"].graph
     more = replace(graph["out"], name="more", inputs=(Ref("c"), Ref("x")))
     graph = graph.with_nodes([*graph, more])
@@ -137,7 +133,7 @@ def test_copies_of_constants_grow_only_the_originals_file(original: Path, tmp_pa
     assert [n.op for n in ours].count("Const") == 1
 
 
-def test_only_we_fold_a_constant_output(original: Path, tmp_path: Path) -> None:
+def test_only_the_original_skips_a_constant_output(original: Path, tmp_path: Path) -> None:
     graph = FOLDED["a chain"].graph
     theirs = run_original(original, graph, "x", "f", FOLD, tmp_path)
     ours = run_ours(graph, "x", "f", FOLD, tf115=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +29,7 @@ from tests.freezing.test_source import MODEL, W, meta
 from tests.reference.golden import read_golden
 from tests.reference.newest import session, tensor_name
 from tests.reference.original import differences
+from tests.reference.real_graphs import model_parts
 from tests.reference.saved_models import ZOO, Saved
 
 pytestmark = pytest.mark.reference
@@ -68,7 +67,7 @@ def ops(graph: Graph) -> set[str]:
 
 @pytest.mark.parametrize("name", ZOO)
 @pytest.mark.parametrize("control_flow", ["keep", "lower"])
-def test_frozen_graphs_keep_the_outputs(
+def test_outputs_are_preserved(
     name: str, control_flow: str, tf: ModuleType, tmp_path: Path
 ) -> None:
     saved = ZOO[name](tf, tmp_path)
@@ -93,7 +92,7 @@ def assert_close_in_our_interpreter(result: FreezeResult, saved: Saved) -> None:
 DIGITS = Path(__file__).resolve().parents[2] / "recipes" / "digits" / "model"
 
 
-def test_the_digits_graph_is_frozen_as_freeze_graph_does(tf: ModuleType, tmp_path: Path) -> None:
+def test_digits_graph_matches_freeze_graph(tf: ModuleType, tmp_path: Path) -> None:
     from tensorflow.python.tools import freeze_graph
 
     result = freeze(
@@ -125,22 +124,14 @@ def test_the_digits_graph_is_frozen_as_freeze_graph_does(tf: ModuleType, tmp_pat
 def _without_defaults_added(theirs: Graph, ours: Graph) -> Graph:
     """Remove default attributes, which TensorFlow adds when it imports a graph."""
 
-    def as_given(node: Node) -> Node:
+    def without_defaults(node: Node) -> Node:
         definition = op_def(node.op, NEWEST)
-        given = ours[node.name].attrs if node.name in ours else node.attrs
+        own = ours[node.name].attrs if node.name in ours else node.attrs
         defaults = {} if definition is None else {a.name: a.default for a in definition.attrs}
-        kept = {k: v for k, v in node.attrs.items() if k in given or defaults.get(k) != v}
-        return replace(node, attrs=kept)
+        attrs = {k: v for k, v in node.attrs.items() if k in own or defaults.get(k) != v}
+        return replace(node, attrs=attrs)
 
-    return theirs.with_nodes([as_given(node) for node in theirs])
-
-
-def parts(models: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Every saved form of every real model with recorded outputs."""
-    for info in sorted(models.glob("*/INFO.json")):
-        for part in json.loads(info.read_text()).get("parts", ()):
-            if part.get("golden"):
-                yield f"{info.parent.name} {part['golden']}", info.parent, part
+    return theirs.with_nodes([without_defaults(node) for node in theirs])
 
 
 def source_of(folder: Path, part: dict[str, Any]) -> dict[str, Path]:
@@ -154,17 +145,20 @@ def source_of(folder: Path, part: dict[str, Any]) -> dict[str, Path]:
 
 
 REFUSED = {
-    # Its activation ranges move with each batch; the evaluation graph is what to freeze.
+    # Its activation ranges change with each batch; only the evaluation graph can be frozen.
     "made-qat-mnist-tf115 golden_train.ckpt-1260.npz": "has to stay a variable",
-    # The checkpoint's names are those of graph_regression.pb.
+    # The checkpoint has the names of graph_regression.pb.
     "sugyan-mnist-v1ckpt golden_regression.npz": "the nearest is 'regression/W'",
     "sugyan-mnist-v1ckpt golden_v2_regression.npz": "the nearest is 'regression/W'",
 }
 
 
-def test_real_models_keep_tensorflows_outputs(tf: ModuleType, models: Path) -> None:
-    seen = 0
-    for name, folder, part in parts(models):
+def test_real_models(tf: ModuleType, models: Path) -> None:
+    count = 0
+    for folder, part in model_parts(models):
+        if not part.get("golden"):
+            continue
+        name = f"{folder.name} {part['golden']}"
         golden = read_golden(folder / part["golden"])
         feeds = {tensor_name(name): array for name, array in golden.feeds.items()}
         options = FreezeOptions(tuple(golden.outputs))
@@ -176,11 +170,12 @@ def test_real_models_keep_tensorflows_outputs(tf: ModuleType, models: Path) -> N
         got = run(tf, result, feeds)
         theirs = as_saved(tf, folder, part, result.outputs, feeds)
         expected = theirs or list(golden.outputs.values())
-        for ours, wanted in zip(got, expected, strict=True):
-            scale = max(1.0, float(np.abs(wanted).max())) if wanted.dtype.kind == "f" else 1.0
-            np.testing.assert_allclose(ours, wanted, atol=TOLERANCE * scale, err_msg=name)
-        seen += 1
-    assert seen >= 20
+        for ours, reference in zip(got, expected, strict=True):
+            is_float = reference.dtype.kind == "f"
+            scale = max(1.0, float(np.abs(reference).max())) if is_float else 1.0
+            np.testing.assert_allclose(ours, reference, atol=TOLERANCE * scale, err_msg=name)
+        count += 1
+    assert count >= 20
 
 
 def as_saved(
@@ -209,7 +204,7 @@ def as_saved(
         ("made-qat-mnist-tf115/eval_graph.pbtxt", "made-qat-mnist-tf115", "output"),
     ],
 )
-def test_real_graphs_with_their_checkpoints(
+def test_real_graphs_with_checkpoints(
     graph: str, checkpoint: str, output: str, tf: ModuleType, models: Path
 ) -> None:
     golden = {
@@ -232,7 +227,7 @@ def test_damaged_models_fail_with_documented_errors(kind: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_training_graph_fails_with_documented_errors(kind: str, tmp_path: Path) -> None:
+def test_damaged_training_graph_fails_with_documented_errors(kind: str, tmp_path: Path) -> None:
     graph = read_graph(DIGITS / "graph.pbtxt")
     whole = saved_model_pb2.MetaGraphDef()
     whole.meta_info_def.tags.append("serve")

@@ -1,4 +1,4 @@
-"""Graphs as text, from TensorFlow to here and back."""
+"""Round trips of text graphs through TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mobileprep.graph.serde import graph_to_bytes
 pytestmark = pytest.mark.reference
 
 
-def _with_types(tf: ModuleType, folder: Path) -> Path:
-    """A text graph of TensorFlow whose nodes have types, in a function too."""
+def _write_typed_graph(tf: ModuleType, folder: Path) -> Path:
+    """Write a text graph in TensorFlow with typed nodes, also in a function."""
 
     def double(x):
         return tf.map_fn(lambda v: v * 2.0, x)
@@ -30,23 +30,23 @@ def _with_types(tf: ModuleType, folder: Path) -> Path:
     return folder / "theirs.pbtxt"
 
 
-def test_tensorflow_reads_the_types_that_it_wrote(tf: ModuleType, tmp_path: Path) -> None:
+def test_types_round_trip_through_tensorflow(tf: ModuleType, tmp_path: Path) -> None:
     from google.protobuf import text_format
 
-    theirs = _with_types(tf, tmp_path)
+    theirs = _write_typed_graph(tf, tmp_path)
     graph = read_graph(theirs)
     write_graph(tmp_path / "ours.pbtxt", graph, as_text=True)
-    given, again = tf.compat.v1.GraphDef(), tf.compat.v1.GraphDef()
-    text_format.Parse(theirs.read_text(), given)
-    text_format.Parse((tmp_path / "ours.pbtxt").read_text(), again)
-    for before, after in zip(given.node, again.node, strict=True):
+    before_def, after_def = tf.compat.v1.GraphDef(), tf.compat.v1.GraphDef()
+    text_format.Parse(theirs.read_text(), before_def)
+    text_format.Parse((tmp_path / "ours.pbtxt").read_text(), after_def)
+    for before, after in zip(before_def.node, after_def.node, strict=True):
         assert after.experimental_type == before.experimental_type
         assert after.experimental_debug_info == before.experimental_debug_info
-    assert "TFT_TENSOR" in str(again.library)
-    assert again == tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
+    assert "TFT_TENSOR" in str(after_def.library)
+    assert after_def == tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
 
 
-def test_types_have_the_names_that_tensorflow_gives_them(tf: ModuleType) -> None:
+def test_type_names_match_tensorflow(tf: ModuleType) -> None:
     from tensorflow.core.framework import full_type_pb2
 
     assert dict(text.FullTypeId.items()) == dict(full_type_pb2.FullTypeId.items())

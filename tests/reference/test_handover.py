@@ -1,4 +1,4 @@
-"""Real models: what passes between stages in memory is what passes through the store."""
+"""Stages get the same inputs from memory as from the cache, for real models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.reference.real_graphs import GRAPHS
 
 pytestmark = pytest.mark.reference
 
-# The others have variables, whose values lie elsewhere.
+# The others have variables with values in a checkpoint.
 FROZEN = sorted({*GRAPHS} - {"made-qat-mnist-tf115/eval_graph.pb", "sugyan-mnist-v1ckpt/graph.pb"})
 CHAIN = [
     "strip_unused_nodes",
@@ -42,15 +42,15 @@ CHAIN = [
 
 
 def outputs(recipe: Path, store: Path) -> dict[str, dict[str, Output]]:
-    """What each stage of a recipe leaves, in a new store."""
+    """The outputs of each stage of a recipe, in a new cache."""
     state = State(plan_recipes([load_recipe(recipe, environ={})]), Store(store))
     build(Executor(state), jobs=2)
-    found = {}
+    outputs_by_task = {}
     for spec in state.plan.stages:
         verdict = state.verdict(spec.task)
         assert isinstance(verdict, Fresh)
-        found[spec.task] = dict(verdict.record.outputs)
-    return found
+        outputs_by_task[spec.task] = dict(verdict.record.outputs)
+    return outputs_by_task
 
 
 # A release that loads all of these models.
@@ -58,7 +58,7 @@ RELEASE = {"tensorflow": ["2.21"]}
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_memory_and_store_hand_on_the_same(
+def test_outputs_are_equal_without_the_handover(
     models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = read_graph(models / name)

@@ -1,4 +1,4 @@
-"""Kernels with state or a tolerance of their own, compared with TensorFlow's."""
+"""Kernels with state or a special tolerance match TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.reference.newest import session
 pytestmark = pytest.mark.reference
 
 
-def test_the_fast_jpeg_decoder_is_close(tf: ModuleType) -> None:
-    """TensorFlow's default differs from Pillow's decoder by a few of 255."""
+def test_fast_jpeg_decoder_is_close(tf: ModuleType) -> None:
+    """TensorFlow's default decoder differs from Pillow's by a few levels."""
     rng = np.random.default_rng(0)
     noise = np.kron(rng.integers(0, 256, (16, 16, 3)), np.ones((8, 8, 1))).astype(np.uint8)
     data = encoded(noise, "JPEG", quality=90)
     theirs = tf.raw_ops.DecodeJpeg(contents=data).numpy().astype(int)
-    apart = np.abs(run("DecodeJpeg", text(data)) - theirs)
-    assert apart.max() <= 8
-    assert apart.mean() <= 1.5
+    distance = np.abs(run("DecodeJpeg", text(data)) - theirs)
+    assert distance.max() <= 8
+    assert distance.mean() <= 1.5
 
 
 @pytest.mark.parametrize("older", [False, True])

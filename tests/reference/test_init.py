@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mobileprep.cli.main import main
@@ -15,9 +14,9 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.recipe.load import load_recipe
 from mobileprep.runtime.interpreter import Interpreter
-from tests.reference.golden import read_golden
+from tests.reference.golden import assert_close, read_golden
 
-pytestmark = pytest.mark.reference
+pytestmark = [pytest.mark.reference, pytest.mark.usefixtures("work_dir")]
 
 QAT, BUNDLES = "made-qat-mnist-tf115", "tf-serving-testdata"
 V2, V1 = (f"{BUNDLES}/session_bundle_half_plus_two_{k}/00000123" for k in ("ckpt_v2", "v1ckpt"))
@@ -81,33 +80,27 @@ EIGHT_BIT, ROUNDING = 0.1, 1e-5
 COARSE = {"android-wakeword-streaming-rnn": 2e-5, "basic-pitch-savedmodel": 3e-3}
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-
-
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_first_recipe_builds_and_keeps_the_outputs(models: Path, source: str) -> None:
-    fed, expected = read_golden(models / source.split("/")[0] / f"{SOURCES[source]}.npz")
+def test_generated_recipe_builds_and_preserves_outputs(models: Path, source: str) -> None:
+    feeds, expected = read_golden(models / source.split("/")[0] / f"{SOURCES[source]}.npz")
     recipe = Path("recipe.yaml")
     assert main(["init", str(models / source)]) == 0
     assert main(["build", "recipe.yaml"]) == 0
     target = load_recipe(recipe).targets[0]
     # Recipes name tensors, recorded runs name nodes.
-    assert {parse_ref(i.name).node for i in target.inputs} == {parse_ref(n).node for n in fed}
+    assert {parse_ref(i.name).node for i in target.inputs} == {parse_ref(n).node for n in feeds}
     if source.split("/")[0] != "sugyan-mnist-v1ckpt":  # whose files renamed the graph's nodes
-        assert set(map(_place, expected)) <= set(map(_place, target.outputs))
+        assert set(map(parse_ref, expected)) <= set(map(parse_ref, target.outputs))
     rounding = COARSE.get(source.split("/")[0], ROUNDING)
     text = recipe.read_text()
     plain = SMALL_WEIGHTS.sub("", text)
     is_small = plain != text
-    _compare(recipe, fed, expected, EIGHT_BIT if is_small else rounding)
+    _compare(recipe, feeds, expected, EIGHT_BIT if is_small else rounding)
     if is_small:
         assert re.search(r"^check:", text, re.MULTILINE)
         recipe.write_text(plain)
         assert main(["build", "recipe.yaml"]) == 0
-        _compare(recipe, fed, expected, rounding)
+        _compare(recipe, feeds, expected, rounding)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +115,7 @@ def test_a_first_recipe_builds_and_keeps_the_outputs(models: Path, source: str) 
         ("mtcnn/INFO.json", "is neither a graph"),
     ],
 )
-def test_unusable_sources_are_reported(
+def test_unusable_source_is_reported(
     models: Path, capsys: pytest.CaptureFixture[str], source: str, message: str
 ) -> None:
     assert main(["init", str(models / source)]) in (2, 4, 6)
@@ -130,7 +123,7 @@ def test_unusable_sources_are_reported(
     assert not Path("recipe.yaml").exists()
 
 
-def test_names_of_models_are_unique(models: Path) -> None:
+def test_model_names_are_unique(models: Path) -> None:
     graphs = sorted(models.rglob("frozen*.pb"))
     for number, path in enumerate(graphs):
         assert main(["init", str(path), "--no-try", "--recipe", f"{number}.yaml"]) == 0
@@ -138,20 +131,13 @@ def test_names_of_models_are_unique(models: Path) -> None:
     assert len(names) == len(graphs)
 
 
-def _place(name: str) -> tuple[str, int]:
-    return parse_ref(name).node, parse_ref(name).index
-
-
 def _compare(
-    recipe: Path, fed: Mapping[str, Array], expected: Mapping[str, Array], share: float
+    recipe: Path, feeds: Mapping[str, Array], expected: Mapping[str, Array], share: float
 ) -> None:
     loaded = load_recipe(recipe)
     folder = Path("out") / loaded.name / "phone"
     graph = read_graph(folder / f"{loaded.name}.pb")
-    wanted = list(expected)
-    names = {_place(n): n for n in loaded.targets[0].outputs}
-    fetches = [names.get(_place(n), loaded.targets[0].outputs[0]) for n in wanted]
-    found = Interpreter(graph).run(fetches, dict(fed))
-    for name, array in zip(wanted, found, strict=True):
-        peak = float(np.abs(expected[name]).max(initial=0.0))
-        np.testing.assert_allclose(array, expected[name], rtol=0, atol=share * max(peak, 1e-3))
+    names = {parse_ref(n): n for n in loaded.targets[0].outputs}
+    fetches = [names.get(parse_ref(n), loaded.targets[0].outputs[0]) for n in expected]
+    outputs = Interpreter(graph).run(fetches, dict(feeds))
+    assert_close(outputs, expected.values(), share, min_peak=1e-3)

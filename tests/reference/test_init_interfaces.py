@@ -1,11 +1,10 @@
-"""``init`` writes the inputs and outputs of every real model, or says what it cannot know.
+"""``init`` writes the inputs and outputs of every real model, and reports unknown shapes.
 
-The file ``INFO.json`` of each model has its inputs and outputs, with the shapes of a run.
+``INFO.json`` of each model lists its inputs and outputs, with the shapes of a run.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from mobileprep.cli.main import main
 from mobileprep.graph.refs import parse_ref
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.settings import InputSpec
+from tests.reference.real_graphs import model_parts
 
-pytestmark = pytest.mark.reference
+pytestmark = [pytest.mark.reference, pytest.mark.usefixtures("work_dir")]
 
 # Each model and part of it, with the inputs whose shape its graph does not record.
 PARTS: dict[str, tuple[str, ...]] = {
@@ -52,14 +52,8 @@ OTHERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-
-
 @pytest.mark.parametrize("part", PARTS)
-def test_the_interface_is_that_of_the_info_file(models: Path, part: str) -> None:
+def test_interface_matches_the_info_file(models: Path, part: str) -> None:
     info = _parts(models)[part]
     unknown = PARTS[part]
     flags = [] if unknown else ["--no-try"]
@@ -78,34 +72,30 @@ def test_the_interface_is_that_of_the_info_file(models: Path, part: str) -> None
 
 
 @pytest.mark.parametrize("model", OTHERS)
-def test_the_interface_of_a_graph_beside_its_checkpoint(models: Path, model: str) -> None:
+def test_interface_of_a_graph_with_a_checkpoint(models: Path, model: str) -> None:
     assert main(["init", str(models / model), "--no-try"]) == 0
     target = load_recipe(Path("recipe.yaml")).targets[0]
-    (given,) = target.inputs
-    assert (given.name, given.shape, *target.outputs) == (
-        OTHERS[model][0],
-        (-1, 784),
-        OTHERS[model][1],
-    )
+    (spec,) = target.inputs
+    assert (spec.name, *target.outputs) == OTHERS[model]
+    assert spec.shape == (-1, 784)
 
 
-def test_every_model_is_in_the_table(models: Path) -> None:
+def test_table_covers_every_model(models: Path) -> None:
     assert set(PARTS) == set(_parts(models))
 
 
 def _parts(models: Path) -> dict[str, Any]:
     """The parts of all models that have inputs and outputs, by path."""
-    found = {}
-    for path in sorted(models.glob("*/INFO.json")):
-        for part in json.loads(path.read_text()).get("parts", []):
-            if "run_inputs" in part:
-                found[f"{path.parent.name}/{part.get('file') or part['dir']}"] = part
-    return found
+    return {
+        f"{folder.name}/{part.get('file') or part['dir']}": part
+        for folder, part in model_parts(models)
+        if "run_inputs" in part
+    }
 
 
 def _fits(spec: InputSpec, shape: list[int]) -> bool:
-    """Whether an input takes arrays of a shape."""
+    """Whether an input accepts arrays of a shape."""
     if spec.shape is None:
         return True
     pairs = zip(spec.shape, shape, strict=False)
-    return len(spec.shape) == len(shape) and all(size in (-1, found) for size, found in pairs)
+    return len(spec.shape) == len(shape) and all(size in (-1, actual) for size, actual in pairs)

@@ -1,4 +1,4 @@
-"""The code for apps, as compilers and the runtime of TensorFlow 1.15 take it."""
+"""Integration code for apps, compiled, and run with TensorFlow 1.15 or stubs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from mobileprep.building.builder import build
 from mobileprep.core.keys import Key
-from mobileprep.data.file_samples import PictureReading
+from mobileprep.data.file_samples import ImageReading
 from mobileprep.data.options import Reading
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import read_graph
@@ -21,7 +21,7 @@ from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.targets.integration.render import AppModel, Language, integration_code
 from mobileprep.targets.memmapped import encrypt
-from tests.reference.native import PROGRAMS, compile_program, tool
+from tests.reference.native import PROGRAMS, compile_program, run_program, tool
 from tests.targets.app_models import HOSTILE, app_model, hostile_model
 
 pytestmark = pytest.mark.reference
@@ -36,9 +36,24 @@ MODELS = {
     "encrypted text": app_model(artifact="text", encrypted=True),
 }
 KEY = Key(bytes(range(32)))
+IMAGE_VALUES = [128 - 103.5, 100 - 116.0, (10 - 123) / 2, 3 - 103.5, 2 - 116.0, (1 - 123) / 2]
+# The error and the calls that the programs of Java and Kotlin print.
+APP_OUTPUT = [
+    "takes 6 values per sample, not 7",
+    "load file:///android_asset/digits.pb",
+    "run  false init_all_tables",
+    f"feed image {IMAGE_VALUES} [1, 2, 1, 3]",
+    "feed scale:0 [2.0] []",
+    "feed any [1, 2] [2, 1]",
+    "run logits/y,class,raw:1",
+    "fetch logits/y 10",
+    "fetch class 3",
+    "fetch raw:1 7",
+    "close",
+]
 
 
-def written(model: AppModel, language: Language, folder: Path) -> Path:
+def write_code(model: AppModel, language: Language, folder: Path) -> Path:
     for name, text in integration_code(model, language).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,23 +61,15 @@ def written(model: AppModel, language: Language, folder: Path) -> Path:
     return folder
 
 
-def run(*command: str | Path) -> str:
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def compiled_java(model: AppModel, folder: Path, main: str, *arguments: Path) -> str:
-    """What a program of Java prints that uses the code."""
-    written(model, "java", folder)
+    """Compile the code with a Java program, and return the output of the program."""
+    write_code(model, "java", folder)
     sources = folder / "java/org/example/app"
     (sources / "Main.java").write_text(main)
     stubs = sorted(STUBS.rglob("*.java"))
     files = [*stubs, *sources.glob("*.java")]
-    run(tool("javac"), "-Xlint:all", "-Werror", "-d", folder / "classes", *files)
-    return run(tool("java"), "-cp", folder / "classes", "org.example.app.Main", *arguments)
+    run_program(tool("javac"), "-Xlint:all", "-Werror", "-d", folder / "classes", *files)
+    return run_program(tool("java"), "-cp", folder / "classes", "org.example.app.Main", *arguments)
 
 
 JAVA_MAIN = """\
@@ -74,7 +81,7 @@ import org.tensorflow.contrib.android.TensorFlowInferenceInterface;
 public final class Main {
   public static void main(String[] arguments) {
     try (Classifier model = new Classifier(new AssetManager())) {
-      model.feedImage(Classifier.pictureValues(new int[] {0xFF0A6480, 0x00010203}));
+      model.feedImage(Classifier.imageValues(new int[] {0xFF0A6480, 0x00010203}));
       model.feedScale(new double[] {2});
       model.feedAny(new long[] {1, 2}, 2, 1);
       model.run();
@@ -93,22 +100,8 @@ public final class Main {
 """
 
 
-def test_the_java_code_feeds_runs_and_fetches(tmp_path: Path) -> None:
-    output = compiled_java(app_model(), tmp_path, JAVA_MAIN).splitlines()
-    values = [128 - 103.5, 100 - 116.0, (10 - 123) / 2, 3 - 103.5, 2 - 116.0, (1 - 123) / 2]
-    assert output == [
-        "takes 6 values per sample, not 7",
-        "load file:///android_asset/digits.pb",
-        "run  false init_all_tables",
-        f"feed image {values} [1, 2, 1, 3]",
-        "feed scale:0 [2.0] []",
-        "feed any [1, 2] [2, 1]",
-        "run logits/y,class,raw:1",
-        "fetch logits/y 10",
-        "fetch class 3",
-        "fetch raw:1 7",
-        "close",
-    ]
+def test_java_code_feeds_runs_and_fetches(tmp_path: Path) -> None:
+    assert compiled_java(app_model(), tmp_path, JAVA_MAIN).splitlines() == APP_OUTPUT
 
 
 HOSTILE_MAIN = """\
@@ -132,24 +125,28 @@ public final class Main {
 """
 
 
-def test_hostile_names_stay_texts_in_java(tmp_path: Path) -> None:
-    output = compiled_java(hostile_model(), tmp_path, HOSTILE_MAIN).split()
-    calls = [bytes.fromhex(line).decode() for line in output]
+def test_java_code_escapes_names(tmp_path: Path) -> None:
+    check_hostile_names(compiled_java(hostile_model(), tmp_path, HOSTILE_MAIN))
+
+
+def check_hostile_names(output: str) -> None:
+    """Check the calls that a program prints in hexadecimal."""
+    calls = [bytes.fromhex(line).decode() for line in output.split()]
     assert calls[1] == "run  false " + ",".join(HOSTILE)
     assert calls[2] == "run " + ",".join(f"{name}:1" for name in HOSTILE)
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_cpp_code_compiles(original: Path, kind: str, compiler: str, tmp_path: Path) -> None:
-    written(MODELS[kind], "cpp", tmp_path)
+def test_cpp_code_compiles(original: Path, kind: str, compiler: str, tmp_path: Path) -> None:
+    write_code(MODELS[kind], "cpp", tmp_path)
     tf = original / "tensorflow_core"
     flags = ["-std=c++14", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-isystem"]
     for file in sorted(tmp_path.glob("cpp/*.cc")):
-        run(tool(compiler), *flags, tf / "include", file)
+        run_program(tool(compiler), *flags, tf / "include", file)
 
 
-def test_hostile_names_stay_texts_in_cpp(tmp_path: Path) -> None:
+def test_cpp_code_escapes_names(tmp_path: Path) -> None:
     text = integration_code(hostile_model(), "cpp")["cpp/Classifier.cc"]
     listed = re.search(r"Run\(\{\}, \{\}, \{(.*)\}, nullptr\)", text)
     assert listed is not None
@@ -159,23 +156,25 @@ def test_hostile_names_stay_texts_in_cpp(tmp_path: Path) -> None:
         f"#include <cstdio>\nint main() {{ const char text[] = {literal};\n"
         "std::fwrite(text, 1, sizeof text - 1, stdout); }\n"
     )
-    # As compilers are called that replace trigraphs.
-    run(tool("g++"), "-trigraphs", program, "-o", tmp_path / "names")
-    found = subprocess.run([tmp_path / "names"], capture_output=True, check=True).stdout
-    assert found.decode() == "\n----\n".join(HOSTILE)
+    # Some compilers replace trigraphs.
+    run_program(tool("g++"), "-trigraphs", program, "-o", tmp_path / "names")
+    output = subprocess.run([tmp_path / "names"], capture_output=True, check=True).stdout
+    assert output.decode() == "\n----\n".join(HOSTILE)
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_objective_cpp_code_compiles(original: Path, kind: str, tmp_path: Path) -> None:
-    written(MODELS[kind], "objc", tmp_path)
+def test_objective_cpp_code_compiles(original: Path, kind: str, tmp_path: Path) -> None:
+    write_code(MODELS[kind], "objc", tmp_path)
     flags = ["-x", "objective-c++", "-fobjc-arc", "-fobjc-runtime=macosx-10.13", "-std=c++14"]
     checks = ["-fsyntax-only", "-Wall", "-Werror", f"-I{STUBS}", f"-I{tmp_path / 'cpp'}"]
     tf = original / "tensorflow_core/include"
-    run(tool("clang++"), *flags, *checks, "-isystem", tf, tmp_path / "objc/ClassifierObjC.mm")
+    run_program(
+        tool("clang++"), *flags, *checks, "-isystem", tf, tmp_path / "objc/ClassifierObjC.mm"
+    )
 
 
 CONTENTS = [b"", b"a model", bytes(range(256)) * 1000]
-# What is done to a file, and what the code says of it.
+# Each damage to a file, and the error of the code.
 DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "none": (lambda data: data, ""),
     "another file": (lambda data: b"GraphDef" + data[8:], "not an encrypted model"),
@@ -201,7 +200,7 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 def encrypted_files(folder: Path) -> list[Path]:
-    """A file of each content and of each damage."""
+    """A file for each content and damage."""
     files = []
     for number, content in enumerate(CONTENTS):
         for name, (damage, _) in DAMAGE.items():
@@ -245,7 +244,7 @@ public final class Main {
 """
 
 
-def test_java_decrypts_what_was_encrypted_and_refuses_what_was_changed(tmp_path: Path) -> None:
+def test_java_code_decrypts_only_intact_files(tmp_path: Path) -> None:
     files = encrypted_files(tmp_path)
     model = app_model(encrypted=True)
     check_decrypted(files, compiled_java(model, tmp_path, DECRYPT_MAIN, *files).splitlines())
@@ -273,16 +272,14 @@ int main(int argc, char** argv) {
 """
 
 
-def test_cpp_decrypts_what_was_encrypted_and_refuses_what_was_changed(
-    original: Path, tmp_path: Path
-) -> None:
+def test_cpp_code_decrypts_only_intact_files(original: Path, tmp_path: Path) -> None:
     files = encrypted_files(tmp_path)
-    code = written(app_model(encrypted=True), "cpp", tmp_path) / "cpp"
+    code = write_code(app_model(encrypted=True), "cpp", tmp_path) / "cpp"
     (tmp_path / "main.cc").write_text(DECRYPT_PROGRAM)
     sources, program = [tmp_path / "main.cc", code / "EncryptedModel.cc"], tmp_path / "decrypt"
     options = [f"-I{code}", "-l:libcrypto.so"]
     compile_program(sources, program, original / "tensorflow_core", options)
-    check_decrypted(files, run(program, *files).splitlines())
+    check_decrypted(files, run_program(program, *files).splitlines())
 
 
 RECIPE = """\
@@ -303,7 +300,7 @@ targets:
 
 
 @pytest.mark.parametrize("target", ["frozen", "text", "memmapped", "encrypted", "encrypted_text"])
-def test_the_cpp_code_runs_a_real_picture(
+def test_cpp_code_classifies_an_image(
     original: Path, models: Path, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PHOTOS_KEY", KEY.secret.hex())
@@ -320,7 +317,7 @@ def test_the_cpp_code_runs_a_real_picture(
 
     reading = Reading(mean=(0.0,), std=(1.0,))
     fed = FedTensor("input", DType.FLOAT, (-1, 224, 224, 3))
-    pixels = np.rint(PictureReading(fed, reading, "photos").sample(photo.read_bytes(), "photo"))
+    pixels = np.rint(ImageReading(fed, reading, "photos").sample(photo.read_bytes(), "photo"))
     (tmp_path / "rgb").write_bytes(pixels.astype(np.uint8).tobytes())
     code = folder / "integration/cpp"
     sources = [*sorted(code.glob("*.cc")), PROGRAMS / "run_picture.cc"]
@@ -330,12 +327,14 @@ def test_the_cpp_code_runs_a_real_picture(
     compile_program(sources, tmp_path / "app", original / "tensorflow_core", options)
     shipped = next(folder.glob("photos.pb*"))
     command = [tmp_path / "app", shipped, folder / "photos_labels.txt", "224", "224"]
-    output = run(*command, tmp_path / "rgb", tmp_path / "output", tmp_path / "key")
+    output = run_program(*command, tmp_path / "rgb", tmp_path / "output", tmp_path / "key")
     assert output.split() == ["5"]
 
-    found = np.fromfile(tmp_path / "output", np.float32)
+    scores = np.fromfile(tmp_path / "output", np.float32)
     graph = read_graph(model)
     normalized = (np.float32(pixels) - np.float32(127.5)) / np.float32(127.5)
-    wanted = Interpreter(graph).run(["Identity"], {"input": normalized.reshape(1, 224, 224, 3)})
+    (expected,) = Interpreter(graph).run(
+        ["Identity"], {"input": normalized.reshape(1, 224, 224, 3)}
+    )
     # Sums of float32 products in another order.
-    np.testing.assert_allclose(found, np.ravel(wanted[0]), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(scores, np.ravel(expected), rtol=1e-4, atol=1e-6)

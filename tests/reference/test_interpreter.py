@@ -1,8 +1,7 @@
-"""The interpreter computes the outputs of whole networks as TensorFlow does."""
+"""The interpreter matches TensorFlow on whole networks."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import ModuleType
 
@@ -14,8 +13,9 @@ from mobileprep.graph.graph import Graph
 from mobileprep.runtime.interpreter import Interpreter
 from tests.reference.conftest import SHARED
 from tests.reference.golden import read_golden
-from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.networks import NETWORKS, cached_network
 from tests.reference.newest import run_newest
+from tests.reference.real_graphs import model_parts
 
 pytestmark = pytest.mark.reference
 
@@ -25,14 +25,11 @@ TOLERANCE = 1e-4
 
 def goldens() -> list[tuple[str, str]]:
     """Frozen real models, each with its recorded run."""
-    found = []
-    for info in sorted((SHARED / "models").glob("*/INFO.json")):
-        for part in json.loads(info.read_text()).get("parts", []):
-            name = part.get("file", "")
-            if part.get("golden") and name.endswith(".pb"):
-                folder = info.parent.name
-                found.append((f"{folder}/{name}", f"{folder}/{part['golden']}"))
-    return found
+    return [
+        (f"{folder.name}/{part['file']}", f"{folder.name}/{part['golden']}")
+        for folder, part in model_parts(SHARED / "models")
+        if part.get("golden") and part.get("file", "").endswith(".pb")
+    ]
 
 
 @pytest.mark.parametrize("combine", [True, False], ids=["combined", "plain"])
@@ -50,7 +47,7 @@ def test_real_models(graph: str, golden: str, combine: bool, models: Path) -> No
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_keras_networks(name: str, batch: int, tf: ModuleType) -> None:
-    network = kept_network(name)
+    network = cached_network(name)
     graph = read_graph(network.path)
     # A softmax of large numbers hides differences in its input.
     fetched = [network.output, *before_softmax(graph)]

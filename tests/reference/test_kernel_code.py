@@ -1,4 +1,4 @@
-"""The table of the code of kernels is what its tool makes of the 1.15 wheel."""
+"""The table of kernel code sizes matches the 1.15 wheel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.reference
 TOOL = Path(__file__).parents[2] / "tools" / "make_kernel_code.py"
 
 
-def test_the_table_is_what_the_tool_makes(original: Path) -> None:
+def test_table_is_up_to_date(original: Path) -> None:
     pytest.importorskip("elftools")
     tool = runpy.run_path(str(TOOL))
     library = original / "tensorflow_core/python/_pywrap_tensorflow_internal.so"

@@ -1,4 +1,4 @@
-"""The files of a build hold what kernels call, by the machine code of the 1.15 wheel."""
+"""Selected source files define the functions that kernels call in the 1.15 wheel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobileprep.targets.op_lists import OpKernel
 from mobileprep.targets.selective_registration import ops_and_kernels
 from tests.reference.conftest import HOME
 from tests.reference.library_calls import Library
-from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.networks import NETWORKS, cached_network
 
 pytestmark = pytest.mark.reference
 
@@ -49,7 +49,7 @@ DEFINED_IN = {
     "BoostedTreesEnsembleResource": "boosted_trees/resources.cc",
     "22ComputeConv2DDimension": "conv_ops.cc",
 }
-"""Files that register no op, or that others call, by what of their functions' names is theirs."""
+"""Source files by a part of the names of their functions."""
 
 SINGLE = {
     "Cast": "CpuCastOp",
@@ -74,7 +74,7 @@ SINGLE = {
     "_FusedConv2D": "FusedConv2DOp<CPUDevice, float>",
     "BoostedTreesPredict": "BoostedTreesPredictOp",
 }
-"""Ops of which the networks have none, each with a kernel."""
+"""Ops that the networks do not have, each with a kernel."""
 
 
 @lru_cache(maxsize=1)
@@ -85,18 +85,18 @@ def library() -> Library:
 
 @lru_cache(maxsize=1)
 def tables() -> dict[str, tuple[int, ...]]:
-    """The functions of kernels and their tables, by the name of their class without types."""
-    found: dict[str, list[int]] = {}
+    """Addresses of kernel functions and virtual tables, by class name without types."""
+    addresses_by_class: dict[str, list[int]] = {}
     for address, symbol in library().symbols.items():
         match = re.match(r"_Z(?:TV)?N10tensorflow(?:12_GLOBAL__N_1)?(\d+)", symbol.name)
         if match is not None and "GpuDevice" not in symbol.name:
             name = symbol.name[match.end() :][: int(match[1])]
-            found.setdefault(name, []).append(address)
-    return {name: tuple(addresses) for name, addresses in found.items()}
+            addresses_by_class.setdefault(name, []).append(address)
+    return {name: tuple(addresses) for name, addresses in addresses_by_class.items()}
 
 
 def called_files(pairs: Iterable[OpKernel]) -> dict[str, str]:
-    """The files that kernels of these classes, of any type, call a function of, and one of each."""
+    """The files whose functions kernels of these classes call, each with one function."""
     classes = {re.split(r"[<\s]", pair.kernel)[0] for pair in pairs if pair.kernel is not None}
     roots = [address for name in classes for address in tables().get(name, ())]
     assert roots
@@ -107,8 +107,8 @@ def called_files(pairs: Iterable[OpKernel]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_a_network_s_files_hold_what_its_kernels_call(network: str) -> None:
-    pairs = ops_and_kernels([read_graph(kept_network(network).path)], "1.15", functions=True)
+def test_files_of_a_network_define_the_called_functions(network: str) -> None:
+    pairs = ops_and_kernels([read_graph(cached_network(network).path)], "1.15", functions=True)
     files = kernel_files((pair.op for pair in pairs), "1.15")
     called = called_files(pairs)
     assert {"deep_conv2d.cc", "pooling_ops_common.cc"} & called.keys()
@@ -118,13 +118,13 @@ def test_a_network_s_files_hold_what_its_kernels_call(network: str) -> None:
 
 
 @pytest.mark.parametrize("op", SINGLE)
-def test_an_op_s_files_hold_what_its_kernel_calls(op: str) -> None:
+def test_files_of_an_op_define_the_called_functions(op: str) -> None:
     files = kernel_files([op], "1.15")
     called = called_files([OpKernel(op, SINGLE[op])])
     assert not {file: name for file, name in called.items() if file not in files.needed_by}
 
 
-def test_every_cast_is_called_by_one_kernel_and_by_no_other() -> None:
+def test_cast_kernel_calls_all_cast_files() -> None:
     cast = {symbol.name for symbol in library().symbols.values() if "GetCpuCastFrom" in symbol.name}
     called = library().called(tables()["CpuCastOp"])
     from_types = {name for name in cast if re.match(r"_ZN10tensorflow\d+GetCpuCastFrom", name)}
@@ -133,6 +133,6 @@ def test_every_cast_is_called_by_one_kernel_and_by_no_other() -> None:
     )
 
 
-def test_the_library_is_that_of_the_wheel() -> None:
+def test_library_has_symbols() -> None:
     assert isinstance(HOME, Path)
     assert "CpuCastOp" in tables() and "Conv2DOp" in tables()

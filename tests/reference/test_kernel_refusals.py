@@ -1,4 +1,4 @@
-"""What check-target says of layouts, dilations, and strides, against the kernels themselves."""
+"""``check-target`` reports the layouts, dilations, and strides that kernels reject."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from mobileprep.building.transforming import transform
 from mobileprep.graph.files import write_graph
-from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.targets.target_check import target_gaps
 from tests.reference.native import NativeError, ops_run_in_115
+from tests.reference.newest import from_tensorflow
 from tests.reference.shipped import ops_run_in_221
 
 pytestmark = pytest.mark.reference
@@ -33,7 +33,7 @@ CASES = [
     *((op, "last", 2, (1, 1)) for op in DILATED),
     *((op, "last", 1, (1, 2)) for op in ("Conv2D", "DepthwiseConv2dNative", "MaxPool")),
 ]
-# It computes as if there were no dilations.
+# It ignores dilations.
 RUNS_WRONGLY = {("DepthwiseConv2dNative", 2, "1.15")}
 
 
@@ -44,25 +44,25 @@ def _output(tf: ModuleType, op: str, shape: list[int], **attrs: Any) -> Any:
     if "FusedBatchNorm" in op:
         of_channels = dict.fromkeys(("scale", "offset", "mean", "variance"), tf.ones([depth]))
         batch_norm = getattr(tf.raw_ops, op)
-        kept = {k: v for k, v in attrs.items() if k == "data_format"}
-        return batch_norm(x=x, **of_channels, is_training=False, **kept)[0]
+        layout = {k: v for k, v in attrs.items() if k == "data_format"}
+        return batch_norm(x=x, **of_channels, is_training=False, **layout)[0]
     kernel = getattr(tf.raw_ops, op)
     multiplier = 1 if "Depthwise" in op else depth
     filters = tf.constant(np.ones([*sides, depth, multiplier], np.float32))
     if "Pool" in op:
         window = [1 if size == 1 else 2 for size in _window(rank, attrs["data_format"])]
-        given: dict[str, Any] = {"value" if op == "AvgPool" else "input": x, "ksize": window}
+        arguments: dict[str, Any] = {"value" if op == "AvgPool" else "input": x, "ksize": window}
     elif "BackpropInput" in op:
-        given = {"input_sizes": shape, "filter": filters, "out_backprop": x}
+        arguments = {"input_sizes": shape, "filter": filters, "out_backprop": x}
     elif "Depth" in op and "Conv" not in op:
         return kernel(input=x, block_size=2, data_format=attrs["data_format"])
     elif op == "BiasAdd":
         return kernel(value=x, bias=tf.ones([depth]), data_format=attrs["data_format"])
     else:
-        given = {"input": x, "filter": filters}
+        arguments = {"input": x, "filter": filters}
     if "Pool" in op:
         attrs.pop("dilations")
-    return kernel(**given, padding="SAME", **attrs)
+    return kernel(**arguments, padding="SAME", **attrs)
 
 
 def _window(rank: int, layout: str) -> list[int]:
@@ -71,7 +71,7 @@ def _window(rank: int, layout: str) -> list[int]:
 
 @pytest.mark.parametrize("release", ["1.15", "2.21"])
 @pytest.mark.parametrize(("op", "layout", "dilation", "strides"), CASES)
-def test_a_kernel_that_refuses_an_attribute_is_a_gap(
+def test_gaps_are_nodes_that_kernels_reject(
     op: str,
     layout: str,
     dilation: int,
@@ -93,7 +93,7 @@ def test_a_kernel_that_refuses_an_attribute_is_a_gap(
     with tf.Graph().as_default() as built:
         attrs = {"data_format": data_format, "dilations": dilations, "strides": strided}
         tf.identity(_output(tf, op, shape, **attrs), "out")
-    read = graph_from_bytes(built.as_graph_def().SerializeToString(), op)
+    read = from_tensorflow(built)
     warnings: list[str] = []
     graph = transform(read, "downgrade", inputs=["x"], outputs=["out"], warn=warnings.append).graph
     write_graph(tmp_path / "graph.pb", graph)

@@ -1,4 +1,4 @@
-"""The Kotlin for apps, compiled against stubs of Android and of TensorFlowInferenceInterface."""
+"""Kotlin code for apps, compiled with stubs of Android and TensorFlowInferenceInterface."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ from pathlib import Path
 import pytest
 
 from mobileprep.targets.integration.render import AppModel
-from tests.reference.test_integration_code import STUBS, run, tool, written
-from tests.targets.app_models import HOSTILE, app_model, hostile_model
+from tests.reference.native import run_program, tool
+from tests.reference.test_integration_code import (
+    APP_OUTPUT,
+    STUBS,
+    check_hostile_names,
+    write_code,
+)
+from tests.targets.app_models import app_model, hostile_model
 
 pytestmark = pytest.mark.reference
 
 
 def compiled_kotlin(model: AppModel, folder: Path, main: str) -> str:
-    """What a program of Kotlin prints that uses the code; warnings are errors."""
-    written(model, "kotlin", folder)
+    """Compile the code with a Kotlin program, and return the output; warnings are errors."""
+    write_code(model, "kotlin", folder)
     classes, program = folder / "classes", folder / "program.jar"
     stubs = [*STUBS.rglob("*.java"), *folder.glob("java/**/*.java")]
-    run(tool("javac"), "-d", classes, *sorted(stubs))
+    run_program(tool("javac"), "-d", classes, *sorted(stubs))
     (folder / "main.kt").write_text(main)
     sources = [folder / "main.kt", *folder.glob("kotlin/**/*.kt")]
     flags = ["-Werror", "-include-runtime", "-cp", classes, "-d", program]
-    run(tool("kotlinc"), *flags, *sources)
-    return run(tool("java"), "-cp", f"{program}:{classes}", "MainKt")
+    run_program(tool("kotlinc"), *flags, *sources)
+    return run_program(tool("java"), "-cp", f"{program}:{classes}", "MainKt")
 
 
 FEEDS = """\
@@ -34,7 +40,7 @@ import org.tensorflow.contrib.android.TensorFlowInferenceInterface
 
 fun main() {
     Classifier(AssetManager()).use { model ->
-        model.feedImage(Classifier.pictureValues(intArrayOf(0x0A6480, 0x00010203)))
+        model.feedImage(Classifier.imageValues(intArrayOf(0x0A6480, 0x00010203)))
         model.feedScale(doubleArrayOf(2.0))
         model.feedAny(longArrayOf(1, 2), 2, 1)
         model.run()
@@ -52,22 +58,8 @@ fun main() {
 """
 
 
-def test_the_kotlin_code_feeds_runs_and_fetches(tmp_path: Path) -> None:
-    told = compiled_kotlin(app_model(), tmp_path, FEEDS).splitlines()
-    values = [128 - 103.5, 100 - 116.0, (10 - 123) / 2, 3 - 103.5, 2 - 116.0, (1 - 123) / 2]
-    assert told == [
-        "takes 6 values a sample, not 7",
-        "load file:///android_asset/digits.pb",
-        "run  false init_all_tables",
-        f"feed image {values} [1, 2, 1, 3]",
-        "feed scale:0 [2.0] []",
-        "feed any [1, 2] [2, 1]",
-        "run logits/y,class,raw:1",
-        "fetch logits/y 10",
-        "fetch class 3",
-        "fetch raw:1 7",
-        "close",
-    ]
+def test_kotlin_code_feeds_runs_and_fetches(tmp_path: Path) -> None:
+    assert compiled_kotlin(app_model(), tmp_path, FEEDS).splitlines() == APP_OUTPUT
 
 
 NAMES = """\
@@ -84,11 +76,8 @@ fun main() {
 """
 
 
-def test_hostile_names_stay_texts_in_kotlin(tmp_path: Path) -> None:
-    told = compiled_kotlin(hostile_model(), tmp_path, NAMES).split()
-    calls = [bytes.fromhex(line).decode() for line in told]
-    assert calls[1] == "run  false " + ",".join(HOSTILE)
-    assert calls[2] == "run " + ",".join(f"{name}:1" for name in HOSTILE)
+def test_kotlin_code_escapes_names(tmp_path: Path) -> None:
+    check_hostile_names(compiled_kotlin(hostile_model(), tmp_path, NAMES))
 
 
 KEYED = """\
@@ -105,6 +94,6 @@ fun main() {
 """
 
 
-def test_the_kotlin_code_of_an_encrypted_model_takes_a_key(tmp_path: Path) -> None:
-    told = compiled_kotlin(app_model(encrypted=True), tmp_path, KEYED)
-    assert re.match(r"refused: \S+", told)
+def test_kotlin_code_rejects_a_wrong_key_length(tmp_path: Path) -> None:
+    output = compiled_kotlin(app_model(encrypted=True), tmp_path, KEYED)
+    assert re.match(r"refused: \S+", output)

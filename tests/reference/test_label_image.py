@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from mobileprep.cli.main import main
-from mobileprep.ops.numerics.image_files import Normalization, picture
+from mobileprep.ops.numerics.image_files import Normalization, load_image
 from tests.ops.pictures import encoded
 
 pytestmark = pytest.mark.reference
 
 
-def original(tf: ModuleType, data: bytes, wanted: Normalization, *, kind: str) -> np.ndarray:
+def original(tf: ModuleType, data: bytes, spec: Normalization, *, kind: str) -> np.ndarray:
     """The input tensor that the graph of label_image computes from an image."""
     decode = {
         "PNG": lambda: tf.io.decode_png(data, channels=3),
@@ -26,28 +26,28 @@ def original(tf: ModuleType, data: bytes, wanted: Normalization, *, kind: str) -
         "exact JPEG": lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
     }[kind]
     pixels = tf.expand_dims(tf.cast(decode(), tf.float32), 0)
-    size = [wanted.height, wanted.width]
+    size = [spec.height, spec.width]
     resized = tf.compat.v1.image.resize_bilinear(pixels, size)
-    return tf.divide(tf.subtract(resized, [wanted.mean]), [wanted.std]).numpy()
+    return tf.divide(tf.subtract(resized, [spec.mean]), [spec.std]).numpy()
 
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "exact JPEG"])
-def test_images_become_the_same_tensors(tf: ModuleType, kind: str) -> None:
+def test_input_tensors_are_equal(tf: ModuleType, kind: str) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (37, 53, 3), dtype=np.uint8)
     data = encoded(pixels, kind.removeprefix("exact "))
-    wanted = Normalization(299, 224, 128, 127.5)
-    np.testing.assert_array_equal(picture(data, wanted), original(tf, data, wanted, kind=kind))
+    spec = Normalization(299, 224, 128, 127.5)
+    np.testing.assert_array_equal(load_image(data, spec), original(tf, data, spec, kind=kind))
 
 
-def test_the_fast_jpeg_decoder_is_close(tf: ModuleType, models: Path) -> None:
+def test_fast_jpeg_decoder_is_close(tf: ModuleType, models: Path) -> None:
     data = (models / "data" / "grace_hopper.jpg").read_bytes()
-    wanted = Normalization(299, 299)
-    apart = np.abs(picture(data, wanted) - original(tf, data, wanted, kind="JPEG")) * 255
-    assert apart.max() <= 6
-    assert apart.mean() <= 1.2
+    spec = Normalization(299, 299)
+    distance = np.abs(load_image(data, spec) - original(tf, data, spec, kind="JPEG")) * 255
+    assert distance.max() <= 6
+    assert distance.mean() <= 1.2
 
 
-def test_an_image_gets_tensorflows_labels(
+def test_labels_match_tensorflow(
     tf: ModuleType, models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     graph = models / "tfjs-nsfwjs-mobilenet-v2" / "nsfwjs-mobilenet-v2.pb"

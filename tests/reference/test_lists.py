@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.runtime.interpreter import Interpreter
+from tests.reference.newest import from_tensorflow
 
 pytestmark = pytest.mark.reference
 
@@ -105,13 +105,11 @@ BUILDS: list[Build] = [arrays, joined_arrays, lists, sparse_lists, joined_lists]
 def test_lists_match_tensorflow(build: Build, tf: ModuleType) -> None:
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [4, 3], name="x")
-        wanted = [t.name for t in build(tf, x)]
-        given = np.random.default_rng(6).normal(size=(4, 3)).astype(np.float32)
+        names = [t.name for t in build(tf, x)]
+        array = np.random.default_rng(6).normal(size=(4, 3)).astype(np.float32)
         with tf.compat.v1.Session(graph=graph) as session:
-            theirs = session.run(wanted, {"x:0": given})
-    ours = Interpreter(graph_from_bytes(graph.as_graph_def().SerializeToString(), "lists")).run(
-        wanted, {"x": given}
-    )
+            theirs = session.run(names, {"x:0": array})
+    ours = Interpreter(from_tensorflow(graph)).run(names, {"x": array})
     for mine, reference in zip(ours, theirs, strict=True):
         assert mine.dtype == reference.dtype
         np.testing.assert_array_equal(mine, reference)

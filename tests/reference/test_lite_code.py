@@ -1,4 +1,4 @@
-"""The code for apps that runs .tflite files, compiled against stubs of Android and of LiteRT."""
+"""Integration code for .tflite files, compiled with stubs of Android and LiteRT."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ import pytest
 
 from mobileprep.building.builder import build
 from mobileprep.formats.dtypes import DType
-from mobileprep.targets.integration.render import AppModel, AppTensor, Pictures
+from mobileprep.targets.integration.render import AppModel, AppTensor, Images
 from mobileprep.targets.memmapped import encrypt
 from tests.cli.conftest import RECIPES
-from tests.reference.native import PROGRAMS
+from tests.reference.native import PROGRAMS, run_program, tool
 from tests.reference.test_integration_code import (
     DECRYPT_MAIN,
+    IMAGE_VALUES,
     KEY,
     STUBS,
     check_decrypted,
     compiled_java,
     encrypted_files,
-    run,
-    tool,
-    written,
+    write_code,
 )
 from tests.targets.app_models import hostile_model, lite_model
 
@@ -40,7 +39,7 @@ import org.tensorflow.lite.Interpreter;
 public final class Main {
   public static void main(String[] arguments) throws Exception {
     try (Classifier model = new Classifier(new AssetManager())) {
-      model.feedImage(Classifier.pictureValues(new int[] {0xFF0A6480, 0x00010203}));
+      model.feedImage(Classifier.imageValues(new int[] {0xFF0A6480, 0x00010203}));
       model.feedScale(new int[] {2, 3});
       model.feedAny(new long[] {1, 2}, 2, 1);
       model.run();
@@ -59,20 +58,17 @@ public final class Main {
 """
 
 
-def test_the_java_code_feeds_runs_and_fetches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_code_feeds_runs_and_fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits.tflite").write_bytes(b"12345")
-    told = compiled_java(lite_model(), tmp_path, MAIN).splitlines()
-    values = [128 - 103.5, 100 - 116.0, (10 - 123) / 2, 3 - 103.5, 2 - 116.0, (1 - 123) / 2]
-    assert told == [
+    output = compiled_java(lite_model(), tmp_path, MAIN).splitlines()
+    assert output == [
         "takes 2 values, not 7",
         "threads 2",
         "load 5 bytes",
         "resize 0 [1, 2, 1, 3]",
         "resize 2 [2, 1]",
-        f"feed {values}",
+        f"feed {IMAGE_VALUES}",
         "feed [2, 3]",
         "feed [1, 2]",
         "run {0=null, 1=null, 2=null}",
@@ -94,11 +90,11 @@ public final class Main {
   public static void main(String[] arguments) throws Exception {
     try (Classifier model = new Classifier(new AssetManager())) {
       int[] pixels = {0xFF0A6480, 0x00010203};
-      model.feedImage(Classifier.pictureValues(pixels));
+      model.feedImage(Classifier.imageValues(pixels));
       model.feedScale(new float[] {1.0f, -1e9f});
       model.feedAny(new float[] {1e9f, Float.NaN}, 2, 1);
       model.run();
-      model.feedImage(model.pictureIntegers(pixels));
+      model.feedImage(model.imageIntegers(pixels));
       model.feedScale(new TYPE[] {1, -1});
       model.feedAny(new TYPE[] {1, 2}, 2, 1);
       model.run();
@@ -124,13 +120,13 @@ def quantized_model(kind: DType, channels: str = "bgr", **changes: Any) -> AppMo
             AppTensor("any", DType.FLOAT, None, kind),
         ),
         outputs=(AppTensor("y", DType.FLOAT, (-1, 10), kind),),
-        pictures=Pictures("image", channels, means, (1.0, 1.0, 2.0)[-count:]),  # type: ignore[arg-type]
+        images=Images("image", channels, means, (1.0, 1.0, 2.0)[-count:]),  # type: ignore[arg-type]
         **changes,
     )
 
 
 def integers_of(values: np.ndarray, kind: DType, zero: int) -> np.ndarray:
-    """Values as the integers of a file, by the scale of the stub."""
+    """Quantize values with the scale of the stub."""
     limits = np.iinfo(kind.numpy)
     rounded = np.clip(np.rint(values.astype(np.float64) / 0.5) + zero, limits.min, limits.max)
     return rounded.astype(kind.numpy)
@@ -138,7 +134,7 @@ def integers_of(values: np.ndarray, kind: DType, zero: int) -> np.ndarray:
 
 @pytest.mark.parametrize("channels", ["bgr", "grayscale"])
 @pytest.mark.parametrize("kind", [DType.UINT8, DType.INT8, DType.INT16])
-def test_the_java_code_quantizes_inputs_and_dequantizes_outputs(
+def test_java_code_quantizes_inputs_and_dequantizes_outputs(
     kind: DType, channels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -172,7 +168,7 @@ def test_the_java_code_quantizes_inputs_and_dequantizes_outputs(
     ]
 
 
-def test_the_java_code_decrypts_to_the_buffer_that_the_interpreter_reads(
+def test_java_code_decrypts_into_the_interpreter_buffer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -183,7 +179,7 @@ def test_the_java_code_decrypts_to_the_buffer_that_the_interpreter_reads(
     assert bytes.fromhex(printed) == content
 
 
-def test_the_java_code_of_a_build_decrypts_the_file_of_that_build(
+def test_java_code_of_a_build_decrypts_its_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
@@ -197,9 +193,9 @@ def test_the_java_code_of_a_build_decrypts_the_file_of_that_build(
         ENCRYPTED_MAIN.replace("feedX(new float[] {1, 2})", "feedImage(new float[64])")
     )
     sources = [*sorted(STUBS.rglob("*.java")), *sorted(code.rglob("*.java"))]
-    run(tool("javac"), "-Xlint:all", "-Werror", "-d", tmp_path / "classes", *sources)
+    run_program(tool("javac"), "-Xlint:all", "-Werror", "-d", tmp_path / "classes", *sources)
     monkeypatch.chdir(folder / "phone")
-    printed = run(tool("java"), "-cp", tmp_path / "classes", "org.example.app.Main")
+    printed = run_program(tool("java"), "-cp", tmp_path / "classes", "org.example.app.Main")
     assert bytes.fromhex(printed) == (folder / "plain/digits.tflite").read_bytes()
 
 
@@ -238,7 +234,7 @@ public final class Main {
 """
 
 
-def test_java_refuses_a_changed_file(tmp_path: Path) -> None:
+def test_java_code_decrypts_only_intact_files(tmp_path: Path) -> None:
     files = encrypted_files(tmp_path)
     model = lite_model(encrypted=True)
     check_decrypted(files, compiled_java(model, tmp_path, DECRYPT_MAIN, *files).splitlines())
@@ -261,11 +257,11 @@ int main(int argc, char** argv) {
     const std::uint8_t rgb[] = {10, 100, 128, 1, 2, 3};
     std::vector<VALUE> integers;
     std::vector<float> values;
-    if (!model->FeedX(model->PictureIntegers(rgb, 1, 2)) || !model->Run()) return 1;
-    if (!model->QuantizedX(&integers) || integers != model->PictureIntegers(rgb, 1, 2)) return 5;
-    if (!model->FeedX(model->Picture(rgb, 1, 2)) || !model->Run()) return 2;
+    if (!model->FeedX(model->ImageIntegers(rgb, 1, 2)) || !model->Run()) return 1;
+    if (!model->QuantizedX(&integers) || integers != model->ImageIntegers(rgb, 1, 2)) return 5;
+    if (!model->FeedX(model->Image(rgb, 1, 2)) || !model->Run()) return 2;
     if (!model->QuantizedX(&integers) || !model->FetchX(&values)) return 3;
-    if (integers != model->PictureIntegers(rgb, 1, 2)) return 4;
+    if (integers != model->ImageIntegers(rgb, 1, 2)) return 4;
     for (int integer : integers) std::printf("%d ", integer);
     for (float value : values) std::printf("%g ", value);
     std::printf("\\n");
@@ -275,25 +271,25 @@ int main(int argc, char** argv) {
 
 
 @pytest.mark.parametrize("kind", [DType.UINT8, DType.INT8, DType.INT16])
-def test_the_cpp_code_decrypts_and_quantizes(kind: DType, tmp_path: Path) -> None:
+def test_cpp_code_decrypts_and_quantizes(kind: DType, tmp_path: Path) -> None:
     tensor = AppTensor("x", DType.FLOAT, (2, 3), kind)
-    pictures = Pictures("x", "bgr", (103.5, 116.0, 123.0), (1.0, 1.0, 2.0))
-    model = lite_model(encrypted=True, inputs=(tensor,), outputs=(tensor,), pictures=pictures)
-    code = written(model, "cpp", tmp_path) / "cpp"
+    images = Images("x", "bgr", (103.5, 116.0, 123.0), (1.0, 1.0, 2.0))
+    model = lite_model(encrypted=True, inputs=(tensor,), outputs=(tensor,), images=images)
+    code = write_code(model, "cpp", tmp_path) / "cpp"
     (tmp_path / "main.cc").write_text(CPP_MAIN.replace("VALUE", f"std::{kind.short}_t"))
     stub = PROGRAMS / "litert_stub.cc"
     sources = [tmp_path / "main.cc", stub, *sorted(code.glob("*.cc"))]
     flags = ["-std=c++14", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", "-g"]
     checks = ["-fsanitize=address,undefined", f"-I{STUBS}", f"-I{code}"]
     program = tmp_path / "app"
-    run(tool("g++"), *flags, *checks, *sources, "-o", program, "-l:libcrypto.so")
+    run_program(tool("g++"), *flags, *checks, *sources, "-o", program, "-l:libcrypto.so")
 
     content = bytes(range(256)) * 99
     files = {name: encrypt(content, KEY) for name in ("good", "changed", "none")}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data if name == "good" else data[:-1] + b"x")
     (tmp_path / "none").unlink()
-    lines = run(program, *(tmp_path / name for name in files)).splitlines()
+    lines = run_program(program, *(tmp_path / name for name in files)).splitlines()
     rgb = np.array([[128, 100, 10], [3, 2, 1]], np.float32)
     pixels = ((rgb - np.float32([103.5, 116, 123])) / np.float32([1, 1, 2])).reshape(-1)
     integers = integers_of(pixels, kind, 100)
@@ -310,17 +306,17 @@ def test_the_cpp_code_decrypts_and_quantizes(kind: DType, tmp_path: Path) -> Non
     "model",
     [
         lite_model(),
-        lite_model(pictures=Pictures("image", "grayscale", (0.0,), (255.0,)), threads=None),
+        lite_model(images=Images("image", "grayscale", (0.0,), (255.0,)), threads=None),
         hostile_model(),
         quantized_model(DType.INT16, "grayscale"),
     ],
     ids=["all", "grayscale", "hostile", "quantized"],
 )
-def test_the_c_code_compiles_without_a_warning(model: AppModel, tmp_path: Path) -> None:
-    written(lite_model(inputs=model.inputs, outputs=model.outputs, pictures=model.pictures)
+def test_cpp_code_compiles_without_warnings(model: AppModel, tmp_path: Path) -> None:
+    write_code(lite_model(inputs=model.inputs, outputs=model.outputs, images=model.images)
             if model.artifact != "tflite" else model, "cpp", tmp_path)  # fmt: skip
     flags = ["-std=c++14", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{STUBS}"]
-    run(tool("g++"), *flags, tmp_path / "cpp/Classifier.cc")
+    run_program(tool("g++"), *flags, tmp_path / "cpp/Classifier.cc")
 
 
 @pytest.mark.parametrize(
@@ -332,9 +328,11 @@ def test_the_c_code_compiles_without_a_warning(model: AppModel, tmp_path: Path) 
     ],
     ids=["plain", "encrypted", "quantized"],
 )
-def test_the_kotlin_code_compiles_without_a_warning(model: AppModel, tmp_path: Path) -> None:
-    written(model, "kotlin", tmp_path)
+def test_kotlin_code_compiles_without_warnings(model: AppModel, tmp_path: Path) -> None:
+    write_code(model, "kotlin", tmp_path)
     classes = tmp_path / "classes"
-    run(tool("javac"), "-d", classes, *sorted([*STUBS.rglob("*.java"), *tmp_path.rglob("*.java")]))
+    run_program(
+        tool("javac"), "-d", classes, *sorted([*STUBS.rglob("*.java"), *tmp_path.rglob("*.java")])
+    )
     sources = sorted(tmp_path.glob("kotlin/**/*.kt"))
-    run(tool("kotlinc"), "-Werror", "-cp", classes, "-d", tmp_path / "made.jar", *sources)
+    run_program(tool("kotlinc"), "-Werror", "-cp", classes, "-d", tmp_path / "app.jar", *sources)

@@ -1,4 +1,4 @@
-"""Real models as .tflite files: LiteRT's interpreter answers as TensorFlow does."""
+"""LiteRT matches TensorFlow on real models and networks."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.freezing.loading import ModelOptions, load_model
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
-from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.graph_engines import TensorFlowEngine
 from tests.litert.graphs import answered
 from tests.reference.conftest import HOME
+from tests.reference.golden import assert_close, read_golden
 from tests.reference.networks import ALL_NETWORKS, network
+from tests.reference.newest import from_tensorflow
 from tests.reference.saved_models import v1_control_flow
 
 pytestmark = pytest.mark.reference
 
-# Of the largest number that an output has.
+# Share of the peak of an output.
 TOLERANCE = 1e-4
 
 GOLDEN = {
@@ -45,27 +46,17 @@ GOLDEN = {
     "android-wakeword-streaming-rnn/graph.pb": "golden_graph.npz",
     "musicnn/MTT_musicnn/model.meta": "golden_MTT_musicnn_model.npz",
 }
-# What the graph itself does not say.
+# Outputs that the graph does not define.
 OUTPUTS = {"musicnn/MTT_musicnn/model.meta": ("model/Sigmoid",)}
 SHAPED = {"android-wakeword-streaming-rnn/graph.pb"}
-# Its transform takes differences of nearly equal sums: our kernels, which are not LiteRT's, are
-# as far from TensorFlow's answers as LiteRT is.
+# Its Fourier transform subtracts nearly equal sums; our own kernels differ as much.
 ROUNDED = {"basic-pitch-savedmodel": 3e-3}
 
-# What each of these cannot be without: the decoding of sounds.
+# LiteRT cannot decode audio.
 REFUSED = {
     "arm-kws/Basic_LSTM_S.pb": "DecodeWav",
     "arm-kws/CNN_S.pb": "DecodeWav",
 }
-
-
-def told(sides: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Arrays of a file of golden answers, by tensor."""
-    return {
-        name.removeprefix(prefix).replace("|", "/"): sides[name]
-        for name in sides
-        if name.startswith(prefix)
-    }
 
 
 def lite(
@@ -76,62 +67,57 @@ def lite(
     return answered(content, list(feeds.values()))
 
 
-def close(found: list[Array], wanted: list[Array], tolerance: float) -> None:
-    for got, known in zip(found, wanted, strict=True):
-        assert got.shape == known.shape
-        peak = np.abs(known.astype(np.float64)).max()
-        assert np.abs(got.astype(np.float64) - known).max() <= tolerance * peak
-
-
 @pytest.mark.parametrize("path", sorted(GOLDEN))
-def test_a_real_model(path: str, models: Path) -> None:
+def test_real_models(path: str, models: Path) -> None:
     loaded = load_model(models / path, ModelOptions(OUTPUTS.get(path, ())), lambda _: None)
-    with np.load(models / path.split("/")[0] / GOLDEN[path]) as golden:
-        sides = dict(golden)
-    feeds = {loaded.tensor(name): array for name, array in told(sides, "in:").items()}
-    wanted = {loaded.tensor(name): array for name, array in told(sides, "out:").items()}
-    found = lite(loaded.graph, feeds, list(wanted), shaped=path in SHAPED)
-    close(found, list(wanted.values()), ROUNDED.get(path, TOLERANCE))
+    feeds, expected = read_golden(models / path.split("/")[0] / GOLDEN[path], loaded.tensor)
+    outputs = lite(loaded.graph, feeds, list(expected), shaped=path in SHAPED)
+    assert_close(outputs, expected.values(), ROUNDED.get(path, TOLERANCE))
 
 
 @pytest.mark.parametrize("path", sorted(REFUSED))
-def test_a_real_model_that_is_refused_names_why(path: str, models: Path) -> None:
+def test_unsupported_op_is_named(path: str, models: Path) -> None:
     folder = models / path.split("/")[0]
     info = json.loads((folder / "INFO.json").read_text())
     outputs = [output["name"] for output in info["outputs"]]
-    inputs = [CutInput(given["name"]) for given in info["inputs"]]
+    inputs = [CutInput(declared["name"]) for declared in info["inputs"]]
     with pytest.raises(UnsupportedError, match=REFUSED[path]):
         converted(read_graph(models / path), inputs, outputs)
 
 
 @pytest.mark.parametrize("name", ["DS_CNN_S", "CNN_S", "Basic_LSTM_S"])
-def test_a_speech_model_behind_its_decoder(name: str, models: Path, tf: ModuleType) -> None:
+def test_speech_model_without_its_decoder(name: str, models: Path, tf: ModuleType) -> None:
     graph = read_graph(models / f"arm-kws/{name}.pb")
     decoder = next(node.name for node in graph if node.op == "DecodeWav")
-    sound = np.random.default_rng(0).normal(0, 0.1, (16000, 1)).astype(np.float32)
-    feeds = {decoder: sound, f"{decoder}:1": np.array(16000, np.int32)}
-    wanted = TensorFlowEngine(graph, name).run(["labels_softmax"], feeds)
+    audio = np.random.default_rng(0).normal(0, 0.1, (16000, 1)).astype(np.float32)
+    feeds = {decoder: audio, f"{decoder}:1": np.array(16000, np.int32)}
+    expected = TensorFlowEngine(graph, name).run(["labels_softmax"], feeds)
     inputs = [CutInput(decoder, (16000, 1)), CutInput(f"{decoder}:1", ())]
     content = model_bytes(converted(graph, inputs, ["labels_softmax"]))
-    close(answered(content, list(feeds.values())), wanted, TOLERANCE)
+    assert_close(answered(content, list(feeds.values())), expected, TOLERANCE)
 
 
 @pytest.mark.parametrize("name", sorted(ALL_NETWORKS))
-def test_a_network_of_keras(name: str, tf: ModuleType) -> None:
-    kept = network(tf, HOME / "networks", name)
-    graph = read_graph(kept.path)
+def test_keras_networks(name: str, tf: ModuleType) -> None:
+    keras = network(tf, HOME / "networks", name)
+    graph = read_graph(keras.path)
     scale = 255 if name in ("efficientnetb0", "mobilenetv3") else 1
-    image = np.random.default_rng(1).random(kept.shape, np.float32) * scale
+    image = np.random.default_rng(1).random(keras.shape, np.float32) * scale
     softmax = next(n for n in reversed(graph.nodes) if n.op == "Softmax")
-    # The probabilities of random weights are 0 and 1; what goes into them tells more.
-    outputs = [kept.output, str(softmax.inputs[0])]
-    wanted = TensorFlowEngine(graph, name).run(outputs, {kept.input: image})
-    close(lite(graph, {kept.input: image}, outputs), wanted, TOLERANCE)
+    # With random weights, the probabilities are 0 and 1, so compare the logits, too.
+    outputs = [keras.output, str(softmax.inputs[0])]
+    expected = TensorFlowEngine(graph, name).run(outputs, {keras.input: image})
+    assert_close(lite(graph, {keras.input: image}, outputs), expected, TOLERANCE)
+
+
+def print_in_a_branch(tf: Any, x: Any) -> Any:
+    v1 = tf.compat.v1
+    return v1.cond(x[0, 0, 0, 0] > 0, lambda: v1.Print(x, [x]) + 1, lambda: x - 1)
 
 
 X = np.random.default_rng(2).normal(size=(2, 4, 6, 3)).astype(np.float32)
-# What TensorFlow's own functions make of a tensor.
-MADE: dict[str, Callable[[Any, Any], Any]] = {
+# Calls of TensorFlow functions.
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "space_to_batch": lambda tf, x: tf.compat.v1.space_to_batch(x, [[0, 0], [0, 2]], 2),
     "batch_to_space": lambda tf, x: tf.compat.v1.batch_to_space(
         tf.tile(x, [2, 2, 1, 1]), [[0, 1], [0, 0]], 2
@@ -147,23 +133,19 @@ MADE: dict[str, Callable[[Any, Any], Any]] = {
         x[0], tf.constant([0, 2, 1, 0], tf.int64), tf.constant(3, tf.int64)
     ),
     "Print": lambda tf, x: tf.nn.relu(tf.compat.v1.Print(x, [tf.math.lgamma(x)], "now")),
-    "Print in a branch": lambda tf, x: tf.compat.v1.cond(
-        x[0, 0, 0, 0] > 0, lambda: tf.compat.v1.Print(x, [x]) + 1, lambda: x - 1
-    ),
-    "Print in a function": lambda tf, x: tf.compat.v1.cond(
-        x[0, 0, 0, 0] > 0, lambda: tf.compat.v1.Print(x, [x]) + 1, lambda: x - 1
-    ),
+    "Print in a branch": print_in_a_branch,
+    "Print in a function": print_in_a_branch,
     "ensure_shape": lambda tf, x: tf.nn.relu(tf.ensure_shape(x, [2, None, 6, 3])),
 }
 
 
 @pytest.mark.parametrize("open_batch", [False, True])
-@pytest.mark.parametrize("name", MADE)
-def test_what_a_function_of_tensorflow_makes(name: str, open_batch: bool, tf: ModuleType) -> None:
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_tensorflow_functions(name: str, open_batch: bool, tf: ModuleType) -> None:
     functional = name.endswith("function")
-    with tf.Graph().as_default() as made, v1_control_flow(tf, functional=functional):
+    with tf.Graph().as_default() as built, v1_control_flow(tf, functional=functional):
         x = tf.compat.v1.placeholder(tf.float32, [None if open_batch else 2, 4, 6, 3], "x")
-        tf.identity(MADE[name](tf, x), "out")
-    graph = graph_from_bytes(made.as_graph_def().SerializeToString(), name)
-    wanted = TensorFlowEngine(graph, name).run(["out"], {"x": X})
-    close(lite(graph, {"x": X}, ["out"]), wanted, TOLERANCE)
+        tf.identity(FUNCTIONS[name](tf, x), "out")
+    graph = from_tensorflow(built)
+    expected = TensorFlowEngine(graph, name).run(["out"], {"x": X})
+    assert_close(lite(graph, {"x": X}, ["out"]), expected, TOLERANCE)

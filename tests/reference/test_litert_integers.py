@@ -1,4 +1,4 @@
-"""Files in int8 beside ai-edge-quantizer's of the same network and samples."""
+"""int8 files are as accurate and small as those of ai-edge-quantizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobileprep.graph.tensor import Array
 pytestmark = pytest.mark.reference
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-# As ai-edge-quantizer has it, whose ranges are averages of samples.
+# The method of ai-edge-quantizer, which averages ranges.
 METHOD = "moving_average"
 TARGETS = """
 targets:
@@ -23,8 +23,7 @@ targets:
   int8: {artifact: tflite, quantize: int8}
 """
 SIGNATURE = "serving_default"
-# A tenth of a point.
-MOST = 0.001
+MAX_LOSS = 0.001
 
 
 def interpreter(content: bytes) -> Any:
@@ -34,24 +33,23 @@ def interpreter(content: bytes) -> Any:
     return module.Interpreter(model_content=content, num_threads=1)
 
 
-def right(content: bytes, samples: Array, labels: Array) -> float:
-    """The share of samples whose class a file finds."""
-    found = interpreter(content)
-    (taken,) = found.get_input_details()
-    found.resize_tensor_input(taken["index"], samples.shape)
-    found.allocate_tensors()
-    scale, zero = taken["quantization"]
-    fed = samples
+def accuracy(content: bytes, samples: Array, labels: Array) -> float:
+    """The share of correctly classified samples."""
+    runner = interpreter(content)
+    (source,) = runner.get_input_details()
+    runner.resize_tensor_input(source["index"], samples.shape)
+    runner.allocate_tensors()
+    scale, zero = source["quantization"]
     if scale:
-        fed = np.clip(np.rint(samples / scale) + zero, -128, 127).astype(np.int8)
-    found.set_tensor(taken["index"], fed)
-    found.invoke()
-    (given,) = found.get_output_details()
-    return float(np.mean(found.get_tensor(given["index"]).argmax(-1) == labels))
+        samples = np.clip(np.rint(samples / scale) + zero, -128, 127).astype(np.int8)
+    runner.set_tensor(source["index"], samples)
+    runner.invoke()
+    (target,) = runner.get_output_details()
+    return float(np.mean(runner.get_tensor(target["index"]).argmax(-1) == labels))
 
 
 def theirs(content: bytes, samples: Array, folder: Path) -> bytes:
-    """What ai-edge-quantizer makes of a file in float."""
+    """Quantize a float file with ai-edge-quantizer."""
     package = pytest.importorskip(
         "ai_edge_quantizer", reason="ai-edge-quantizer is not installed", exc_type=ImportError
     )
@@ -64,10 +62,10 @@ def theirs(content: bytes, samples: Array, folder: Path) -> bytes:
     return bytes(quantizing.quantize(ranges).quantized_model)
 
 
-# It says that it keeps what lies between operators, which it needs for the ranges.
+# It warns that it keeps intermediate tensors, which it needs for the ranges.
 @pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors:UserWarning")
 @pytest.mark.parametrize("name", ["mnist", "digits"])
-def test_int8_is_no_worse(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_accuracy_and_size(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     shutil.copytree(RECIPES / name, tmp_path / name)
@@ -82,9 +80,9 @@ def test_int8_is_no_worse(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     with np.load(tmp_path / name / "data/test.npz") as test:
         samples, labels = test["image"].astype(np.float32), test["label"]
-    with np.load(tmp_path / name / "data/calibration.npz") as known:
-        other = theirs(plain, known["image"].astype(np.float32), tmp_path)
-    share = right(ours, samples, labels)
-    assert share >= right(plain, samples, labels) - MOST
-    assert share >= right(other, samples, labels)
+    with np.load(tmp_path / name / "data/calibration.npz") as calibration_data:
+        other = theirs(plain, calibration_data["image"].astype(np.float32), tmp_path)
+    share = accuracy(ours, samples, labels)
+    assert share >= accuracy(plain, samples, labels) - MAX_LOSS
+    assert share >= accuracy(other, samples, labels)
     assert len(ours) <= 1.03 * len(other)

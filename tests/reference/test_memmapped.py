@@ -29,14 +29,14 @@ pytestmark = pytest.mark.reference
 Array = np.ndarray
 
 
-def as_the_original(graph: Graph, minimum: int) -> MemmappedModel:
+def convert_like_original(graph: Graph, minimum: int) -> MemmappedModel:
     """Convert with the options that match the original's behavior."""
     return convert(graph, minimum, quantized=False, safe=False).model
 
 
-def written_by_original(home: Path, graph: Graph, folder: Path, minimum: int) -> bytes:
+def write_with_original(home: Path, graph: Graph, folder: Path, minimum: int) -> bytes:
     """Pass our regions and graph to the original writer, and return the package."""
-    model = as_the_original(graph, minimum)
+    model = convert_like_original(graph, minimum)
     names = [n.name for n in model.graph if n.op == IMMUTABLE]
     lines = [f"{n} {region}" for n, (region, _) in zip(names, model.regions, strict=True)]
     write_graph(folder / "constants.pb", graph)
@@ -64,17 +64,17 @@ def every_type() -> Graph:
 @pytest.mark.parametrize("name", ["mtcnn/mtcnn.pb", "arm-kws/DS_CNN_S.pb", "every type"])
 def test_packages_are_equal(original: Path, models: Path, name: str, tmp_path: Path) -> None:
     graph = every_type() if name == "every type" else read_graph(models / name)
-    theirs = written_by_original(original, graph, tmp_path, 1)
-    write_memmapped(tmp_path / "ours", as_the_original(graph, 1))
+    theirs = write_with_original(original, graph, tmp_path, 1)
+    write_memmapped(tmp_path / "ours", convert_like_original(graph, 1))
     ours = (tmp_path / "ours").read_bytes()
     # The C++ library writes the attributes of a node in the order of a hash table.
     regions = read_package(ours, "ours"), read_package(theirs, "theirs")
-    held = [found[GRAPH_REGION] for found in regions]
-    assert held[0].offset == held[1].offset
-    assert len(held[0].view) == len(held[1].view)
-    start, stop = held[0].offset, held[0].offset + len(held[0].view)
+    graphs = [package[GRAPH_REGION] for package in regions]
+    assert graphs[0].offset == graphs[1].offset
+    assert len(graphs[0].view) == len(graphs[1].view)
+    start, stop = graphs[0].offset, graphs[0].offset + len(graphs[0].view)
     assert ours[:start] + ours[stop:] == theirs[:start] + theirs[stop:]
-    mine, original_graph = (graph_from_bytes(region.view, "graph") for region in held)
+    mine, original_graph = (graph_from_bytes(region.view, "graph") for region in graphs)
     assert mine.nodes == original_graph.nodes
 
 
@@ -92,10 +92,10 @@ def test_original_loader_runs_models(
     assert (DType.QUINT8 in kinds) == chain.startswith("quantize")
     write_memmapped(tmp_path / "m.pb", model)
     value = np.random.default_rng(3).random((8, 28, 28, 1), np.float32)
-    found = fetched_memmapped(original, tmp_path / "m.pb", "input", "output", value)
+    output = fetched_memmapped(original, tmp_path / "m.pb", "input", "output", value)
     (expected,) = Interpreter(graph).run(["output"], {"input": value})
     # The order of sums differs; the outputs are probabilities.
-    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(output, expected.ravel(), rtol=0, atol=1e-5)
     (again,) = Interpreter(read_graph(tmp_path / "m.pb")).run(["output"], {"input": value})
     np.testing.assert_array_equal(again, expected)
 

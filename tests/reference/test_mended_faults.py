@@ -28,7 +28,7 @@ pytestmark = pytest.mark.reference
 
 
 @dataclass(frozen=True)
-class Fault:
+class Bug:
     """A chain that the original gets wrong, and the correct output."""
 
     chain: str
@@ -63,7 +63,7 @@ HALVES = (
     node("halves", "Split", "axis x", num_split=2),
     node("out", "Neg", "halves:1"),
 )
-WAITING = (
+CONTROL_INPUT = (
     const("c", 1.0),
     node("x", "Placeholder", "^c", T=None, dtype=DType.FLOAT),
     node("out", "Neg", "x"),
@@ -97,7 +97,7 @@ ZEROS = (
     node("total", "Sum", "zeros axis", Tidx=DType.INT32, keep_dims=True),
     node("out", "Add", "x total"),
 )
-TAKEN = (
+USED_NAME = (
     placeholder(),
     const("w_quantized_min", 1.0),
     const("w", np.full((1, 3), 2.0)),
@@ -161,46 +161,44 @@ IDS = np.array([0, 2, 2])
 AGAIN = node("again", "Gather", "w/read x", T=None, Tparams=DType.FLOAT, Tindices=DType.INT64)
 PICKED = np.array([[5.0], [7.0], [7.0]], np.float32)
 
-FAULTS = {
-    "obfuscated colocation": Fault("obfuscate_names", COLOCATED, X, {"x": X}),
-    "merged colocation": Fault("merge_duplicate_nodes", COLOCATED, X, {"x": X}),
-    "removed colocation": Fault("remove_nodes(op=Neg)", NEEDLESS, X, {"x": X}),
-    "stripped colocation": Fault("strip_unused_nodes", NEEDLESS, X, {"x": X}),
-    "one type for all placeholders": Fault(
+BUGS = {
+    "obfuscated colocation": Bug("obfuscate_names", COLOCATED, X, {"x": X}),
+    "merged colocation": Bug("merge_duplicate_nodes", COLOCATED, X, {"x": X}),
+    "removed colocation": Bug("remove_nodes(op=Neg)", NEEDLESS, X, {"x": X}),
+    "stripped colocation": Bug("strip_unused_nodes", NEEDLESS, X, {"x": X}),
+    "one type for all placeholders": Bug(
         'strip_unused_nodes(type=float, shape="2,3")', WHOLE, -INTEGERS, {"whole": INTEGERS}
     ),
-    "a later output that is fed": Fault(
+    "a later output that is fed": Bug(
         'strip_unused_nodes(shape="1,3")', HALVES, -X[1:], {"halves:1": X[1:]}
     ),
-    "a placeholder that waits": Fault("strip_unused_nodes", WAITING, -X, {"x": X}),
-    "branches, Identity removed": Fault("remove_nodes(op=Identity)", BRANCHES, 2 * X, {"x": X}),
-    "branches, control inputs removed": Fault(
+    "a placeholder with a control input": Bug("strip_unused_nodes", CONTROL_INPUT, -X, {"x": X}),
+    "branches, Identity removed": Bug("remove_nodes(op=Identity)", BRANCHES, 2 * X, {"x": X}),
+    "branches, control inputs removed": Bug(
         "remove_control_dependencies", BRANCHES, 2 * X, {"x": X}
     ),
-    "branches, weights quantized": Fault(
+    "branches, weights quantized": Bug(
         "quantize_weights(minimum_size=16)", BRANCHES, 2 * X, {"x": X}
     ),
-    "branches, weights rounded": Fault(
-        "round_weights(num_steps=100000)", BRANCHES, 2 * X, {"x": X}
-    ),
-    "a range of zeros": Fault("quantize_weights", ZEROS, X, {"x": X}),
-    "a name that is taken": Fault("quantize_weights(minimum_size=3)", TAKEN, (X + 1) * 2, {"x": X}),
-    "a name of a folded constant": Fault("fold_constants", FOLDED_NAME, 9 * X + 5, {"x": X}),
-    "a name of an eight-bit node": Fault("quantize_nodes", EIGHTBIT_NAME, STEPS, {"x": STEPS}),
-    "a printer of two branches": Fault("insert_logging(op=Switch)", TWO_WAYS, X, {"x": X}),
-    "types of outputs that are not used": Fault(
+    "branches, weights rounded": Bug("round_weights(num_steps=100000)", BRANCHES, 2 * X, {"x": X}),
+    "a range of zeros": Bug("quantize_weights", ZEROS, X, {"x": X}),
+    "a used name": Bug("quantize_weights(minimum_size=3)", USED_NAME, (X + 1) * 2, {"x": X}),
+    "a name of a folded constant": Bug("fold_constants", FOLDED_NAME, 9 * X + 5, {"x": X}),
+    "a name of an 8-bit node": Bug("quantize_nodes", EIGHTBIT_NAME, STEPS, {"x": STEPS}),
+    "a Print of two branches": Bug("insert_logging(op=Switch)", TWO_WAYS, X, {"x": X}),
+    "types of unused outputs": Bug(
         "insert_logging(op=TopKV2)", TOP, -np.sort(X)[:, :0:-1], {"x": X}
     ),
-    "a second input that others use": Fault(
+    "a second input with other consumers": Bug(
         "remove_nodes(op=Sub, max_inputs=2)", SECOND_INPUT, X + 1, {"x": X}
     ),
-    "a look-up by numbers of four bytes": Fault(
+    "an int32 lookup": Bug(
         "sparsify_gather",
         _column(DType.INT32, node("out", "Neg", "picked")),
         -PICKED,
         {"x": IDS.astype(np.int32)},
     ),
-    "two look-ups in one column": Fault(
+    "two lookups in one column": Bug(
         "sparsify_gather",
         _column(DType.INT64, AGAIN, node("out", "Add", "picked again")),
         2 * PICKED,
@@ -209,23 +207,23 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_the_original_is_wrong(tf: ModuleType, theirs: Original, name: str) -> None:
-    fault = FAULTS[name]
+@pytest.mark.parametrize("name", BUGS)
+def test_original_is_wrong(tf: ModuleType, theirs: Original, name: str) -> None:
+    bug = BUGS[name]
     try:
-        graph = theirs(Graph(fault.nodes), fault.chain, ",".join(fault.feeds))
-        output = value(tf, graph, fault.feeds)
+        graph = theirs(Graph(bug.nodes), bug.chain, ",".join(bug.feeds))
+        output = value(tf, graph, bug.feeds)
     except (OriginalError, ValueError, tf.errors.OpError):
         return
-    assert not np.allclose(output, fault.expected)
+    assert not np.allclose(output, bug.expected)
 
 
 @pytest.mark.parametrize("tf115", [True, False])
-@pytest.mark.parametrize("name", FAULTS)
-def test_both_modes_are_right(tf: ModuleType, name: str, tf115: bool) -> None:
-    fault = FAULTS[name]
-    graph = run_ours(Graph(fault.nodes), ",".join(fault.feeds), "out", fault.chain, tf115=tf115)
-    np.testing.assert_allclose(value(tf, graph, fault.feeds), fault.expected, rtol=1e-2, atol=1e-6)
+@pytest.mark.parametrize("name", BUGS)
+def test_both_modes_are_correct(tf: ModuleType, name: str, tf115: bool) -> None:
+    bug = BUGS[name]
+    graph = run_ours(Graph(bug.nodes), ",".join(bug.feeds), "out", bug.chain, tf115=tf115)
+    np.testing.assert_allclose(value(tf, graph, bug.feeds), bug.expected, rtol=1e-2, atol=1e-6)
 
 
 def value(tf: ModuleType, graph: Graph, feeds: Mapping[str, Array]) -> Any:
@@ -248,7 +246,7 @@ LOOPS = {
 
 @pytest.mark.parametrize("chain", ["remove_nodes(op=Identity)", "remove_control_dependencies"])
 @pytest.mark.parametrize("path", LOOPS)
-def test_models_with_branches_and_loops_keep_their_outputs(
+def test_models_with_branches_and_loops(
     tf: ModuleType, models: Path, path: str, chain: str
 ) -> None:
     feeds, outputs = read_golden(models / LOOPS[path])
@@ -256,6 +254,6 @@ def test_models_with_branches_and_loops_keep_their_outputs(
     for tf115 in (True, False):
         after = run_ours(graph, ",".join(feeds), ",".join(outputs), chain, tf115=tf115)
         assert len(after) < len(graph) or "Identity" not in chain
-        found = run_newest(tf, after, outputs, feeds)
-        for array, expected in zip(found, outputs.values(), strict=True):
+        results = run_newest(tf, after, outputs, feeds)
+        for array, expected in zip(results, outputs.values(), strict=True):
             np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""What ``migrate`` says of every real model, against the runtimes that it speaks of."""
+"""Runtimes confirm the verdicts of ``migrate`` on every real model."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mobileprep.targets.migration.records import Migration, Route
 from mobileprep.targets.migration.survey import surveyed
 from mobileprep.transforms.base import Context, make_transform
 from tests.litert.graphs import answered
+from tests.reference.golden import assert_close, read_golden
 from tests.reference.native import run_in_115
-from tests.reference.test_litert import told
 
 pytestmark = pytest.mark.reference
 
 Array = np.ndarray
 TOLERANCE = 1e-4
-# Its transform takes differences of nearly equal sums, which any order of summing moves as far.
+# Its Fourier transform subtracts nearly equal sums.
 ROUNDED = {"basic-pitch-savedmodel": 3e-3}
 
 MODELS = {
@@ -65,42 +65,39 @@ MODELS = {
 }
 
 
-# The values of the variables, of graphs that do not name them.
+# Checkpoints of graphs that do not name them.
 CHECKPOINTS = {"sugyan-mnist-v1ckpt/graph.pb": "softmax-1000.ckpt"}
 
 
 class Real:
-    """A real model, what it is fed, and what TensorFlow gave for that."""
+    """A real model with its recorded run."""
 
     def __init__(self, models: Path, path: str) -> None:
         folder = models / path.split("/")[0]
-        with np.load(folder / MODELS[path], allow_pickle=True) as golden:
-            sides = dict(golden)
+        golden = read_golden(folder / MODELS[path])
         checkpoint = str(folder / CHECKPOINTS[path]) if path in CHECKPOINTS else ""
-        named = tuple(told(sides, "out:")) if checkpoint or path.endswith(".meta") else ()
-        options = ModelOptions(named, checkpoint=checkpoint)
+        outputs = tuple(golden.outputs) if checkpoint or path.endswith(".meta") else ()
+        options = ModelOptions(outputs, checkpoint=checkpoint)
         model = load_model(models / path, options, lambda _: None)
         self.graph: Graph = model.graph
-        self.feeds, self.wanted = (
-            {str(parse_ref(model.tensor(name))): v for name, v in told(sides, kind).items()}
-            for kind in ("in:", "out:")
+        self.feeds, self.expected = (
+            {str(parse_ref(model.tensor(name))): array for name, array in arrays.items()}
+            for arrays in golden
         )
         self.tolerance = ROUNDED.get(path, TOLERANCE)
 
     @property
     def context(self) -> Context:
-        return Context(tuple(self.feeds), tuple(self.wanted))
+        return Context(tuple(self.feeds), tuple(self.expected))
 
     def migration(self) -> Migration:
         return surveyed(self.graph, self.context, "generic")
 
-    def check(self, found: list[Array]) -> None:
-        for got, known in zip(found, self.wanted.values(), strict=True):
-            peak = np.abs(known.astype(np.float64)).max(initial=1e-6)
-            assert np.abs(got.astype(np.float64) - known).max(initial=0) <= self.tolerance * peak
+    def check(self, outputs: list[Array]) -> None:
+        assert_close(outputs, self.expected.values(), self.tolerance, min_peak=1e-6)
 
-    def fed(self, route: Route) -> dict[str, Array]:
-        """What is fed on a route: golden inputs, or what the graph computes of them there."""
+    def feeds_of(self, route: Route) -> dict[str, Array]:
+        """The feeds of a route: recorded inputs, or tensors that the graph computes from them."""
         cut = [name for name in route.inputs if name not in self.feeds]
         engine = NumpyEngine(self.graph, "the graph")
         computed = dict(zip(cut, engine.run(cut, self.feeds), strict=True)) if cut else {}
@@ -118,26 +115,26 @@ def changed(graph: Graph, route: Route, context: Context) -> Graph:
     return graph
 
 
-def test_tensorflow_1_15_runs_what_migrate_says(real: Real, original: Path, tmp_path: Path) -> None:
-    """The library has all kernels, so the generic platform is the one that it is."""
+def test_tensorflow_route(real: Real, original: Path, tmp_path: Path) -> None:
+    """The library has all kernels, like the generic platform."""
     route = real.migration().routes[0]
-    graph = changed(real.graph, route, Context(route.inputs, tuple(real.wanted)))
+    graph = changed(real.graph, route, Context(route.inputs, tuple(real.expected)))
     write_graph(tmp_path / "m.pb", graph)
     assert route.verdict in ("as it is", "after changes")
-    given = real.fed(route)
-    real.check(run_in_115(original, tmp_path / "m.pb", given, list(real.wanted), tmp_path))
+    feeds = real.feeds_of(route)
+    real.check(run_in_115(original, tmp_path / "m.pb", feeds, list(real.expected), tmp_path))
 
 
-def test_litert_runs_what_migrate_says(real: Real) -> None:
-    """Where it does not, a trial conversion has named why; every other file runs, and agrees."""
+def test_litert_route(real: Real) -> None:
+    """Unsupported ops are listed; other models convert, and match the recorded outputs."""
     route = real.migration().routes[-1]
-    graph = changed(real.graph, route, Context(route.inputs, tuple(real.wanted)))
+    graph = changed(real.graph, route, Context(route.inputs, tuple(real.expected)))
     if route.verdict == "no":
         ops = {node.op for node in graph}
         assert route.left
         assert {lack.op for lack in route.left} <= ops
         return
-    given = real.fed(route)
-    inputs = [CutInput(name, array.shape) for name, array in given.items()]
-    content = model_bytes(converted(graph, inputs, list(real.wanted)))
-    real.check(answered(content, list(given.values())))
+    feeds = real.feeds_of(route)
+    inputs = [CutInput(name, array.shape) for name, array in feeds.items()]
+    content = model_bytes(converted(graph, inputs, list(real.expected)))
+    real.check(answered(content, list(feeds.values())))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
@@ -18,7 +17,7 @@ from mobileprep.recipe.first import DEFAULT_CHAIN
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chains.chain import ChainStep, norms_left, run_chain
-from tests.reference.golden import read_golden
+from tests.reference.golden import assert_close, read_golden
 from tests.reference.leftover_norms import Leftovers
 from tests.reference.newest import graph_def, run_newest
 from tests.reference.small_networks import SIZES, small_network
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.reference
 
 # Normalizations directly before an activation, which cannot be folded into a layer.
 PAIRS = {"DenseNet121": 62, "ResNet50V2": 17, "NASNetMobile": 4}
-LARGEST = 1e-5
+TOLERANCE = 1e-5
 
 
 def _steps() -> list[ChainStep]:
@@ -51,13 +50,9 @@ def _check(tf: Any, graph: Graph, outputs: tuple[str, ...]) -> None:
     assert norms_left(graph, Context((), outputs)) == ""
 
 
-def _assert_equal(found: np.ndarray, expected: np.ndarray) -> None:
-    assert np.abs(found - expected).max() <= LARGEST * np.abs(expected).max()
-
-
 @pytest.mark.parametrize("form", ["frozen", "saved"])
 @pytest.mark.parametrize("name", SIZES)
-def test_keras_networks_keep_outputs_without_batch_norms(tf, name, form):
+def test_all_norms_of_keras_networks_fold(tf, name, form):
     network = small_network(tf, name)
     if form == "frozen":
         graph, inputs = read_graph(network.frozen), (network.input,)
@@ -74,8 +69,8 @@ def test_keras_networks_keep_outputs_without_batch_norms(tf, name, form):
         assert leftovers.pairs() == PAIRS[name]
         assert leftovers.long_runs() == []
     # Grappler would create grouped fused convolutions, which TensorFlow cannot run.
-    (found,) = run_newest(tf, after, outputs[:1], {inputs[0]: network.image}, optimize=False)
-    _assert_equal(found, network.expected)
+    results = run_newest(tf, after, outputs[:1], {inputs[0]: network.image}, optimize=False)
+    assert_close(results, [network.expected], TOLERANCE)
 
 
 MODELS = {
@@ -89,7 +84,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_real_models_keep_outputs_without_batch_norms(tf, models: Path, name: str):
+def test_all_norms_of_real_models_fold(tf, models: Path, name: str):
     path = models / name
     folder = models / name.partition("/")[0]
     golden = read_golden(next(folder.glob(f"{MODELS[name]}*.npz")))
@@ -105,6 +100,5 @@ def test_real_models_keep_outputs_without_batch_norms(tf, models: Path, name: st
     after = _chained(graph, tuple(feeds), outputs)
     _check(tf, after, outputs)
     # Compare with the frozen graph, not the recorded outputs, which freezing may change.
-    found, wanted = (Interpreter(g).run(list(outputs), feeds) for g in (after, graph))
-    for value, expected in zip(found, wanted, strict=True):
-        _assert_equal(value, expected)
+    results, expected = (Interpreter(g).run(list(outputs), feeds) for g in (after, graph))
+    assert_close(results, expected, TOLERANCE)

@@ -19,21 +19,24 @@ OPS = Path(__file__).parents[1] / "ops"
 
 def _cases() -> list[OpCase]:
     modules = sorted(".".join(p.relative_to(OPS).with_suffix("").parts) for p in OPS.glob("*/*.py"))
-    found = [importlib.import_module(f"tests.ops.{m}") for m in modules]
-    tables = ("OP_CASES", "SHAPES")
-    return [case for module in found for table in tables for case in getattr(module, table, ())]
+    return [
+        case
+        for module in modules
+        for table in ("OP_CASES", "SHAPES")
+        for case in getattr(importlib.import_module(f"tests.ops.{module}"), table, ())
+    ]
 
 
-def _is_taken(case: OpCase) -> bool:
-    """Whether TensorFlow imports the op; ops on references need variables."""
+def _is_importable(case: OpCase) -> bool:
+    """Whether TensorFlow can import the op alone; ops on references need variables."""
     definition = op_def(case.op)
     if definition is None or definition.deprecated_at:
         return False
     return not any(t.is_ref for t in input_types(case.graph()[NODE], definition))
 
 
-@pytest.mark.parametrize("case", [c for c in _cases() if _is_taken(c)], ids=str)
-def test_tensorflow_infers_the_same(tf: ModuleType, case: OpCase) -> None:
+@pytest.mark.parametrize("case", [c for c in _cases() if _is_importable(c)], ids=str)
+def test_shapes_match_tensorflow(tf: ModuleType, case: OpCase) -> None:
     try:
         theirs: object = tensorflows_shapes(tf, case.graph())[NODE]
     except (ValueError, tf.errors.OpError):

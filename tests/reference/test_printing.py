@@ -25,7 +25,7 @@ from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.context import Printed
 from mobileprep.ops.numerics.texts import as_texts
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.transforms.freeze_requantization_ranges.range_log import read_range_log
+from mobileprep.transforms.freeze_requantization_ranges import read_range_log
 from tests.cli.inception import EIGHT_BIT, inception
 from tests.ops.pictures import encoded
 from tests.reference.native import run_memmapped, write_as_memmapped
@@ -43,22 +43,8 @@ UNSHOWN = ["complex64", "complex128"]
 FLOATS = ["float16", "float32", "float64"]
 QUANTIZED = [DType.QINT8, DType.QUINT8, DType.QINT16, DType.QUINT16, DType.QINT32]
 ODD = [
-    0,
-    -0.0,
-    np.nan,
-    np.inf,
-    -np.inf,
-    1e-45,
-    -1e-40,
-    1.2e-38,
-    1e5,
-    1e6,
-    1e15,
-    1e17,
-    0.1,
-    1 / 3,
-    16777217,
-    65504,
+    *(0, -0.0, np.nan, np.inf, -np.inf, 1e-45, -1e-40, 1.2e-38),
+    *(1e5, 1e6, 1e15, 1e17, 0.1, 1 / 3, 16777217, 65504),
 ]
 
 
@@ -93,7 +79,7 @@ def typed(name: str, array: np.ndarray, dtype: DType) -> Node:
 def printing_graph(
     listed: list[tuple[np.ndarray, DType]], op: str, counts: tuple[int, ...] = COUNTS
 ) -> Graph:
-    """Each tensor printed with each count, one after another, before the output."""
+    """A graph that prints each tensor with each count in order."""
     nodes = [placeholder("x").with_attrs(shape=attr.shape((1,)))]
     last = ""
     for i, (array, dtype) in enumerate(listed):
@@ -150,13 +136,13 @@ def newest(tf: ModuleType, graph: Graph, capfd: pytest.CaptureFixture[str]) -> l
 
 
 def oldest(original: Path, graph: Graph, folder: Path) -> str:
-    """What TensorFlow 1.15 prints."""
+    """Run TensorFlow 1.15, and return its standard error."""
     write_as_memmapped(folder / "model", graph)
     return run_memmapped(original, folder / "model", "x", "y", X).stderr
 
 
 @pytest.mark.parametrize("op", ["Print", "PrintV2"])
-def test_tensors_print_as_in_the_newest_release(
+def test_printed_tensors_match_tensorflow_2(
     tf: ModuleType, capfd: pytest.CaptureFixture[str], op: str
 ) -> None:
     narrow = np.random.default_rng(1).normal(size=(3, 4)).astype(DType.BFLOAT16.numpy)
@@ -169,12 +155,12 @@ def test_tensors_print_as_in_the_newest_release(
 
 
 @pytest.mark.parametrize("op", ["Print", "PrintV2"])
-def test_tensors_print_as_in_1_15(original: Path, tmp_path: Path, op: str) -> None:
+def test_printed_tensors_match_tensorflow_1_15(original: Path, tmp_path: Path, op: str) -> None:
     graph = printing_graph(list(arrays()), op)
     assert ours(graph) == oldest(original, graph, tmp_path).splitlines()
 
 
-def test_assertions_have_the_original_message(original: Path, tmp_path: Path) -> None:
+def test_assertion_message_matches_tensorflow_1_15(original: Path, tmp_path: Path) -> None:
     listed = [(a, t) for a, t in arrays() if t is not DType.STRING or a.ndim == 2]
     nodes = [placeholder("x").with_attrs(shape=attr.shape((1,)))]
     nodes += [typed(f"c{i}", a, t) for i, (a, t) in enumerate(listed)]
@@ -190,10 +176,10 @@ def test_assertions_have_the_original_message(original: Path, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("tf")
-def test_logged_ranges_equal_tensorflows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logged_ranges_match_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")  # to have TensorFlow's own lines in the log
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")  # to log lines of TensorFlow, too
     write_graph(Path("g.pb"), inception())
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
     Path("photo.png").write_bytes(encoded(pixels, "PNG"))
@@ -210,8 +196,8 @@ def test_logged_ranges_equal_tensorflows(tmp_path: Path, monkeypatch: pytest.Mon
         ranges[engine] = read_range_log(Path("log"))
     assert "conv/Conv2D/eightbit/requant_range" in ranges["numpy"]
     assert ranges["numpy"].keys() == ranges["tensorflow"].keys()
-    for name, (found,) in ranges["numpy"].items():
+    for name, (own,) in ranges["numpy"].items():
         (theirs,) = ranges["tensorflow"][name]
         # A mean that differs in its last digit can be quantized to the next level.
         close = 3 / 255 * (theirs.high - theirs.low) if name.startswith("biased") else 0
-        np.testing.assert_allclose(found, theirs, rtol=1e-6, atol=close)
+        np.testing.assert_allclose(own, theirs, rtol=1e-6, atol=close)

@@ -21,7 +21,7 @@ from mobileprep.graph.opdefs.definitions import output_count
 from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, make_transform
-from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
+from mobileprep.transforms.quantize_nodes.layers import ranged_tensors
 from tests.litert.graphs import answered, model
 from tests.litert.one_op import numbers
 from tests.litert.test_quantized_graphs import IMAGE
@@ -29,7 +29,7 @@ from tests.litert.test_quantized_graphs import network as network_in_floats
 from tests.reference.golden import read_golden
 from tests.reference.newest import run_newest, tensor_name
 from tests.reference.original import run_original
-from tests.reference.tensorflow_worker import TensorFlow
+from tests.reference.tensorflow_worker import TensorFlow, unquantized
 
 pytestmark = pytest.mark.reference
 
@@ -80,6 +80,7 @@ class Network:
     """A real network, prepared as by a recipe, with its feeds and fetches."""
 
     def __init__(self, models: Path, name: str) -> None:
+        self.name = name
         path = models / name
         golden = read_golden(path.parent / f"{NETWORKS[name]}.npz")
         self.fetches = list(golden.outputs)
@@ -104,10 +105,10 @@ class Network:
     def _observed(self, folder: Path) -> Path:
         inside = conditional_nodes(self.graph)
         names = [f"{n}:{i}" if i else n for n, i in ranged_tensors(self.graph) if n not in inside]
-        found = Interpreter(self.graph).run(names, self.feeds) if names else []
+        values = Interpreter(self.graph).run(names, self.feeds) if names else []
         ranges = {
             name: TensorRange(float(value.min()), float(value.max()))
-            for name, value in zip(names, found, strict=True)
+            for name, value in zip(names, values, strict=True)
         }
         path = folder / "ranges.yaml"
         path.write_text(range_file_text(RangeFile(ranges)))
@@ -125,10 +126,8 @@ def _frozen(path: Path, fetches: list[str]) -> Graph:
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
-def network(request: pytest.FixtureRequest, models: Path) -> Iterator[Network]:
-    found = Network(models, request.param)
-    found.name = request.param
-    yield found
+def network(request: pytest.FixtureRequest, models: Path) -> Network:
+    return Network(models, request.param)
 
 
 def _eightbit_nodes(graph: Graph) -> list[Node]:
@@ -137,8 +136,8 @@ def _eightbit_nodes(graph: Graph) -> list[Node]:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_8_bit_node_computes_the_same_bytes_as_tensorflow(
-    network: Any, source: str, tf: ModuleType, tmp_path: Path
+def test_8_bit_nodes_match_tensorflow(
+    network: Network, source: str, tf: ModuleType, tmp_path: Path
 ) -> None:
     """Each 8-bit node gets its inputs from TensorFlow, since floats in between may differ."""
     graph = network.quantized(tmp_path, SOURCES[source])
@@ -147,8 +146,8 @@ def test_every_8_bit_node_computes_the_same_bytes_as_tensorflow(
     outputs = {f"{n.name}:{i}" for n in nodes for i in range(output_count(n, graph.library) or 0)}
     names = sorted({tensor_name(name) for name in inputs | outputs})
     fetches = [*names, *network.fetches]
-    found = run_newest(tf, graph, fetches, network.feeds, optimize=False)
-    values = {n: _plain(v) for n, v in zip(names, found, strict=False)}
+    results = run_newest(tf, graph, fetches, network.feeds, optimize=False)
+    values = {n: unquantized(v) for n, v in zip(names, results, strict=False)}
     for node in nodes:
         feeds = {tensor_name(str(r)): values[tensor_name(str(r))] for r in node.data_inputs}
         own = sorted(n for n in outputs if n.rpartition(":")[0] == node.name)
@@ -157,7 +156,7 @@ def test_every_8_bit_node_computes_the_same_bytes_as_tensorflow(
     if network.name in SENSITIVE and source == "original":
         return
     ours = Interpreter(graph).run(network.fetches, network.feeds)
-    for mine, theirs in zip(ours, found[len(names) :], strict=True):
+    for mine, theirs in zip(ours, results[len(names) :], strict=True):
         assert mine.shape == theirs.shape
         if theirs.size:
             # Float rounding between 8-bit nodes can move a value by one quantization step.
@@ -173,25 +172,17 @@ def with_onednn(tf: ModuleType) -> Iterator[TensorFlow]:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_tensorflow_runs_it_with_grappler_and_onednn(
-    network: Any, source: str, with_onednn: TensorFlow, tmp_path: Path
+def test_tensorflow_runs_with_grappler_and_onednn(
+    network: Network, source: str, with_onednn: TensorFlow, tmp_path: Path
 ) -> None:
     """Check shapes only, since oneDNN kernels round differently."""
     graph = network.quantized(tmp_path, SOURCES[source])
     names = [tensor_name(name) for name in network.fetches]
     feeds = {tensor_name(name): value for name, value in network.feeds.items()}
-    found = with_onednn.run(graph_to_bytes(graph), names, feeds)
-    assert not isinstance(found, str), found
+    results = with_onednn.run(graph_to_bytes(graph), names, feeds)
+    assert not isinstance(results, str), results
     ours = Interpreter(graph).run(network.fetches, network.feeds)
-    assert [value.shape for value in found] == [value.shape for value in ours]
-
-
-def _plain(value: Any) -> np.ndarray:
-    """TensorFlow's quantized types as plain integers."""
-    array = np.asarray(value)
-    if array.dtype.names:
-        return array.view(array.dtype[0])
-    return array.view(array.dtype.name[1:]) if array.dtype.name.startswith("q") else array
+    assert [value.shape for value in results] == [value.shape for value in ours]
 
 
 @pytest.mark.parametrize("chain", ["quantize_nodes", "quantize_weights quantize_nodes"])
@@ -202,6 +193,6 @@ def test_litert_runs_graphs_quantized_by_the_original(
     graph = run_original(original, network_in_floats(), "x", "y", chain, tmp_path)
     x = numbers(*IMAGE, seed=9)
     assert sum(node.op == "QuantizedConv2D" for node in graph) == 2
-    (found,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
-    (wanted,) = Interpreter(graph).run(["y"], {"x": x})
-    assert float(np.abs(found - wanted).mean()) < 0.03 * float(np.ptp(wanted))
+    (output,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
+    (expected,) = Interpreter(graph).run(["y"], {"x": x})
+    assert float(np.abs(output - expected).mean()) < 0.03 * float(np.ptp(expected))

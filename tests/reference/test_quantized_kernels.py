@@ -1,4 +1,4 @@
-"""Quantized kernels against TensorFlow's own: exactly, the ranges that they put out included."""
+"""Quantized kernels compute the same outputs and ranges as TensorFlow's, exactly."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tests.reference.tensorflow_worker import TensorFlow
 pytestmark = pytest.mark.reference
 
 CASES = {
-    op: list(found)
-    for op, found in groupby(sorted(quantized.cases(), key=lambda c: c.op), key=lambda c: c.op)
+    op: list(cases)
+    for op, cases in groupby(sorted(quantized.cases(), key=lambda c: c.op), key=lambda c: c.op)
 }
 QUINT8, QINT8, QINT32 = DType.QUINT8, DType.QINT8, DType.QINT32
 
@@ -38,9 +38,9 @@ QUINT8, QINT8, QINT32 = DType.QUINT8, DType.QINT8, DType.QINT32
 def _tensorflow(*, onednn: bool) -> Iterator[TensorFlow]:
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("tensorflow-cpu is not installed")
-    found = TensorFlow(onednn=onednn)
-    yield found
-    found.close()
+    process = TensorFlow(onednn=onednn)
+    yield process
+    process.close()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def plain() -> Iterator[TensorFlow]:
 
 @pytest.fixture(scope="module")
 def onednn() -> Iterator[TensorFlow]:
-    """TensorFlow with those that it leaves to oneDNN."""
+    """TensorFlow with the kernels of oneDNN."""
     yield from _tensorflow(onednn=True)
 
 
@@ -71,14 +71,14 @@ def same(ours: np.ndarray, theirs: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("op", CASES)
-def test_a_kernel_gives_exactly_what_tensorflow_gives(
+def test_kernels_match_tensorflow_exactly(
     op: str, plain: TensorFlow, request: pytest.FixtureRequest
 ) -> None:
     for case in CASES[op]:
-        judge = plain
-        if quantized.left_to_onednn(case):
-            judge = request.getfixturevalue("onednn")
-        ours, theirs = run_both(judge, quantized_graph(op, case.inputs, **case.attrs))
+        process = plain
+        if quantized.uses_onednn(case):
+            process = request.getfixturevalue("onednn")
+        ours, theirs = run_both(process, quantized_graph(op, case.inputs, **case.attrs))
         assert not isinstance(theirs, str), f"{case}: {theirs}"
         assert not isinstance(ours, MobileprepError), f"{case}: {ours}"
         for mine, reference in zip(ours, theirs, strict=True):
@@ -92,11 +92,11 @@ FILTERS = np.ones((2, 2, 1, 1), np.uint8)
 SUMS = np.arange(4, dtype=np.int32)
 CONV = {"Tinput": QUINT8, "Tfilter": QUINT8, "out_type": QINT32, "padding": "VALID"}
 BOTH = {"T1": QUINT8, "T2": QUINT8, "Toutput": QINT32}
-REFUSED = {
+INVALID = {
     "a range that ends before it begins": Case(
         "QuantizeV2", (np.ones(3, np.float32), *REVERSED), {"T": QUINT8}
     ),
-    "halves to even integers but in SCALED": Case(
+    "HALF_TO_EVEN outside of SCALED": Case(
         "QuantizeV2",
         (np.ones(3, np.float32), *UNIT),
         {"T": QUINT8, "mode": "MIN_FIRST", "round_mode": "HALF_TO_EVEN"},
@@ -111,7 +111,7 @@ REFUSED = {
         (BYTES[0, ..., 0], np.zeros(3, np.float32), np.ones(3, np.float32)),
         {"T": QUINT8, "mode": "SCALED", "axis": 1},
     ),
-    "bfloat16 but from MIN_COMBINED": Case(
+    "bfloat16 outside of MIN_COMBINED": Case(
         "Dequantize", (BYTES, *UNIT), {"T": QUINT8, "mode": "SCALED", "dtype": DType.BFLOAT16}
     ),
     "no bits": Case(
@@ -161,12 +161,12 @@ REFUSED = {
         (np.int32(-1), BYTES, BYTES, UNIT[0], UNIT[0], UNIT[1], UNIT[1]),
         {"T": QUINT8, "N": 2},
     ),
-    "a wanted range above zero": Case(
+    "an output range above zero": Case(
         "Requantize",
         (SUMS, *UNIT, np.float32(1), np.float32(2)),
         {"Tinput": QINT32, "out_type": QUINT8},
     ),
-    "a wanted range that ends before it begins": Case(
+    "an output range that ends before it begins": Case(
         "Requantize",
         (SUMS, *UNIT, np.float32(-1), np.float32(-2)),
         {"Tinput": QINT32, "out_type": QUINT8},
@@ -174,7 +174,7 @@ REFUSED = {
     "an image without pixels": Case(
         "QuantizedResizeBilinear", (BYTES, np.array([0, 2], np.int32), *UNIT), {"T": QUINT8}
     ),
-    "a given range that is empty": Case(
+    "an empty output range": Case(
         "QuantizedInstanceNorm",
         (BYTES, *UNIT),
         {"T": QUINT8, "output_range_given": True, "given_y_min": 1.0, "given_y_max": 1.0},
@@ -185,9 +185,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_tensorflow_refuses_is_refused(what: str, plain: TensorFlow) -> None:
-    case = REFUSED[what]
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_inputs_are_rejected(name: str, plain: TensorFlow) -> None:
+    case = INVALID[name]
     ours, theirs = run_both(plain, quantized_graph(case.op, case.inputs, **case.attrs))
     assert isinstance(theirs, str)
     assert isinstance(ours, MobileprepError)
@@ -199,11 +199,11 @@ CHAIN = (
     "sort_by_execution_order"
 )
 POSENET = "MobilenetV1/{}_2/BiasAdd"
-# Each a path, the input and its shape, and the outputs.
+# Path, input, its shape, and outputs.
 MODELS = {
     "autoencoder": ("tf2onnx-models/fc-layers/frozen.pb", "X", (8, 784), "output"),
     "recurrent": ("tf2onnx-models/gru/frozen.pb", "X", (8, 784), "output"),
-    "aware of quantization": (
+    "quantization-aware training": (
         "made-qat-mnist-tf115/frozen_eval_graph.pb",
         "input",
         (8, 28, 28, 1),
@@ -236,14 +236,14 @@ def _is_quantized(op: str) -> bool:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_an_eight_bit_network_agrees_at_every_quantized_node(
+def test_quantized_nodes_of_networks_match_tensorflow(
     name: str, plain: TensorFlow, original: Path, models: Path, tmp_path: Path
 ) -> None:
     path, source, shape, outputs = MODELS[name]
     graph = run_original(original, read_graph(models / path), source, outputs, CHAIN, tmp_path)
     compared = [n for n in graph if _is_quantized(n.op)]
-    wanted = [Ref(n.name, i) for n in compared for i in range(output_count(n) or 0)]
-    # Between them, float ops may round in another order: each quantized node gets TensorFlow's.
+    targets = [Ref(n.name, i) for n in compared for i in range(output_count(n) or 0)]
+    # Float ops may round differently, so each quantized node gets its inputs from TensorFlow.
     read = {r for n in compared for r in n.data_inputs}
     between = sorted(
         {Ref(r.node, r.index) for r in read if not _is_quantized(graph[r.node].op)}
@@ -253,11 +253,11 @@ def test_an_eight_bit_network_agrees_at_every_quantized_node(
     feeds = {source: np.random.default_rng(3).normal(size=shape).astype(np.float32)}
     if "keep_prob" in graph:
         feeds["keep_prob"] = np.asarray(np.float32(1))
-    names = [f"{r.node}:{r.index}" for r in (*wanted, *between)]
+    names = [f"{r.node}:{r.index}" for r in (*targets, *between)]
     theirs = plain.run(graph_to_bytes(graph), names, {f"{k}:0": v for k, v in feeds.items()})
     assert not isinstance(theirs, str), theirs
-    given = dict(zip(names[len(wanted) :], theirs[len(wanted) :], strict=True))
-    ours = Interpreter(graph).run(names[: len(wanted)], {**feeds, **given})
-    assert len(wanted) > 20
-    for ref, mine, reference in zip(wanted, ours, theirs[: len(wanted)], strict=True):
+    fed = dict(zip(names[len(targets) :], theirs[len(targets) :], strict=True))
+    ours = Interpreter(graph).run(names[: len(targets)], {**feeds, **fed})
+    assert len(targets) > 20
+    for ref, mine, reference in zip(targets, ours, theirs[: len(targets)], strict=True):
         assert same(mine, reference), f"{ref} ({graph[ref.node].op})"

@@ -1,7 +1,8 @@
-"""Raised graphs: TensorFlow, our interpreter and LiteRT answer as TensorFlow does for the graph."""
+"""Raised control flow: TensorFlow, the interpreter, and LiteRT match TensorFlow on the original."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -18,9 +19,11 @@ from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.graph_engines import NumpyEngine, TensorFlowEngine
 from mobileprep.transforms.base import Context, make_transform
 from tests.litert.graphs import answered
+from tests.reference.golden import assert_close
 from tests.reference.loop_builds import BUILDS, Build
+from tests.reference.newest import from_tensorflow
 from tests.reference.test_control_flow import BUILDS as OLDER_BUILDS
-from tests.reference.test_control_flow import switch_case
+from tests.reference.test_control_flow import first, switch_case
 
 pytestmark = pytest.mark.reference
 
@@ -40,43 +43,44 @@ def raised(graph: Graph, feeds: dict[str, Array], outputs: list[str], unroll: in
     return result.graph
 
 
-def compare(found: list[Array], wanted: list[Array]) -> None:
-    for got, told in zip(found, wanted, strict=True):
-        assert got.shape == told.shape
-        peak = float(np.abs(told).max(initial=0))
-        np.testing.assert_allclose(got, told, rtol=0, atol=TOLERANCE * peak)
+def compare(outputs: list[Array], expected: list[Array]) -> None:
+    assert_close(outputs, expected, TOLERANCE)
+
+
+def litert_file(graph: Graph, inputs: Iterable[str], outputs: list[str]) -> bytes:
+    return model_bytes(converted(graph, [CutInput(name) for name in inputs], outputs))
 
 
 def built(tf: ModuleType, build: Build) -> Graph:
     tf.compat.v1.disable_control_flow_v2()
     with tf.Graph().as_default() as graph:
-        found = build(tf, tf.compat.v1.placeholder(tf.float32, [3], name="x"))
-        tf.identity(found[0] if isinstance(found, list | tuple) else found, name="y")
-    return graph_from_bytes(graph.as_graph_def().SerializeToString(), "built")
+        x = tf.compat.v1.placeholder(tf.float32, [3], name="x")
+        tf.identity(first(build(tf, x)), name="y")
+    return from_tensorflow(graph)
 
 
 @pytest.mark.parametrize("build", ALL_BUILDS, ids=lambda build: build.__name__)
-def test_raised(build: Build, tf: ModuleType) -> None:
+def test_raised_loops_and_branches(build: Build, tf: ModuleType) -> None:
     graph = built(tf, build)
     before = TensorFlowEngine(graph, "before")
-    content = model_bytes(converted(graph, [CutInput("x")], ["y"]))
+    content = litert_file(graph, ["x"], ["y"])
     for unroll in (0, 8):
         after = raised(graph, {"x": INPUTS[0]}, ["y"], unroll)
         engines = [TensorFlowEngine(after, "raised"), NumpyEngine(after, "raised")]
-        for given in INPUTS:
-            wanted = before.run(["y"], {"x": given})
+        for array in INPUTS:
+            expected = before.run(["y"], {"x": array})
             for engine in engines:
-                compare(engine.run(["y"], {"x": given}), wanted)
-            compare(answered(content, [given]), wanted)
+                compare(engine.run(["y"], {"x": array}), expected)
+            compare(answered(content, [array]), expected)
 
 
 @pytest.mark.parametrize("chosen", [-3.0, 0.0, 1.0, 2.0, 7.0])
-def test_a_case_of_many_branches(chosen: float, tf: ModuleType) -> None:
+def test_switch_case(chosen: float, tf: ModuleType) -> None:
     graph = built(tf, switch_case)
-    given = np.array([chosen, 1, 2], np.float32)
-    wanted = TensorFlowEngine(graph, "case").run(["y"], {"x": given})
-    content = model_bytes(converted(graph, [CutInput("x")], ["y"]))
-    compare(answered(content, [given]), wanted)
+    array = np.array([chosen, 1, 2], np.float32)
+    expected = TensorFlowEngine(graph, "case").run(["y"], {"x": array})
+    content = litert_file(graph, ["x"], ["y"])
+    compare(answered(content, [array]), expected)
 
 
 def recurrent(
@@ -98,12 +102,12 @@ def recurrent(
         v1.set_random_seed(1)
         sizes = [time, batch] if time_major else [batch, time]
         x = v1.placeholder(tf.float32, [*sizes, 4], name="x")
-        given = v1.placeholder(tf.int32, [batch], name="lengths") if lengths else None
-        made = [getattr(cells, kind)(5) for _ in range(1 + both)]
+        fed_lengths = v1.placeholder(tf.int32, [batch], name="lengths") if lengths else None
+        layers = [getattr(cells, kind)(5) for _ in range(1 + both)]
         run: Any = rnn.bidirectional_dynamic_rnn if both else rnn.dynamic_rnn
         with v1.variable_scope("net", use_resource=False):
             outputs, state = run(
-                *made, x, sequence_length=given, dtype=tf.float32, time_major=time_major
+                *layers, x, sequence_length=fed_lengths, dtype=tf.float32, time_major=time_major
             )
         tf.identity(tf.concat(outputs, 2) if both else outputs, name="y")
         tf.identity(tf.concat(tf.nest.flatten(state), 1), name="state")
@@ -120,7 +124,9 @@ def recurrent(
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "both-ways"])
 @pytest.mark.parametrize("lengths", [False, True], ids=["full", "lengths"])
 @pytest.mark.parametrize("kind", ["BasicRNNCell", "BasicLSTMCell", "LSTMCell", "GRUCell"])
-def test_recurrent(kind: str, lengths: bool, both: bool, batch: int | None, tf: ModuleType) -> None:
+def test_recurrent_networks(
+    kind: str, lengths: bool, both: bool, batch: int | None, tf: ModuleType
+) -> None:
     graph = recurrent(tf, kind, lengths=lengths, both=both, batch=batch)
     feeds: dict[str, Array] = {
         "x": np.random.default_rng(3).normal(size=(2, 6, 4)).astype(np.float32)
@@ -128,12 +134,12 @@ def test_recurrent(kind: str, lengths: bool, both: bool, batch: int | None, tf: 
     if lengths:
         feeds["lengths"] = np.array([4, 6], np.int32)
     outputs = ["y", "state"]
-    wanted = TensorFlowEngine(graph, "before").run(outputs, feeds)
+    expected = TensorFlowEngine(graph, "before").run(outputs, feeds)
     after = raised(graph, feeds, outputs)
     for engine in (TensorFlowEngine(after, "raised"), NumpyEngine(after, "raised")):
-        compare(engine.run(outputs, feeds), wanted)
-    content = model_bytes(converted(graph, [CutInput(name) for name in feeds], outputs))
-    compare(answered(content, list(feeds.values())), wanted)
+        compare(engine.run(outputs, feeds), expected)
+    content = litert_file(graph, feeds, outputs)
+    compare(answered(content, list(feeds.values())), expected)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -141,7 +147,7 @@ def test_recurrent(kind: str, lengths: bool, both: bool, batch: int | None, tf: 
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "both-ways"])
 @pytest.mark.parametrize("lengths", [False, True], ids=["full", "lengths"])
 @pytest.mark.parametrize("time_major", [False, True], ids=["batch-first", "time-first"])
-def test_an_open_length(
+def test_recurrent_networks_of_unknown_length(
     time_major: bool, lengths: bool, both: bool, batch: int | None, tf: ModuleType
 ) -> None:
     graph = recurrent(
@@ -154,15 +160,15 @@ def test_an_open_length(
         time_major=time_major,
     )
     names, outputs = ["x", *["lengths"] * lengths], ["y", "state"]
-    content = model_bytes(converted(graph, [CutInput(name) for name in names], outputs))
+    content = litert_file(graph, names, outputs)
     for time, rows in ((6, 2), (1, 2), (9, 2 if batch else 3)):
         shape = (time, rows, 4) if time_major else (rows, time, 4)
         x = np.random.default_rng(time).normal(size=shape).astype(np.float32)
         feeds: dict[str, Array] = {"x": x}
         if lengths:
             feeds["lengths"] = np.array([max(time - 2, 1), time, 1][:rows], np.int32)
-        wanted = TensorFlowEngine(graph, "before").run(outputs, feeds)
-        compare(answered(content, list(feeds.values())), wanted)
+        expected = TensorFlowEngine(graph, "before").run(outputs, feeds)
+        compare(answered(content, list(feeds.values())), expected)
 
 
 def doubled(tf: ModuleType, x: Any) -> Any:
@@ -171,7 +177,7 @@ def doubled(tf: ModuleType, x: Any) -> Any:
 
 
 def pooled(tf: ModuleType, x: Any) -> Any:
-    """Elements of half the input's length, written by turns of a branch."""
+    """Elements of half the input's length, written in two branches."""
     halves = tf.nn.avg_pool1d(x, 2, 2, "SAME")
     array = tf.TensorArray(tf.float32, size=tf.shape(x)[1])
 
@@ -185,7 +191,7 @@ def pooled(tf: ModuleType, x: Any) -> Any:
 
 
 def nested(tf: ModuleType, x: Any) -> Any:
-    """A loop in a loop, each with longer elements than it takes."""
+    """A loop in a loop, each with outputs longer than its inputs."""
     inner = lambda row: tf.concat([row, row[:1]], 0)  # noqa: E731
     outer = lambda rows: tf.compat.v1.map_fn(inner, tf.concat([rows, rows], 0))  # noqa: E731
     return tf.compat.v1.map_fn(outer, x)
@@ -219,11 +225,11 @@ def test_elements_of_computed_sizes(build: Build, batch: int | None, tf: ModuleT
     with tf.Graph().as_default() as definition:
         x = tf.compat.v1.placeholder(tf.float32, [batch, None, 4], name="x")
         tf.identity(build(tf, x), name="y")
-    graph = graph_from_bytes(definition.as_graph_def().SerializeToString(), "computed sizes")
-    content = model_bytes(converted(graph, [CutInput("x")], ["y"]))
+    graph = from_tensorflow(definition)
+    content = litert_file(graph, ["x"], ["y"])
     for time, rows in ((6, 2), (1, 2), (9, 2 if batch else 3)):
-        given = np.random.default_rng(time).normal(size=(rows, time, 4)).astype(np.float32)
-        wanted = TensorFlowEngine(graph, "before").run(["y"], {"x": given})
-        compare(answered(content, [given]), wanted)
-        after = raised(graph, {"x": given}, ["y"])
-        compare(NumpyEngine(after, "raised").run(["y"], {"x": given}), wanted)
+        array = np.random.default_rng(time).normal(size=(rows, time, 4)).astype(np.float32)
+        expected = TensorFlowEngine(graph, "before").run(["y"], {"x": array})
+        compare(answered(content, [array]), expected)
+        after = raised(graph, {"x": array}, ["y"])
+        compare(NumpyEngine(after, "raised").run(["y"], {"x": array}), expected)

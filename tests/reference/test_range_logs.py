@@ -23,7 +23,7 @@ LOGGING = 'insert_logging(op=RequantizationRange, show_name=true, message="__req
 RUNS = 3
 
 
-def _logged_here(graph: Path, digits: list[np.ndarray], folder: Path) -> Path:
+def _log_of_mobileprep(graph: Path, digits: list[np.ndarray], folder: Path) -> Path:
     """The log of ``mobileprep run``, one run per digit."""
     code = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
     log = folder / "here.log"
@@ -37,9 +37,7 @@ def _logged_here(graph: Path, digits: list[np.ndarray], folder: Path) -> Path:
     return log
 
 
-def _logged_by_the_original(
-    home: Path, graph: Path, digits: list[np.ndarray], folder: Path
-) -> Path:
+def _log_of_the_original(home: Path, graph: Path, digits: list[np.ndarray], folder: Path) -> Path:
     """The log of TensorFlow 1.15, one run per digit."""
     write_as_memmapped(folder / "model", known_to_original(read_graph(graph)))
     log = folder / "original.log"
@@ -56,8 +54,8 @@ def test_logs_of_both_tools_give_equal_graphs(
     write_graph(tmp_path / "logged.pb", theirs(source, chain, X, Y))
     plain = theirs(source, "strip_unused_nodes quantize_nodes", X, Y)
     logs = [
-        _logged_here(tmp_path / "logged.pb", digits, tmp_path),
-        _logged_by_the_original(original, tmp_path / "logged.pb", digits, tmp_path),
+        _log_of_mobileprep(tmp_path / "logged.pb", digits, tmp_path),
+        _log_of_the_original(original, tmp_path / "logged.pb", digits, tmp_path),
     ]
     frozen: list[Graph] = []
     for log in logs:

@@ -1,9 +1,8 @@
 """Every real model through ``init``, ``validate``, ``build``, and ``check-target``, and then run.
 
-A row passes in two ways. The build fails with a documented exit code and a message that names the
-cause. Or the published file loads and runs in the runtime that the target names, and its outputs
-are right: for float targets, TensorFlow's own outputs of the source; for quantized ones, what the
-interpreter computes from the same bytes, so that what a build measures is what ships.
+A row passes if the build fails with a documented exit code and an error message, or if the
+published file runs in the runtime of its target with correct outputs. For float targets, these are
+TensorFlow's outputs for the source; for quantized ones, the interpreter's for the same file.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import yaml
 from mobileprep.cli.main import main
 from mobileprep.graph.files import read_graph
 from mobileprep.runtime.interpreter import Interpreter
-from tests.reference.golden import read_golden
+from tests.reference.golden import assert_close, read_golden
 from tests.reference.shipped import node_name, run_shipped
 from tests.reference.test_init import COARSE, ROUNDING, SOURCES
 
@@ -31,11 +30,11 @@ Array = np.ndarray
 
 # Usage, recipe, corrupt file, invalid graph, unsupported, transform, accuracy.
 DOCUMENTED = (2, 3, 4, 5, 6, 7, 8)
-# LiteRT's kernels sum in another order than TensorFlow's, and 1.15's than those of 2.21, which gave
-# the expected outputs. After a logarithm of a Fourier transform that is more.
+# LiteRT, 1.15, and 2.21, which computed the expected outputs, sum in different orders. Logarithms
+# of Fourier transforms amplify the differences.
 LITE_ROUNDING = 1e-4
 COARSE_115 = {"android-wakeword-streaming-rnn": 3e-4}
-# Of the source's peak, on average. Calibration on one input makes no accurate model of 8 bits.
+# Mean error as a share of the source's peak. Calibration on one input is not accurate.
 EIGHT_BIT = 0.5
 
 
@@ -45,8 +44,8 @@ class Kind:
 
     Args:
         release: the runtime that loads it: a release of TensorFlow, or "litert".
-        target: what a recipe's target says; None for the target that ``init`` wrote.
-        quantized: whether its outputs are close to the source's at most.
+        target: the target of the recipe; None for the target from ``init``.
+        quantized: whether its outputs differ from the source's.
     """
 
     release: str = "1.15"
@@ -70,7 +69,7 @@ KINDS = {
         "litert", {"artifact": "tflite", "quantize": {"mode": "int8"}}, quantized=True
     ),
 }
-# One source of each model goes through every kind. The others are the same models in other files.
+# One source of each model is built as every kind; other sources are the same models in other files.
 ONE_OF_EACH = (
     "android-wakeword-streaming-rnn/graph.pb",
     "arm-kws/Basic_LSTM_S.pb",
@@ -101,7 +100,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def recipe_of(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A function from a source to the recipe that ``init`` writes for it."""
+    """Write the recipe of a source with ``init``, once for each source."""
     written: dict[str, Path] = {}
 
     def recipe(source: str) -> Path:
@@ -116,13 +115,13 @@ def recipe_of(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 
 def recipe_of_kind(written: Path, kind: Kind, feeds: Mapping[str, Array]) -> tuple[Path, Any]:
-    """The recipe that ``init`` wrote, with the target of a kind, and what it says."""
+    """Write a recipe with the target of a kind, and return its path and content."""
     recipe = yaml.safe_load(written.read_text(encoding="utf-8"))
     if kind.target is None:
         return written, recipe
     recipe["targets"] = {"phone": {"platform": "android", **kind.target}}
     if kind.quantized:
-        # `init` writes the limit for the target that it found.
+        # The limit that `init` wrote is for another target.
         recipe["check"] = True
     if kind.release == "litert" and kind.quantized:
         samples = {node_name(name): _samples(array) for name, array in feeds.items()}
@@ -142,7 +141,7 @@ def _samples(array: Array) -> Array:
 
 
 @pytest.mark.parametrize(("source", "name"), ROWS)
-def test_a_build_that_succeeds_ships_what_runs(
+def test_built_files_run_correctly(
     source: str,
     name: str,
     models: Path,
@@ -160,34 +159,34 @@ def test_a_build_that_succeeds_ships_what_runs(
     out = tmp_path / "out"
     capsys.readouterr()
     valid = main(["validate", "-q", str(path)])
-    refusal = capsys.readouterr().err
+    message = capsys.readouterr().err
     code = main(["build", "-q", "--out", str(out), str(path)])
-    refusal = capsys.readouterr().err or refusal
+    message = capsys.readouterr().err or message
     if code:
-        assert code in DOCUMENTED, refusal
-        assert "error: " in refusal
+        assert code in DOCUMENTED, message
+        assert "error: " in message
         return
-    assert valid == 0, f"the build succeeds, and validate says: {refusal}"
+    assert valid == 0, f"the build succeeds, but validate fails: {message}"
 
     target = recipe["targets"]["phone"]
     folder = out / recipe["name"] / "phone"
-    lite, mapped = kind.release == "litert", target.get("artifact") == "memmapped"
-    shipped = folder / f"{recipe['name']}.{'tflite' if lite else 'pb'}"
-    releases = [] if lite else target["registration"]["tensorflow"]
+    is_tflite, mapped = kind.release == "litert", target.get("artifact") == "memmapped"
+    shipped = folder / f"{recipe['name']}.{'tflite' if is_tflite else 'pb'}"
+    releases = [] if is_tflite else target["registration"]["tensorflow"]
     for release in releases:
         gaps = main(["check-target", str(shipped), "--tensorflow", release, "--selective"])
         assert gaps == 0, f"check-target for {release}: {capsys.readouterr().out}"
 
     outputs = {node_name(n): n for n in recipe["outputs"]}
-    # Where files renamed the nodes of a graph, its one output has another name.
-    named = [outputs.get(node_name(n), recipe["outputs"][0]) for n in model.outputs]
-    fetches = [node_name(n) for n in named]
+    # Some files rename the nodes of a graph, and its only output.
+    names = [outputs.get(node_name(n), recipe["outputs"][0]) for n in model.outputs]
+    fetches = [node_name(n) for n in names]
     feeds = {node_name(n): array for n, array in model.feeds.items()}
-    wanted = list(model.outputs.values())
+    expected = list(model.outputs.values())
     eight_bit = kind.quantized or "quantize" in target
     rounding = _rounding(source, kind.release)
     for release in releases or ["litert"]:
-        found = run_shipped(
+        results = run_shipped(
             shipped,
             release,
             feeds,
@@ -198,13 +197,14 @@ def test_a_build_that_succeeds_ships_what_runs(
             memmapped=mapped,
         )
         if not eight_bit:
-            close(found, wanted, rounding)
+            assert_close(results, expected, rounding, min_peak=1e-3)
             continue
-        for array, expected in zip(found, wanted, strict=True):
-            assert array.shape == expected.shape
-            assert np.abs(array - expected).mean() <= EIGHT_BIT * np.abs(expected).max()
-        if not lite:
-            close(found, Interpreter(read_graph(shipped)).run(fetches, feeds), rounding)
+        for array, reference in zip(results, expected, strict=True):
+            assert array.shape == reference.shape
+            assert np.abs(array - reference).mean() <= EIGHT_BIT * np.abs(reference).max()
+        if not is_tflite:
+            measured = Interpreter(read_graph(shipped)).run(fetches, feeds)
+            assert_close(results, measured, rounding, min_peak=1e-3)
 
 
 def _rounding(source: str, release: str) -> float:
@@ -212,11 +212,3 @@ def _rounding(source: str, release: str) -> float:
     if release == "1.15" and model in COARSE_115:
         return COARSE_115[model]
     return COARSE.get(model, LITE_ROUNDING if release == "litert" else ROUNDING)
-
-
-def close(found: list[Array], wanted: list[Array], share: float) -> None:
-    """Compare outputs, with a tolerance that is a share of each output's peak."""
-    for array, expected in zip(found, wanted, strict=True):
-        assert array.shape == expected.shape
-        peak = max(float(np.abs(expected).max(initial=0.0)), 1e-3)
-        np.testing.assert_allclose(array, expected, rtol=0, atol=share * peak)

@@ -14,16 +14,10 @@ from typing import NamedTuple
 import pytest
 
 from mobileprep.building.pipeline.remote import base, guarded
-from mobileprep.building.pipeline.remote.base import Remote
-from mobileprep.building.pipeline.remote.guarded import (
-    Offered,
-    Wanted,
-    fetch_many,
-    open_remote,
-    send_many,
-)
+from mobileprep.building.pipeline.remote.guarded import Remote, open_remote
 from mobileprep.building.pipeline.remote.settings import RemoteSettings, remote_settings
 from mobileprep.core.files import sha256_bytes
+from tests.building.pipeline.remote.transfers import Offered, Wanted, fetch_many, send_many
 from tests.reference.fault_proxy import FAULTS, FaultProxy, proxy_to
 from tests.reference.remote_servers import free_port, nginx, s3
 
@@ -46,7 +40,7 @@ class Place(NamedTuple):
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Offered]:
-    """Objects of many lengths, and a record."""
+    """Objects of several sizes, and a record."""
     generator, objects = random.Random(3), []
     (tmp_path / "own").mkdir()
     for size in (0, 1, 1000, 70_000, 1_000_000, *[20_000] * 20):
@@ -81,39 +75,37 @@ def place(
         yield Place("s3://bucket/prefix", proxy)
 
 
-def opened(url: str, **settings: object) -> Remote:
+def open_checked(url: str, **settings: object) -> Remote:
     remote = open_remote(RemoteSettings(url, **settings))  # type: ignore[arg-type]
     assert remote is not None
     return remote
 
 
-def wanted(files: list[Offered], folder: Path) -> list[Wanted]:
+def fetch_requests(files: list[Offered], folder: Path) -> list[Wanted]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     return [Wanted(f.kind, f.key, folder / f"{f.kind}-{f.key}", ROOM) for f in files]
 
 
-def check(files: list[Offered], asked: list[Wanted], done: list[bool]) -> None:
+def check(files: list[Offered], requests: list[Wanted], done: list[bool]) -> None:
     """Check that fetched objects are correct, and that failed ones leave no file."""
-    for file, entry, came in zip(files, asked, done, strict=True):
+    for file, entry, came in zip(files, requests, done, strict=True):
         assert came == entry.target.exists()
         if came and file.kind == "cas":
             assert sha256_bytes(entry.target.read_bytes()) == file.key
 
 
-def test_one_machine_fetches_what_another_sent(
-    place: Place, files: list[Offered], tmp_path: Path
-) -> None:
-    one, other = opened(place.url), opened(place.url, read_only=True)
-    asked = wanted(files, tmp_path / "other")
-    assert not any(fetch_many(other, asked))
+def test_machines_share_objects(place: Place, files: list[Offered], tmp_path: Path) -> None:
+    one, other = open_checked(place.url), open_checked(place.url, read_only=True)
+    requests = fetch_requests(files, tmp_path / "other")
+    assert not any(fetch_many(other, requests))
     assert not any(send_many(other, files))
     assert all(send_many(one, files))
     assert all(send_many(one, files))
     assert all(one.has(f.kind, f.key) for f in files)
     assert not one.has("cas", "0" * 64)
-    assert all(fetch_many(other, asked))
-    for file, entry in zip(files, asked, strict=True):
+    assert all(fetch_many(other, requests))
+    for file, entry in zip(files, requests, strict=True):
         assert entry.target.read_bytes() == file.source.read_bytes()
     assert not other.fetch("cas", files[4].key, tmp_path / "small", limit=999_999)
     assert one.warnings == ()
@@ -132,33 +124,33 @@ def test_network_faults_are_harmless(
     fault: str,
     share: float,
 ) -> None:
-    assert all(send_many(opened(place.url), files))
+    assert all(send_many(open_checked(place.url), files))
     place.proxy.fault, place.proxy.share = fault, share
-    remote, asked = opened(place.url), wanted(files, tmp_path / "other")
-    begun = time.monotonic()
-    with monkeypatch.context() as hasty:
-        hasty.setattr(base, "SILENT_SECONDS", 1.0)
-        hasty.setattr(guarded, "_FIRST_PAUSE", 0.001)
-        done = fetch_many(remote, asked)
+    remote, requests = open_checked(place.url), fetch_requests(files, tmp_path / "other")
+    start = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "SILENT_SECONDS", 1.0)
+        patch.setattr(guarded, "_FIRST_PAUSE", 0.001)
+        done = fetch_many(remote, requests)
         send_many(remote, files)
-    assert time.monotonic() - begun < 60
-    check(files, asked, done)
+    assert time.monotonic() - start < 60
+    check(files, requests, done)
     assert all(place.url in warning for warning in remote.warnings)
     assert len(remote.warnings) <= 6
     place.proxy.fault = None
-    asked = wanted(files, tmp_path / "other")
-    healthy = opened(place.url)
-    done = fetch_many(healthy, asked)
-    check(files, asked, done)
+    requests = fetch_requests(files, tmp_path / "other")
+    healthy = open_checked(place.url)
+    done = fetch_many(healthy, requests)
+    check(files, requests, done)
     assert healthy.warnings == ()
     assert all(done)
 
 
-def test_a_file_that_nginx_rejects_is_reported(tmp_path: Path, files: list[Offered]) -> None:
+def test_rejected_upload_is_reported(tmp_path: Path, files: list[Offered]) -> None:
     port = free_port()
     (tmp_path / "served").mkdir()
     with nginx(tmp_path, PLAIN_DAV.format(port=port, root=tmp_path / "served"), port):
-        remote = opened(f"http://127.0.0.1:{port}")
+        remote = open_checked(f"http://127.0.0.1:{port}")
         data = bytes(3 << 20)
         (tmp_path / "large").write_bytes(data)
         assert not remote.send("cas", sha256_bytes(data), tmp_path / "large")
@@ -166,30 +158,30 @@ def test_a_file_that_nginx_rejects_is_reported(tmp_path: Path, files: list[Offer
         assert all(send_many(remote, files))
 
 
-def test_a_build_continues_without_a_lost_server(tmp_path: Path, files: list[Offered]) -> None:
+def test_lost_server_is_reported(tmp_path: Path, files: list[Offered]) -> None:
     port = free_port()
     (tmp_path / "served").mkdir()
     with nginx(tmp_path, PLAIN_DAV.format(port=port, root=tmp_path / "served"), port) as server:
-        remote = opened(f"http://127.0.0.1:{port}")
+        remote = open_checked(f"http://127.0.0.1:{port}")
         assert all(send_many(remote, files))
         server.kill()
         server.wait()
-        asked = wanted(files, tmp_path / "other")
-        assert not any(fetch_many(remote, asked))
+        requests = fetch_requests(files, tmp_path / "other")
+        assert not any(fetch_many(remote, requests))
     assert remote.warnings == (
         f"the remote store http://127.0.0.1:{port} cannot be reached; building without it",
     )
 
 
-def test_a_missing_bucket_is_reported(place: Place, files: list[Offered]) -> None:
+def test_missing_bucket_is_reported(place: Place, files: list[Offered]) -> None:
     if not place.url.startswith("s3"):
         pytest.skip("applies to S3 only")
-    remote = opened("s3://no-such-bucket/x")
+    remote = open_checked("s3://no-such-bucket/x")
     assert not any(send_many(remote, files))
     assert any("bucket" in w or "nothing more is sent" in w for w in remote.warnings)
 
 
-def test_the_configuration_of_the_page_works(tmp_path: Path, files: list[Offered]) -> None:
+def test_documented_nginx_configuration(tmp_path: Path, files: list[Offered]) -> None:
     """TLS with a self-signed certificate, public reads, and writes with a token."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
@@ -217,12 +209,12 @@ def test_the_configuration_of_the_page_works(tmp_path: Path, files: list[Offered
         writer = open_remote(
             remote_settings(None, {**environ, "MOBILEPREP_REMOTE_TOKEN": "change-me"})
         )
-        doubter = opened(environ["MOBILEPREP_REMOTE_CACHE"])
+        untrusting = open_checked(environ["MOBILEPREP_REMOTE_CACHE"])
         assert reader is not None
         assert writer is not None
         assert all(send_many(writer, files))
         assert not reader.send("ac", "7" * 64, files[2].source)
-        assert all(fetch_many(reader, wanted(files, tmp_path / "other")))
-        assert not any(fetch_many(doubter, wanted(files, tmp_path / "other")))
+        assert all(fetch_many(reader, fetch_requests(files, tmp_path / "other")))
+        assert not any(fetch_many(untrusting, fetch_requests(files, tmp_path / "other")))
     assert "refuses uploads (403)" in reader.warnings[0]
-    assert "cannot be trusted" in doubter.warnings[0]
+    assert "cannot be trusted" in untrusting.warnings[0]

@@ -45,7 +45,7 @@ def network() -> Graph:
     )
 
 
-def _by_tensorflow(tf: ModuleType, graph: Graph, *, optimized: bool) -> np.ndarray:
+def _run_tensorflow(tf: ModuleType, graph: Graph, *, optimized: bool) -> np.ndarray:
     (output,) = run_newest(tf, graph, ["out"], {"x": IMAGES}, optimize=optimized)
     return output
 
@@ -68,23 +68,23 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("optimized", [True, False])
 @pytest.mark.parametrize("step", STEPS, ids=str)
-def test_tensorflow_agrees(tf, step, optimized, tmp_path, monkeypatch):
+def test_interpreter_matches_tensorflow(tf, step, optimized, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_arrays(tmp_path / "images.npz", {"x": IMAGES})
     name, options = step
     result = apply(name, network(), **options)
     assert result.matched
     ours = Interpreter(result.graph).run(["out"], {"x": IMAGES})[0]
-    theirs = _by_tensorflow(tf, result.graph, optimized=optimized)
+    theirs = _run_tensorflow(tf, result.graph, optimized=optimized)
     # Sums of hundreds of float32 values, in another order.
     np.testing.assert_allclose(ours, theirs, atol=3e-6 * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize("optimized", [True, False])
-def test_powers_of_two_keep_outputs_bit_for_bit(tf, optimized):
+def test_powers_of_two_preserve_outputs_exactly(tf, optimized):
     graph = network()
     after = apply("equalize_ranges", graph, powers_of_two=True).graph
     np.testing.assert_array_equal(
-        _by_tensorflow(tf, after, optimized=optimized),
-        _by_tensorflow(tf, graph, optimized=optimized),
+        _run_tensorflow(tf, after, optimized=optimized),
+        _run_tensorflow(tf, graph, optimized=optimized),
     )

@@ -1,4 +1,4 @@
-"""Inferred shapes against TensorFlow's, on real models, networks and random nodes of each op."""
+"""Inferred shapes match TensorFlow's on real models, networks, and random nodes of each op."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mobileprep.graph.opdefs.definitions import op_def, output_types, signature_
 from mobileprep.graph.refs import Ref
 from mobileprep.ops.shape_function import shape_fn_names
 from mobileprep.ops.shape_inference import infer_shapes
-from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.networks import NETWORKS, cached_network
 from tests.reference.newest import graph_def
 from tests.reference.original import differences, known_to_original, run_original, run_ours
 from tests.reference.random_nodes import NODE, RandomNodes, Ranks
@@ -38,7 +38,7 @@ MODELS = [
 def graph(request: pytest.FixtureRequest) -> Graph:
     """The graph of a real model, or of a Keras network."""
     if request.param in NETWORKS:
-        return read_graph(kept_network(request.param).path)
+        return read_graph(cached_network(request.param).path)
     models: Path = request.getfixturevalue("models")
     return read_graph(models / request.param)
 
@@ -66,7 +66,7 @@ def _is_less_specific(ours: TensorShape, theirs: TensorShape) -> bool:
     )
 
 
-def test_shapes_are_at_least_as_specific_as_tensorflows(tf: ModuleType, graph: Graph) -> None:
+def test_shapes_are_as_specific_as_in_tensorflow(tf: ModuleType, graph: Graph) -> None:
     theirs = tensorflows_shapes(tf, graph)
     ours = infer_shapes(graph)
     wrong = [
@@ -78,7 +78,7 @@ def test_shapes_are_at_least_as_specific_as_tensorflows(tf: ModuleType, graph: G
     assert wrong == []
 
 
-def test_shapes_known_to_the_original_are_known_here(
+def test_shapes_are_as_specific_as_in_the_original(
     original: Path, graph: Graph, tmp_path: Path
 ) -> None:
     # The original folds the shapes and ranks that it knows.
@@ -86,8 +86,8 @@ def test_shapes_known_to_the_original_are_known_here(
     inputs = ",".join(n.name for n in graph if n.op == "Placeholder")
     theirs = run_original(original, graph, inputs, "queries", "fold_constants", tmp_path)
     ours = run_ours(graph, inputs, "queries", "fold_constants")
-    found = differences(ours, theirs, relative=1e-6, ordered=False)
-    assert [line for line in found if "attribute _class" not in line] == []
+    lines = differences(ours, theirs, relative=1e-6, ordered=False)
+    assert [line for line in lines if "attribute _class" not in line] == []
 
 
 def _with_queries(graph: Graph) -> Graph:
@@ -124,7 +124,7 @@ RANK = re.compile(r"must be (?:at least )?rank (\d) but is rank (\d)")
 
 
 @pytest.mark.parametrize("op", [op for op in shape_fn_names() if op not in ABORTS | MISCOUNTS])
-def test_shapes_of_random_nodes_do_not_contradict_tensorflows(tf: ModuleType, op: str) -> None:
+def test_shapes_of_random_nodes_do_not_contradict_tensorflow(tf: ModuleType, op: str) -> None:
     definition = op_def(op)
     if definition is None:
         pytest.skip(f"the newest TensorFlow has no {op}")
@@ -157,16 +157,16 @@ def _accepted(tf: ModuleType, nodes: RandomNodes) -> tuple[Graph | None, list[Te
         try:
             return graph, tensorflows_shapes(tf, graph)[NODE]
         except (ValueError, tf.errors.OpError) as error:
-            complaint = RANK.search(str(error))
-            if complaint:
-                _learn(graph, ranks, int(complaint[1]), int(complaint[2]))
+            match = RANK.search(str(error))
+            if match:
+                _set_rank(graph, ranks, int(match[1]), int(match[2]))
     return None, None
 
 
-def _learn(graph: Graph, ranks: Ranks, wanted: int, given: int) -> None:
+def _set_rank(graph: Graph, ranks: Ranks, required: int, actual: int) -> None:
     shapes = infer_shapes(graph)
     for index, ref in enumerate(graph[NODE].inputs):
         shape = shapes[ref.node][0]
-        if shape is not None and len(shape) == given and ranks.get(index) != wanted:
-            ranks[index] = wanted
+        if shape is not None and len(shape) == actual and ranks.get(index) != required:
+            ranks[index] = required
             return

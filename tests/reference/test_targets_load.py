@@ -1,58 +1,51 @@
-"""``init``, ``validate``, ``build``, ``check-target``: what is built of a real model, loads."""
+"""Real models load after ``init``, ``validate``, ``build``, and ``check-target``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mobileprep.cli.main import main
 from mobileprep.graph.refs import parse_ref
 from mobileprep.recipe.load import load_recipe
+from tests.reference.golden import read_golden
 from tests.reference.native import run_in_115
 from tests.reference.test_init import SOURCES
 
-pytestmark = pytest.mark.reference
+pytestmark = [pytest.mark.reference, pytest.mark.usefixtures("work_dir")]
 
 MODELS = {golden: source for source, golden in reversed(SOURCES.items())}
-"""One source for each model, by the file of what TensorFlow gives for it."""
+"""One source for each model, by recorded run."""
 OLD_RELEASE = 'tensorflow: ["1.15"]'
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-
-
 @pytest.mark.parametrize("name", MODELS)
-def test_a_target_loads_and_runs_what_is_built_for_it(
+def test_built_model_loads_and_runs(
     models: Path, original: Path, tmp_path: Path, name: str
 ) -> None:
     recipe = Path("recipe.yaml")
     assert main(["init", str(models / MODELS[name])]) == 0
     assert main(["validate", "recipe.yaml"]) == 0
     assert main(["build", "recipe.yaml"]) == 0
-    named = load_recipe(recipe)
-    (target,) = named.targets
-    built = Path("out", named.name, "phone", f"{named.name}.pb")
+    loaded = load_recipe(recipe)
+    (target,) = loaded.targets
+    built = Path("out", loaded.name, "phone", f"{loaded.name}.pb")
     assert main(["check-target", str(built)]) == 0
     assert target.registration == ("1.15",)
-    golden = np.load(models / MODELS[name].split("/")[0] / f"{name}.npz", allow_pickle=True)
     nodes = {parse_ref(i.name).node: i.name for i in target.inputs}
-    fed = {key[3:].replace("|", "/"): golden[key] for key in golden if key.startswith("in:")}
-    feeds = {nodes[parse_ref(key).node]: value for key, value in fed.items()}
+    path = models / MODELS[name].split("/")[0] / f"{name}.npz"
+    feeds, _ = read_golden(path, lambda tensor: nodes.get(parse_ref(tensor).node, tensor))
     assert run_in_115(original, built, feeds, target.outputs, tmp_path)
     if "\n  - downgrade\n" in recipe.read_text():
-        # It was needed: without it, the recipe is refused.
+        # Without it, the build fails.
         recipe.write_text(recipe.read_text().replace("\n  - downgrade\n", "\n"))
         assert main(["validate", "recipe.yaml"]) == 6
         assert main(["build", "recipe.yaml"]) == 6
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_other_releases_and_forms_agree(models: Path, name: str) -> None:
+def test_commands_agree_on_other_releases(models: Path, name: str) -> None:
     recipe = Path("recipe.yaml")
     assert main(["init", str(models / MODELS[name]), "--no-try"]) == 0
     text = recipe.read_text()

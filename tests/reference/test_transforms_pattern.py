@@ -15,7 +15,7 @@ from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.serde import graph_from_bytes
 from tests.reference.conftest import Original
-from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.networks import NETWORKS, cached_network
 from tests.reference.original import differences, known_to_original
 from tests.reference.pattern_cases import CASES, NETWORK
 from tests.transforms.graphs import apply, placeholder
@@ -32,7 +32,7 @@ def ours(
     return apply(name, known_to_original(graph), **names, tf115=True, **options).graph
 
 
-def spelt(name: str, options: Mapping[str, Any]) -> str:
+def to_call(name: str, options: Mapping[str, Any]) -> str:
     """A call in the syntax of ``--transforms``; tuples become repeated arguments."""
     arguments = [
         f'{key}="{str(item).lower() if isinstance(item, bool) else item}"'
@@ -51,26 +51,26 @@ def test_purpose_built_graphs_are_equal(
 ) -> None:
     graph = Graph([placeholder(), *nodes])
     mine = ours(graph, name, options)
-    assert not unequal(mine, theirs(graph, spelt(name, options)))
+    assert not unequal(mine, theirs(graph, to_call(name, options)))
 
 
 def unequal(mine: Graph, original: Graph) -> list[str]:
     """List differences; the protobufs in attributes of fused nodes are compared by field."""
-    found = []
+    lines = []
     for n in mine:
         other = original.get(n.name)
         if other is not None and INFO in n.attrs:
             (a, inside_a), (b, inside_b) = (
-                carried(n.attrs[INFO].value),
-                carried(other.attrs[INFO].value),
+                parse_info(n.attrs[INFO].value),
+                parse_info(other.attrs[INFO].value),
             )
-            found += [] if a == b else [f"{n.name}: {a} here, {b} there"]
-            found += differences(inside_a, inside_b)
+            lines += [] if a == b else [f"{n.name}: {a} here, {b} there"]
+            lines += differences(inside_a, inside_b)
     bare = (g.with_nodes(n.without_attrs(INFO) for n in g) for g in (mine, original))
-    return found + differences(*bare)
+    return lines + differences(*bare)
 
 
-def carried(info: bytes) -> tuple[list[tuple[int, bytes]], Graph]:
+def parse_info(info: bytes) -> tuple[list[tuple[int, bytes]], Graph]:
     cursor, fields = Cursor(info, file="info"), []
     while cursor:
         number = cursor.varint() >> 3
@@ -80,7 +80,7 @@ def carried(info: bytes) -> tuple[list[tuple[int, bytes]], Graph]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 21])
 @pytest.mark.parametrize("percentiles", [(5.0, 5.0), (0.0, 0.0), (10.0, 25.0), (33.0, 99.0)])
-def test_ranges_of_a_log_are_equal(
+def test_ranges_from_a_log_are_equal(
     theirs: Original, tmp_path: Path, count: int, percentiles: tuple[float, float]
 ) -> None:
     graph = theirs(Graph([placeholder(), *NETWORK]), "quantize_nodes")
@@ -99,7 +99,7 @@ def test_ranges_of_a_log_are_equal(
         "max_percentile": percentiles[1],
     }
     name = "freeze_requantization_ranges"
-    assert not differences(ours(graph, name, options), theirs(graph, spelt(name, options)))
+    assert not differences(ours(graph, name, options), theirs(graph, to_call(name, options)))
 
 
 # Real models
@@ -147,24 +147,26 @@ def test_real_models_are_equal(theirs: Original, models: Path, path: str, prepar
     if prepared:
         graph = theirs(graph, prepared, inputs, outputs)
     for name, options in STEPS:
-        expected = theirs(graph, spelt(name, options), inputs, outputs)
+        expected = theirs(graph, to_call(name, options), inputs, outputs)
         mine = ours(graph, name, options, inputs, outputs)
-        found = differences(mine, expected, ordered=name not in UNORDERED)
-        assert not [d for d in found if COLOCATION not in d], name
+        lines = differences(mine, expected, ordered=name not in UNORDERED)
+        assert not [d for d in lines if COLOCATION not in d], name
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_keras_networks_are_equal(theirs: Original, name: str) -> None:
-    found = kept_network(name)
-    graph = known_to_original(read_graph(found.path))
+    network = cached_network(name)
+    graph = known_to_original(read_graph(network.path))
     # The documented chain before batch norms are folded.
     before = "strip_unused_nodes remove_nodes(op=Identity) fold_constants(ignore_errors=true)"
-    folded = theirs(graph, before, found.input, found.output)
+    folded = theirs(graph, before, network.input, network.output)
     for step, options in STEPS:
-        call = f"{step}(ignore_errors=true)" if step == "fold_batch_norms" else spelt(step, options)
-        expected = theirs(folded, call, found.input, found.output)
+        call = (
+            f"{step}(ignore_errors=true)" if step == "fold_batch_norms" else to_call(step, options)
+        )
+        expected = theirs(folded, call, network.input, network.output)
         try:
-            mine = ours(folded, step, options, found.input, found.output)
+            mine = ours(folded, step, options, network.input, network.output)
         except TransformError as error:
             # The original ignores it.
             assert step == "fold_batch_norms", error

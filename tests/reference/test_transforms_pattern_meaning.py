@@ -16,7 +16,7 @@ from mobileprep.graph.graph import Graph, Versions
 from mobileprep.graph.tensor import Array
 from tests.reference.conftest import Original
 from tests.reference.golden import read_golden
-from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.networks import NETWORKS, cached_network
 from tests.reference.newest import run_newest
 from tests.reference.original import OriginalError, known_to_original
 from tests.reference.pattern_cases import (
@@ -79,21 +79,21 @@ SAME: dict[str, tuple[str, Graph]] = {
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", SAME)
-def test_outputs_stay_the_same(run: Run, case: str, tf115: bool) -> None:
+def test_outputs_are_preserved(run: Run, case: str, tf115: bool) -> None:
     name, before = SAME[case]
     result = apply(name, before, tf115=tf115)
     assert result.matched
     # TensorFlow's kernels of the fused ops are wrong after the first image of a batch.
     batch = 1 if "_and_conv" in name else IMAGE[0]
     feeds = {"x": normal(batch, *IMAGE[1:], seed=7)}
-    (expected,), (found,) = (run(g, feeds, ["out"]) for g in (before, result.graph))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    (expected,), (output,) = (run(g, feeds, ["out"]) for g in (before, result.graph))
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("step", ["fuse_batch_norms", "merge_scale_and_bias"])
-def test_keras_networks_keep_their_outputs(run: Run, step: str, name: str) -> None:
-    network = kept_network(name)
+def test_outputs_of_keras_networks_are_preserved(run: Run, step: str, name: str) -> None:
+    network = cached_network(name)
     before = read_graph(network.path)
     result = apply(step, before, inputs=(network.input,), outputs=(network.output,))
     assert result.matched
@@ -111,18 +111,18 @@ def test_keras_networks_keep_their_outputs(run: Run, step: str, name: str) -> No
     [{}, {"fallback_min": -80.0, "fallback_max": 80.0}, {"ignore_op": ("MatMul",)}],
     ids=["measured", "fallback", "ignored ops"],
 )
-def test_8_bit_graphs_stay_close(run: Run, options: dict[str, Any], tf115: bool) -> None:
+def test_8_bit_outputs_are_close(run: Run, options: dict[str, Any], tf115: bool) -> None:
     before = graph(*NETWORK)
     result = apply("quantize_nodes", before, tf115=tf115, **options)
     feeds = {"x": normal(1, 6, 6, 4, seed=7)}
-    (expected,), (found,) = (run(g, feeds, ["dense"]) for g in (before, result.graph))
+    (expected,), (output,) = (run(g, feeds, ["dense"]) for g in (before, result.graph))
     # Five 8-bit layers, and steps of 160 / 255 with the fallback range.
-    assert np.abs(found - expected).max() < 0.06 * np.abs(expected).max()
+    assert np.abs(output - expected).max() < 0.06 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("name", ["frozen_eval_graph", "frozen_float_fusedbn"])
-def test_a_trained_model_keeps_its_outputs_in_8_bits(
+def test_8_bit_outputs_of_a_trained_model_are_close(
     run: Run, models: Path, name: str, tf115: bool
 ) -> None:
     folder = models / "made-qat-mnist-tf115"
@@ -132,10 +132,10 @@ def test_a_trained_model_keeps_its_outputs_in_8_bits(
     result = apply(
         "quantize_nodes", small.graph, inputs=("input",), outputs=("output",), tf115=tf115
     )
-    (found,) = run(result.graph, {"input": golden["in:input"]}, ["output"])
+    (output,) = run(result.graph, {"input": golden["in:input"]}, ["output"])
     expected = golden["out:output"]
-    assert (found.argmax(-1) == expected.argmax(-1)).all()
-    assert np.abs(found - expected).max() < 0.05
+    assert (output.argmax(-1) == expected.argmax(-1)).all()
+    assert np.abs(output - expected).max() < 0.05
 
 
 @pytest.mark.parametrize(
@@ -148,21 +148,21 @@ def test_backported_tensor_arrays_run(
     feeds, outputs = read_golden(models / path.split("/")[0] / f"golden_{name}.npz")
     before = known_to_original(read_graph(models / path))
     after = apply("backport_tensor_array_v3", before, inputs=tuple(feeds), outputs=tuple(outputs))
-    found = run(_old(after.graph), feeds, list(outputs))
-    for answer, expected in zip(found, outputs.values(), strict=True):
+    results = run(_with_old_version(after.graph), feeds, list(outputs))
+    for answer, expected in zip(results, outputs.values(), strict=True):
         np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)
     call = "backport_tensor_array_v3"
     from_original = theirs(before, call, ",".join(feeds), ",".join(outputs))
     with pytest.raises(ValueError, match="incompatible with expected resource"):
-        run(_old(from_original), feeds, list(outputs))
+        run(_with_old_version(from_original), feeds, list(outputs))
 
 
-def _old(graph: Graph) -> Graph:
+def _with_old_version(graph: Graph) -> Graph:
     """Set a version from before version 2 of the TensorArray ops was removed."""
     return Graph(graph.nodes, graph.library, Versions(21, 0))
 
 
-# Graphs that the original corrupts, or on which it never ends.
+# Graphs that the original corrupts, or on which it hangs.
 
 NCHW = {"data_format": "NCHW"}
 SQUARE = const("w", normal(4, 4))
@@ -206,7 +206,7 @@ CORRUPTED: dict[str, tuple[str, list[Any], tuple[int, ...]]] = {
         [W, conv("layer", "x w", dilations=(1, 2, 2, 1)), node("out", "Relu", "layer")],
         IMAGE,
     ),
-    "sigmoid before a learnt range": (
+    "sigmoid before a trained range": (
         "quantize_nodes",
         [W, LAYER, node("s", "Sigmoid", "layer"), const("low", 0.0), const("high", 1.0),
          node("out", "FakeQuantWithMinMaxVars", "s low high", T=None)],
@@ -221,16 +221,14 @@ CORRUPTED: dict[str, tuple[str, list[Any], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("case", CORRUPTED)
-def test_graphs_that_the_original_corrupts_stay_correct(
-    run: Run, theirs: Original, case: str
-) -> None:
+def test_graphs_that_only_the_original_corrupts(run: Run, theirs: Original, case: str) -> None:
     name, nodes, shape = CORRUPTED[case]
     before = graph(*nodes)
     feeds = {"x": normal(*shape, seed=7)}
     (expected,) = run(before, feeds, ["out"])
     tolerance = 0.1 * np.abs(expected).max() if name == "quantize_nodes" else 1e-3
-    (found,) = run(apply(name, before, tf115=True).graph, feeds, ["out"])
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+    (output,) = run(apply(name, before, tf115=True).graph, feeds, ["out"])
+    np.testing.assert_allclose(output, expected, rtol=0, atol=tolerance)
     assert not _agrees(run, theirs(before, name), feeds, expected, tolerance)
 
 
@@ -238,15 +236,13 @@ def _agrees(
     run: Run, graph: Graph, feeds: Mapping[str, Array], expected: Array, tolerance: float
 ) -> bool:
     try:
-        (found,) = run(graph, feeds, ["out"])
+        (output,) = run(graph, feeds, ["out"])
     except Exception:  # noqa: BLE001 - TensorFlow raises many types for an invalid graph
         return False
-    return found.shape == expected.shape and bool(np.abs(found - expected).max() <= tolerance)
+    return output.shape == expected.shape and bool(np.abs(output - expected).max() <= tolerance)
 
 
-def test_the_original_never_ends_where_statistics_are_shared(
-    original: Path, tmp_path: Path
-) -> None:
+def test_only_the_original_hangs_on_shared_statistics(original: Path, tmp_path: Path) -> None:
     before = graph(*NORMAL, node("out", "Mul", "norm gamma"))
     source = tmp_path / "in.pb"
     write_graph(source, known_to_original(before))
@@ -284,11 +280,9 @@ def test_tf115_mode_fails_like_the_original(theirs: Original, case: str) -> None
 
 
 @pytest.mark.parametrize("options", ["input_min=3 input_max=1", "fallback_min=1 fallback_max=2"])
-def test_the_originals_graphs_with_empty_ranges_fail_at_run_time(
-    run: Run, theirs: Original, options: str
-) -> None:
+def test_original_graph_with_an_empty_range_fails(run: Run, theirs: Original, options: str) -> None:
     before = graph(*NETWORK)
-    spoiled = theirs(before, f"quantize_nodes({options})")
+    broken = theirs(before, f"quantize_nodes({options})")
     kind = np.uint8 if "input" in options else np.float32
     feeds = {"x": np.zeros((1, 6, 6, 4), kind)}
-    assert not _agrees(run, spoiled, feeds, np.zeros((1, 3)), np.inf)
+    assert not _agrees(run, broken, feeds, np.zeros((1, 3)), np.inf)

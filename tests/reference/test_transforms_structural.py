@@ -13,7 +13,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Tensor
 from tests.reference.conftest import Original
-from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.networks import NETWORKS, cached_network
 from tests.reference.original import differences, known_to_original, run_ours
 from tests.reference.structural_cases import (
     CHAINS,
@@ -65,11 +65,11 @@ def test_real_models_are_equal(theirs: Original, models: Path, path: str, chain:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_keras_networks_are_equal(theirs: Original, name: str) -> None:
-    network = kept_network(name)
+    network = cached_network(name)
     graph = known_to_original(read_graph(network.path))
     for chain in NETWORK_CHAINS:
-        found = unequal_except_fixes(theirs, graph, chain, network.input, network.output)
-        assert not found, chain
+        lines = unequal_except_fixes(theirs, graph, chain, network.input, network.output)
+        assert not lines, chain
 
 
 def unequal_except_fixes(
@@ -83,11 +83,11 @@ def unequal_except_fixes(
     if merged and "obfuscate_names" in chain:
         # Names depend on the order.
         return [] if len(mine) == len(original) else ["another number of nodes"]
-    found = compared(mine, with_fixed_ranges(original), chain, ordered=not merged)
+    lines = compared(mine, with_fixed_ranges(original), chain, ordered=not merged)
     is_folded = "fold_constants" in chain
-    if merged and not is_folded and not found and order_of_short(mine) != order_of_short(original):
-        found.append("another order of nodes that are not long constants")
-    return found
+    if merged and not is_folded and not lines and order_of_short(mine) != order_of_short(original):
+        lines.append("another order of nodes that are not long constants")
+    return lines
 
 
 def compared(mine: Graph, original: Graph, chain: str, *, ordered: bool = True) -> list[str]:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 
 from mobileprep.building.pipeline.cache_files import mark_used, seal, unseal
 from mobileprep.core.files import HASHING, read_file, sha256_stream, unreadable, write_bytes
-from mobileprep.core.parallel import at_once, begun
+from mobileprep.core.parallel import at_once, start_all
 from mobileprep.core.paths import opened_file
 from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.formats.parts import Digest
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -35,20 +35,13 @@ class FileIndex:
     Args:
         path: file that stores the index between runs; None for an index in memory.
         checksum: ignore digests of earlier runs, so that each file is hashed once in this run.
-        kept: ``entries`` of an earlier run, for an index in memory.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        *,
-        checksum: bool = False,
-        kept: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, path: Path | None, *, checksum: bool = False) -> None:
         self._path = path
         self._checksum = checksum
-        self._kept = dict(kept or {}) if path is None else load_entries(path)
-        self._taken: dict[str, IndexEntry] = {}
+        self._earlier = {} if path is None else load_entries(path)
+        self._current: dict[str, IndexEntry] = {}
         self._written: set[str] = set()
         self._touched: set[str] = set()
         self._begun: dict[str, Future[str]] = {}
@@ -72,14 +65,8 @@ class FileIndex:
                 if _key(path) not in self._begun and self._trusted(_key(path), stamp) is None:
                     due[path] = stamp.size
         HASHING.expect(sum(due.values()))
-        hashing = begun(self._hash_now, sorted(due, key=due.__getitem__, reverse=True))
+        hashing = start_all(self._hash_now, sorted(due, key=due.__getitem__, reverse=True))
         self._begun.update({_key(path): future for path, future in hashing.items()})
-
-    def digest_many(self, paths: Iterable[Path]) -> dict[Path, str]:
-        """Return the digests of several files and hash them in parallel."""
-        requested = list(paths)
-        self.begin(requested)
-        return {path: self.digest(path) for path in requested}
 
     def matches(self, path: Path, sha256: str, size: int) -> bool:
         """Return whether a path is a regular file, not a symlink, with this content.
@@ -88,8 +75,7 @@ class FileIndex:
             sha256: expected digest.
             size: expected size in bytes.
         """
-        answer = self._known_match(path, sha256, size)
-        return self._hashed_match(path, sha256) if answer is None else answer
+        return self.match_many([(path, sha256, size)])[0]
 
     def match_many(self, requested: Iterable[tuple[Path, str, int]]) -> list[bool]:
         """Return the result of ``matches`` for each path, SHA-256, and size; hash in parallel."""
@@ -112,7 +98,7 @@ class FileIndex:
         """
         key = _key(path)
         with contextlib.suppress(CorruptFileError):
-            self._taken[key] = IndexEntry(sha256, 0, _stamp(path))
+            self._current[key] = IndexEntry(sha256, 0, _stamp(path))
             self._written.add(key)
             self._has_news = True
             self._touched.discard(key)
@@ -120,7 +106,7 @@ class FileIndex:
     def unchanged(self, path: Path) -> bool:
         """Return whether a file is unchanged since this run first hashed or noted it."""
         key = _key(path)
-        entry = self._taken.get(key)
+        entry = self._current.get(key)
         if entry is None or key in self._touched:
             return False
         try:
@@ -128,29 +114,18 @@ class FileIndex:
         except CorruptFileError:
             return False
 
-    def entries(self, paths: Iterable[Path]) -> dict[str, str]:
-        """Return the digests of this run in the form of the ``kept`` parameter.
-
-        Files that were modified too recently to be trusted are omitted.
-        """
-        now = time_ns()
-        entries = {key: self._taken[key] for key in map(_key, paths) if key in self._taken}
-        return {key: entry.text() for key, entry in entries.items() if entry.settled(now)}
-
     def save(self) -> None:
         """Save the index for later runs; ignore write errors."""
         if self._path is None or not self._has_news:
             return
         now = time_ns()
-        entries = dict(self._taken)
-        texts = {
-            key: text for key, text in self._kept.items() if key not in entries and _is_there(key)
+        entries = {
+            key: entry
+            for key, entry in {**self._earlier, **self._current}.items()
+            if entry.settled(now) and os.path.exists(key)  # noqa: PTH110 - Path raises for long names
         }
-        for key, entry in entries.items():
-            if entry.settled(now) and _is_there(key):
-                texts[key] = entry.text()
         with contextlib.suppress(ArtifactError):
-            save_entries(self._path, texts)
+            write_bytes(self._path, seal(_FORMAT, to_builtins(entries)), follow=False)
 
     def _known_match(self, path: Path, sha256: str, size: int) -> bool | None:
         """Return the result of ``matches``, or None if the file must be hashed."""
@@ -172,14 +147,14 @@ class FileIndex:
     def _trusted(self, key: str, stamp: FileStamp) -> IndexEntry | None:
         """Return the entry that is still valid for a file with this stamp."""
         now = time_ns()
-        entry = self._taken.get(key)
+        entry = self._current.get(key)
         if entry is not None:
             good = entry.stamp == stamp and (key in self._written or entry.settled(now))
             return entry if good else None
-        entry = None if self._checksum else parse(self._kept.get(key), stamp)
-        if entry is None or not entry.settled(now):
+        entry = None if self._checksum else self._earlier.get(key)
+        if entry is None or entry.stamp != stamp or not entry.settled(now):
             return None
-        self._taken[key] = entry
+        self._current[key] = entry
         return entry
 
     def _hash(self, path: Path) -> str:
@@ -187,7 +162,7 @@ class FileIndex:
         if under_way is not None:
             sha256 = under_way.result()
             # The file may have changed since it was hashed.
-            if self._taken[_key(path)].stamp == _stamp(path):
+            if self._current[_key(path)].stamp == _stamp(path):
                 return sha256
         return self._hash_now(path)
 
@@ -204,10 +179,10 @@ class FileIndex:
         stamp = FileStamp.of(before_read)
         if stamp != FileStamp.of(after) or not stat.S_ISREG(before_read.st_mode):
             moment = 0  # Changed while it was read: the digest may match no state of the file.
-        before = self._taken.get(key)
+        before = self._current.get(key)
         if before and (before.sha256 != sha256 or not before.stamp.shows_same_content(stamp)):
             self._touched.add(key)
-        self._taken[key] = IndexEntry(sha256, moment, stamp)
+        self._current[key] = IndexEntry(sha256, moment, stamp)
         self._written.discard(key)
         self._has_news = True
         return sha256
@@ -224,24 +199,14 @@ def _stamp(path: Path) -> FileStamp:
         raise unreadable(path, error) from error
 
 
-def _is_there(key: str) -> bool:
-    try:
-        Path(key).stat()
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 # File times have a resolution of one second at worst, and come from a clock that lags by a few
 # milliseconds. A change within that time may not alter them.
 MARGIN_NS = 2_000_000_000
-_FORMAT = "file index 1"
+_FORMAT = "file index 2"
 _MOST_INDEX = 64 << 20
-# A digest, the time before hashing started, and the five numbers of the stamp.
-_ENTRY = re.compile(r"([0-9a-f]{64}) ([0-9]{1,20}) ([-0-9 ]{9,120})")
 
 
-class FileStamp(Struct, frozen=True):
+class FileStamp(Struct, frozen=True, array_like=True):
     """A file's state according to ``stat``; times are in nanoseconds."""
 
     device: int
@@ -257,25 +222,18 @@ class FileStamp(Struct, frozen=True):
 
     def shows_same_content(self, other: FileStamp) -> bool:
         """Compare without inode numbers, which some network file systems generate."""
-        return (self.size, self.mtime_ns, self.ctime_ns) == (
-            other.size,
-            other.mtime_ns,
-            other.ctime_ns,
-        )
-
-    def text(self) -> str:
-        """Format the stamp for the index file."""
-        return f"{self.device} {self.inode} {self.size} {self.mtime_ns} {self.ctime_ns}"
+        times = (self.size, self.mtime_ns, self.ctime_ns)
+        return times == (other.size, other.mtime_ns, other.ctime_ns)
 
 
-class IndexEntry(Struct, frozen=True):
-    """A digest, the stamp of its file, and the time before hashing started.
+class IndexEntry(Struct, frozen=True, array_like=True):
+    """A digest, the time before hashing started, and the stamp of its file.
 
     A moment of 0 marks a digest that later runs must not trust.
     """
 
-    sha256: str
-    moment: int
+    sha256: Digest
+    moment: Annotated[int, Meta(ge=0)]
     stamp: FileStamp
 
     def settled(self, now: int) -> bool:
@@ -287,32 +245,13 @@ class IndexEntry(Struct, frozen=True):
         newest = max(self.stamp.mtime_ns, self.stamp.ctime_ns)
         return newest + MARGIN_NS <= self.moment <= now
 
-    def text(self) -> str:
-        """Format the entry as a line of the index file; see ``parse``."""
-        return f"{self.sha256} {self.moment} {self.stamp.text()}"
 
-
-def load_entries(path: Path) -> dict[str, str]:
-    """Return the unparsed entries of an index file by path; empty if it is missing or damaged."""
+def load_entries(path: Path) -> dict[str, IndexEntry]:
+    """Return the entries of an index file by path; empty if it is missing or damaged."""
     try:
         data = unseal(_FORMAT, read_file(path, limit=_MOST_INDEX))
-        paths, entries = data["paths"], data["entries"]  # type: ignore[index]
-        texts_only = {str}.issuperset(map(type, [*paths, *entries]))
-        mark_used(path)
-        return dict(zip(paths, entries, strict=True)) if texts_only else {}
-    except (CorruptFileError, KeyError, TypeError, ValueError):
+        entries = convert(data, dict[str, IndexEntry])
+    except (CorruptFileError, ValidationError):
         return {}
-
-
-def save_entries(path: Path, entries: Mapping[str, str]) -> None:
-    """Write an index file atomically."""
-    data = {"paths": list(entries), "entries": list(entries.values())}
-    write_bytes(path, seal(_FORMAT, data), follow=False)
-
-
-def parse(text: str | None, stamp: FileStamp) -> IndexEntry | None:
-    """Parse an entry; return None if it is invalid or for a different stamp."""
-    match = text and _ENTRY.fullmatch(text)
-    if not match or match[3] != stamp.text():
-        return None
-    return IndexEntry(match[1], int(match[2]), stamp)
+    mark_used(path)
+    return entries

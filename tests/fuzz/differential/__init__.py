@@ -1,1 +1,1 @@
-"""Random graphs, converted to LiteRT, and compared with our own interpreter."""
+"""Compare LiteRT with the interpreter on random graphs."""

@@ -1,6 +1,6 @@
 """``python -m tests.fuzz.differential --cases 1000``: find graphs that LiteRT runs wrongly.
 
-A case is the same each time for its seed and number; ``--case SEED:NUMBER`` runs one again.
+A seed and a number always give the same case; ``--case SEED:NUMBER`` runs one again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from mobileprep.litert.convert import Mode
 from tests.fuzz.differential.check import Checker, Finding
 from tests.fuzz.differential.engines import SILENT
 from tests.fuzz.differential.generate import Case, case_of
-from tests.fuzz.differential.known import known_fault
+from tests.fuzz.differential.known import known_bug
 from tests.fuzz.differential.shrink import shrunk
 from tests.fuzz.differential.text import shown
 
 _MODES: tuple[Mode, ...] = ("float", "int8", "int16x8")
 _MAX_SHRUNK = 3
-"""Findings of one kind that are shrunk and printed; the others are counted."""
+"""Number of findings of one kind to shrink and print; the others are only counted."""
 _TRIES, _TRIES_OF_HANGS = 400, 10
 
 
 def main() -> int:
-    """Return 1 if there is a finding that is not a known fault of the runtime."""
+    """Return 1 if there is a finding that is not a known bug."""
     args = parser().parse_args()
     threadpoolctl.threadpool_limits(1)
     checker = Checker(args.tensorflow)
@@ -39,17 +39,17 @@ def main() -> int:
 def parser() -> argparse.ArgumentParser:
     """The flags."""
     about = __doc__.splitlines()[0] if __doc__ else ""
-    found = argparse.ArgumentParser(prog="python -m tests.fuzz.differential", description=about)
-    found.add_argument("--cases", type=int, default=1000, metavar="N", help="[default: 1000]")
-    found.add_argument("--seconds", type=float, help="stop after this time instead")
-    found.add_argument("--seed", type=int, default=1, metavar="S", help="[default: 1]")
-    found.add_argument("--start", type=int, default=0, metavar="K", help="first case [default: 0]")
+    flags = argparse.ArgumentParser(prog="python -m tests.fuzz.differential", description=about)
+    flags.add_argument("--cases", type=int, default=1000, metavar="N", help="[default: 1000]")
+    flags.add_argument("--seconds", type=float, help="stop after this time instead")
+    flags.add_argument("--seed", type=int, default=1, metavar="S", help="[default: 1]")
+    flags.add_argument("--start", type=int, default=0, metavar="K", help="first case [default: 0]")
     modes = "conversion mode; repeat for several [default: all of them in turn]"
-    found.add_argument("--mode", action="append", choices=_MODES, help=modes)
-    found.add_argument("--case", metavar="SEED:NUMBER", help="run one case of a mode")
+    flags.add_argument("--mode", action="append", choices=_MODES, help=modes)
+    flags.add_argument("--case", metavar="SEED:NUMBER", help="run one case of a mode")
     compare = "compare our interpreter with TensorFlow, too"
-    found.add_argument("--tensorflow", action="store_true", help=compare)
-    return found
+    flags.add_argument("--tensorflow", action="store_true", help=compare)
+    return flags
 
 
 def _one(checker: Checker, args: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def _one(checker: Checker, args: argparse.Namespace) -> int:
         case = case_of(mode, seed, number)
         print(f"== {mode} {seed}:{number}\n{shown(case)}")
         for finding in checker.findings(case):
-            failed += known_fault(case, finding) is None
+            failed += known_bug(case, finding) is None
             report(checker, case, finding, seed, number)
     return int(failed > 0)
 
@@ -68,7 +68,7 @@ def _many(checker: Checker, args: argparse.Namespace) -> int:
     modes = args.mode or _MODES
     start = time.monotonic()
     kinds: Counter[str] = Counter()
-    known: Counter[str] = Counter()
+    bugs: Counter[str] = Counter()
     done = 0
 
     def is_over() -> bool:
@@ -82,9 +82,9 @@ def _many(checker: Checker, args: argparse.Namespace) -> int:
         done += 1
         case = case_of(mode, args.seed, number)
         for finding in checker.findings(case):
-            fault = known_fault(case, finding)
-            if fault is not None:
-                known[fault] += 1
+            bug = known_bug(case, finding)
+            if bug is not None:
+                bugs[bug] += 1
                 continue
             kind = f"{mode}: {finding.kind}"
             kinds[kind] += 1
@@ -95,7 +95,7 @@ def _many(checker: Checker, args: argparse.Namespace) -> int:
     print(f"   {checker.compared} compared, {sum(checker.refusals.values())} refused")
     for title, counts in (
         ("refused", checker.refusals),
-        ("known faults of the runtime", known),
+        ("known bugs of the runtime", bugs),
         ("FINDINGS", kinds),
     ):
         for kind, count in counts.most_common(30):
@@ -109,14 +109,14 @@ def report(checker: Checker, case: Case, finding: Finding, seed: int, number: in
 
     def fails(tried: Case) -> bool:
         nonlocal last
-        for found in checker.findings(tried):
-            if found.kind == finding.kind and known_fault(tried, found) is None:
-                last = found
+        for result in checker.findings(tried):
+            if result.kind == finding.kind and known_bug(tried, result) is None:
+                last = result
                 return True
         return False
 
     small = case
-    if known_fault(case, finding) is None:
+    if known_bug(case, finding) is None:
         tries = _TRIES_OF_HANGS if SILENT in finding.kind else _TRIES
         small = shrunk(case, fails, tries)
     print(f"\n{finding.kind}\n  again: --mode {case.mode} --case {seed}:{number}")

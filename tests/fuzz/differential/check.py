@@ -1,4 +1,4 @@
-"""What is wrong with a case: errors of the converter, and outputs that differ."""
+"""Check a case for errors of the converter and for different outputs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Finding(Struct, frozen=True):
     """A failure.
 
     Args:
-        kind: what failed, alike for equal causes.
-        detail: what differs.
+        kind: the failure; equal causes give equal strings.
+        detail: the difference.
         codes: the operators of the file.
     """
 
@@ -56,7 +56,7 @@ class Finding(Struct, frozen=True):
 
 @dataclass
 class Checker:
-    """Checks cases, with LiteRT and TensorFlow in processes of their own.
+    """Checks cases, with LiteRT and TensorFlow in separate processes.
 
     Args:
         with_tensorflow: whether to compare our interpreter with TensorFlow, too.
@@ -69,7 +69,7 @@ class Checker:
     _tensorflow: Worker = field(default_factory=lambda: Worker("tensorflow"))
 
     def findings(self, case: Case) -> list[Finding]:
-        """What is wrong with a case."""
+        """The failures of a case."""
         return list(self._findings(case))
 
     def stop(self) -> None:
@@ -79,21 +79,21 @@ class Checker:
 
     def _findings(self, case: Case) -> Iterator[Finding]:
         try:
-            wanted = NumpyEngine(case.graph, "fuzz").run(case.outputs, case.feeds)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+            expected = NumpyEngine(case.graph, "fuzz").run(case.outputs, case.feeds)
+        except Exception as error:  # noqa: BLE001 - any exception is a finding
             yield Finding(f"interpreter: {_form(error)}", str(error))
             return
         if self.with_tensorflow:
-            yield from self._against_tensorflow(case, wanted)
+            yield from self._against_tensorflow(case, expected)
         specs = [CutInput(name) for name in case.feeds]
         try:
             source = prepared(case.graph, specs, case.outputs)
-            ours = Judge(case, wanted, specs)
+            ours = Judge(case, expected, specs)
             record = ours.converted()
         except (UnsupportedError, UsageError) as error:
             self.refusals[_digitless(str(error).splitlines()[-1][:150])] += 1
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        except Exception as error:  # noqa: BLE001 - any exception is a finding
             yield Finding(f"converter: {_form(error)}", str(error))
             return
         content = bytes(model_bytes(record))
@@ -109,15 +109,15 @@ class Checker:
     def _answers(
         self, content: bytes, feeds: list[Array], engines: Sequence[str]
     ) -> dict[str, Answer]:
-        found: dict[str, Answer] = {}
-        while len(found) < len(engines):
-            rest = engines[len(found) :]
+        results: dict[str, Answer] = {}
+        while len(results) < len(engines):
+            rest = engines[len(results) :]
             answers = self._litert.ask((content, feeds, rest))
-            found.update(zip(rest, answers, strict=False))
+            results.update(zip(rest, answers, strict=False))
         # The set of reference kernels is smaller.
-        return {e: a for e, a in found.items() if not (e == "reference" and _MISSING in a.error)}
+        return {e: a for e, a in results.items() if not (e == "reference" and _MISSING in a.error)}
 
-    def _against_tensorflow(self, case: Case, wanted: Sequence[Array]) -> Iterator[Finding]:
+    def _against_tensorflow(self, case: Case, expected: Sequence[Array]) -> Iterator[Finding]:
         request = (bytes(graph_to_bytes(case.graph)), dict(case.feeds), list(case.outputs))
         answer = self._tensorflow.ask(request)[0]
         if any(limit in answer.error for limit in _LIMITS):
@@ -128,8 +128,8 @@ class Checker:
         specs = [CutInput(name) for name in case.feeds]
         source = prepared(case.graph, specs, case.outputs)
         allowed = tolerances(source, case.feeds, "float", float_tensors(source.graph), None)
-        for i, (left, right) in enumerate(zip(answer.outputs, wanted, strict=True)):
-            text = _difference(np.asarray(left), right, allowed[i][1])
+        for i, (actual, reference) in enumerate(zip(answer.outputs, expected, strict=True)):
+            text = _difference(np.asarray(actual), reference, allowed[i][1])
             if text:
                 yield Finding("tensorflow: other values", f"{case.outputs[i]}: {text}")
 
@@ -139,7 +139,7 @@ class Judge:
     """Converts a case and judges the answers of LiteRT."""
 
     case: Case
-    wanted: Sequence[Array]
+    expected: Sequence[Array]
     specs: Sequence[CutInput]
     record: ModelRecord | None = None
     own: dict = field(default_factory=dict)
@@ -151,16 +151,16 @@ class Judge:
             return self.record
         calibration = to_calibrate(case.graph, self.specs, case.outputs)
         tensors = list(calibration.tensors)
-        given = dict(zip(calibration.inputs, case.feeds.values(), strict=True))
+        feeds = dict(zip(calibration.inputs, case.feeds.values(), strict=True))
         rounded = list(
             dict.fromkeys([*float_tensors(calibration.graph), *weights(calibration.graph)])
         )
         rounded = list(dict.fromkeys([*rounded, *tensors]))
         with np.errstate(all="ignore"):
-            found = NumpyEngine(calibration.graph, "fuzz").run(
-                [str(Ref(*t)) for t in rounded], given
+            arrays = NumpyEngine(calibration.graph, "fuzz").run(
+                [str(Ref(*t)) for t in rounded], feeds
             )
-        values = dict(zip(rounded, found, strict=True))
+        values = dict(zip(rounded, arrays, strict=True))
         ranges = {
             str(Ref(*t)): (float(values[t].min()), float(values[t].max()))
             for t in tensors
@@ -184,30 +184,32 @@ class Judge:
         if not rest:
             return
         lowest = self._lowest(source)
-        if not self._wrong(rest, lowest)[0]:
+        if not self._wrong_outputs(rest, lowest)[0]:
             return
         feeds = dict(zip(source.inputs, self.case.feeds.values(), strict=True))
         file = {} if self.record is None else file_steps(self.record, self.own)
         steps = accepted(self.own, file)
-        # Few runs find suspects; many judge them.
+        # Few runs find suspects, and many confirm them.
         for runs in (RUNS, MANY_RUNS):
-            wrong, texts = self._wrong(rest, self._allowed(source, feeds, steps, runs))
+            wrong, texts = self._wrong_outputs(rest, self._allowed(source, feeds, steps, runs))
             if not wrong:
                 return
         kind = "wrong"
         if self.own:
-            still, still_texts = self._wrong(rest, self._allowed(source, feeds, file, MANY_RUNS))
-            if still:
-                wrong, texts = still, still_texts
+            confirmed, confirmed_texts = self._wrong_outputs(
+                rest, self._allowed(source, feeds, file, MANY_RUNS)
+            )
+            if confirmed:
+                wrong, texts = confirmed, confirmed_texts
             else:
                 kind = "coarse"
         yield Finding(f"{kind}: {','.join(wrong)}", "\n".join(texts))
 
     def _lowest(self, source) -> list[Array]:
-        """The least that any tolerance allows."""
+        """The lowest possible tolerances."""
         mode = self.case.mode
         steps = [self.own.get(edge(ref), 0.0) for ref in source.outputs]
-        return [least(w, mode, s) for w, s in zip(self.wanted, steps, strict=True)]
+        return [least(w, mode, s) for w, s in zip(self.expected, steps, strict=True)]
 
     def _allowed(self, source, feeds, steps: Steps, runs: int) -> list[Array | None]:
         mode = self.case.mode
@@ -215,16 +217,16 @@ class Judge:
         if mode in INTEGERS:
             rounded = [t for t in steps if t[0] in source.graph]
             rounded = list(dict.fromkeys([*rounded, *floats]))
-            found = tolerances(source, feeds, mode, rounded, steps, runs)
+            results = tolerances(source, feeds, mode, rounded, steps, runs)
         else:
-            found = tolerances(source, feeds, "float", floats, None, runs)
-        return [allowed for _, allowed in found]
+            results = tolerances(source, feeds, "float", floats, None, runs)
+        return [allowed for _, allowed in results]
 
-    def _wrong(self, rest, allowed) -> tuple[list[str], list[str]]:
+    def _wrong_outputs(self, rest, allowed) -> tuple[list[str], list[str]]:
         wrong, texts = [], []
         for engine, outputs in rest.items():
-            for i, (left, right) in enumerate(zip(outputs, self.wanted, strict=True)):
-                text = _difference(left, right, allowed[i])
+            for i, (actual, reference) in enumerate(zip(outputs, self.expected, strict=True)):
+                text = _difference(actual, reference, allowed[i])
                 if text:
                     texts.append(f"{engine} {self.case.outputs[i]}: {text}")
                     if engine not in wrong:
@@ -232,23 +234,23 @@ class Judge:
         return wrong, texts
 
 
-def _difference(left: Array, right: Array, allowed: Array | None) -> str:
-    """How an output differs; empty where it does not."""
-    if left.dtype != right.dtype:
-        return f"{left.dtype} instead of {right.dtype}"
+def _difference(actual: Array, reference: Array, allowed: Array | None) -> str:
+    """Describe a difference; empty if there is none."""
+    if actual.dtype != reference.dtype:
+        return f"{actual.dtype} instead of {reference.dtype}"
     if allowed is None:
         return ""
-    if left.shape != right.shape:
-        return f"shape {left.shape} instead of {right.shape}"
+    if actual.shape != reference.shape:
+        return f"shape {actual.shape} instead of {reference.shape}"
     with np.errstate(all="ignore"):
-        away = np.abs(left.astype(np.float64) - right.astype(np.float64))
+        away = np.abs(actual.astype(np.float64) - reference.astype(np.float64))
     bad = ~(away <= allowed)
     if not bad.any():
         return ""
     at = np.unravel_index(np.argmax(np.where(bad, away - allowed, -1)), bad.shape)
     place = [int(i) for i in at]
     return (
-        f"{left[at]!r} instead of {right[at]!r} at {place}, {int(bad.sum())} of {bad.size} "
+        f"{actual[at]!r} instead of {reference[at]!r} at {place}, {int(bad.sum())} of {bad.size} "
         f"elements, allowed {allowed[at]:.3g}"
     )
 

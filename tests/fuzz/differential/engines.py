@@ -1,4 +1,4 @@
-"""LiteRT and TensorFlow in processes of their own, which are started again if they crash."""
+"""LiteRT and TensorFlow in separate processes, which restart after a crash."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mobileprep.graph.tensor import Array
 
 SECONDS = 20.0
 STARTING_SECONDS = 180.0
-"""Until the first answer: importing TensorFlow takes long on a busy machine."""
+"""Timeout for starting: importing TensorFlow takes long on a busy machine."""
 SILENT = "no answer"
 _LITERT = "ai_edge_litert.interpreter"
 ENGINES = ("xnnpack", "builtin", "reference")
-"""LiteRT with the delegate that it applies by default, without it, and with reference kernels."""
+"""LiteRT with its default delegate, without it, and with reference kernels."""
 
 
 class Answer(Struct, frozen=True):
@@ -56,15 +56,15 @@ class Worker:
         self._log_start = os.fstat(self._log.fileno()).st_size
         assert process.stdin is not None
         _write(process.stdin, request)
-        found: list[Answer] = []
+        answers: list[Answer] = []
         while True:
             message = self._read(process, SECONDS)
             if message is None:
-                return found
-            found.append(message)
+                return answers
+            answers.append(message)
             if message.error.startswith(SILENT):
                 self.stop()
-                return found
+                return answers
 
     def stop(self) -> None:
         """End the process."""
@@ -103,7 +103,7 @@ class Worker:
         return None if message is None else Answer(*message)
 
     def _last_words(self) -> str:
-        """What the program printed about its crash."""
+        """The last line that the program printed."""
         text = os.pread(self._log.fileno(), 1 << 16, self._log_start).decode("utf-8", "replace")
         words = [x for x in text.splitlines() if x.strip() and not x.startswith("INFO")]
         return (words or ["no message"])[-1][:300]
@@ -153,15 +153,15 @@ def _litert(request: tuple[bytes, Sequence[Array], Sequence[str]]) -> Any:
                 if tuple(detail["shape"]) != array.shape:
                     interpreter.resize_tensor_input(detail["index"], array.shape)
             interpreter.allocate_tensors()
-            # Twice, as an app does: the second run may find memory that the first has changed.
+            # Twice, as in an app: the first run may change memory that the second one reads.
             for _ in range(2):
                 for detail, array in zip(details, feeds, strict=True):
                     interpreter.set_tensor(detail["index"], array)
                 interpreter.invoke()
-            found = [_fetched(interpreter, d["index"]) for d in interpreter.get_output_details()]
-            # If freeing its memory crashes, it is this engine that crashed.
+            outputs = [_fetched(interpreter, d["index"]) for d in interpreter.get_output_details()]
+            # Free its memory now, so that a crash counts for this engine.
             del interpreter
-            yield found, ""
+            yield outputs, ""
         except (RuntimeError, ValueError) as error:
             yield (), f"{type(error).__name__}: {error}"
 
@@ -171,8 +171,8 @@ def _fetched(interpreter: Any, index: int) -> Array:
     detail = next(d for d in interpreter.get_tensor_details() if d["index"] == index)
     if 0 in detail["shape"]:
         return np.zeros(detail["shape"], detail["dtype"])
-    found: Array = interpreter.get_tensor(index)
-    return found
+    value: Array = interpreter.get_tensor(index)
+    return value
 
 
 def _tensorflow(request: tuple[bytes, Mapping[str, Array], Sequence[str]]) -> Any:
@@ -187,22 +187,22 @@ def _tensorflow(request: tuple[bytes, Mapping[str, Array], Sequence[str]]) -> An
                 intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
             )
             with tf.compat.v1.Session(graph=graph, config=options) as session:
-                given = {name if ":" in name else f"{name}:0": a for name, a in feeds.items()}
+                arrays = {name if ":" in name else f"{name}:0": a for name, a in feeds.items()}
                 names = [name if ":" in name else f"{name}:0" for name in outputs]
-                yield session.run(names, given), ""
+                yield session.run(names, arrays), ""
     except (tf.errors.OpError, ValueError) as error:
         yield (), f"{type(error).__name__}: {str(error)[:500]}"
 
 
 def _serve(program: str) -> None:
-    """Answer requests in a fork, which is replaced if it crashes."""
+    """Answer requests in a fork, and replace it after a crash."""
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     answer = {"litert": _litert, "tensorflow": _tensorflow}[program]
     importlib.import_module({"litert": _LITERT, "tensorflow": "tensorflow"}[program])
     _write(answers, None)
-    if program == "tensorflow":  # which has threads, and cannot be forked
+    if program == "tensorflow":  # it has threads, and cannot fork
         _answer_all(answer, requests, answers)
         return
     while True:
@@ -223,8 +223,8 @@ def _answer_all(answer: Callable[[Any], Any], requests: Any, answers: Any) -> No
             request = _read(requests)
         except EOFError:
             return
-        for found in answer(request):
-            _write(answers, found)
+        for result in answer(request):
+            _write(answers, result)
         _write(answers, None)
 
 

@@ -27,7 +27,7 @@ class Case(Struct, frozen=True):
         graph: the graph.
         feeds: a value for each input.
         outputs: names of tensors.
-        mode: how it is converted.
+        mode: the mode of conversion.
     """
 
     graph: Graph
@@ -37,17 +37,17 @@ class Case(Struct, frozen=True):
 
 
 def case_of(mode: Mode, seed: int, number: int) -> Case:
-    """A case; the same each time."""
+    """The case of a seed and a number, always the same."""
     rng = random.Random(f"{mode} {seed} {number}")
     w = Writer(rng, Names(), "float" if mode == "float" else mode)
     w.open_sizes = mode == "float" and rng.random() < 0.15
     for _ in range(rng.choice([1, 1, 2, 3])):
         w.placeholder(w.numbers(w.shape()))
     table = FLOAT_NODES if mode == "float" else INTEGER_NODES
-    wanted = rng.choice([1, 2, 3, 4, 5, 6, 8, 10, 14])
+    size = rng.choice([1, 2, 3, 4, 5, 6, 8, 10, 14])
     flow = 0.12 if mode == "float" else 0.04
-    for _ in range(4 * wanted):
-        if len(w.items) - len(w.feeds) >= 1.5 * wanted:
+    for _ in range(4 * size):
+        if len(w.items) - len(w.feeds) >= 1.5 * size:
             break
         if rng.random() < flow:
             control(w)
@@ -74,14 +74,14 @@ def grow(w: Writer, table: Mapping[Callable[[Writer], Added], int]) -> Added:
 
 
 def control(w: Writer) -> Added:
-    """Add a loop or a conditional, which may have others in it."""
+    """Add a loop or a conditional, which may contain others."""
     if w.depth > 2:
         return None
     return loop(w) if w.rng.random() < 0.6 else choice(w)
 
 
 def loop(w: Writer) -> Added:
-    """A loop whose variables change places, are kept, or are computed."""
+    """A loop that swaps, passes on, or computes its variables."""
     count = w.rng.choice([1, 2, 2, 3, 3, 4])
     first = w.source(w.shape(0, 3)) if w.depth else w.floats(0, 4)
     begins = [first]
@@ -99,20 +99,20 @@ def loop(w: Writer) -> Added:
     is_functional = w.is_function or w.rng.random() < 0.5
     operands = [*begins, *captured]
 
-    def wanted(inner: Writer, args: Sequence[Tensor]) -> list[Tensor]:
+    def results(inner: Writer, args: Sequence[Tensor]) -> list[Tensor]:
         grow_some(inner)
         return [_next(inner, args, i) for i in range(count)]
 
-    body = body_of(w, f"{name}_a", operands, wanted, is_functional=is_functional)
+    body = body_of(w, f"{name}_a", operands, results, is_functional=is_functional)
     condition = None
     if w.rng.random() < 0.2:
         condition = body_of(w, f"{name}_a", operands, _condition, is_functional=is_functional)
     item = Loop(name, tuple(t.ref for t in operands), turns, body, condition, is_functional)
-    return _added(w, item, operands, [f"{name}.{i}" for i in range(count)])
+    return w.add_item(item, operands, [f"{name}.{i}" for i in range(count)])
 
 
 def _next(w: Writer, args: Sequence[Tensor], index: int) -> Tensor:
-    """What a variable becomes: another variable, a captured tensor, or something computed."""
+    """The next value of a variable: another variable, a captured tensor, or a computed one."""
     like = args[index]
     alike = [t for t in args if t.shape == like.shape and t.dtype is like.dtype]
     computed = [
@@ -138,7 +138,7 @@ def _condition(w: Writer, args: Sequence[Tensor]) -> list[Tensor]:
 
 
 def choice(w: Writer) -> Added:
-    """A conditional; a branch may return what it is given."""
+    """A conditional; a branch may return its arguments."""
     operands = [w.of((FLOAT, FLOAT, FLOAT, DType.INT32), 0, 4) for _ in range(w.rng.randint(1, 3))]
     if w.rng.random() < 0.5:
         operands.append(w.source(operands[0].shape, operands[0].dtype))
@@ -150,23 +150,19 @@ def choice(w: Writer) -> Added:
     is_functional = w.is_function or w.rng.random() < 0.5
     likes: list[Tensor] = [w.rng.choice(operands) for _ in range(w.rng.randint(1, 3))]
 
-    def wanted(inner: Writer, args: Sequence[Tensor]) -> list[Tensor]:
+    def results(inner: Writer, args: Sequence[Tensor]) -> list[Tensor]:
         grow_some(inner)
         places = [operands.index(t) for t in likes]
         return [_next(inner, args, i) for i in places]
 
     bodies = [
-        body_of(w, f"{name}_{side}", operands, wanted, is_functional=is_functional)
+        body_of(w, f"{name}_{side}", operands, results, is_functional=is_functional)
         for side in ("n", "y")
     ]
     inputs = (predicate.ref, *(t.ref for t in operands))
     item = Choice(name, inputs, bodies[0], bodies[1], is_functional)
-    given = [predicate, *operands]
-    return _added(w, item, given, [f"{name}.{i}" for i in range(len(likes))])
-
-
-def _added(w: Writer, item: Loop | Choice, given: Sequence[Tensor], outputs: list[str]) -> Added:
-    return w.add_item(item, given, outputs)
+    outputs = [f"{name}.{i}" for i in range(len(likes))]
+    return w.add_item(item, [predicate, *operands], outputs)
 
 
 def grow_some(w: Writer) -> None:
@@ -181,15 +177,15 @@ def body_of(
     w: Writer,
     prefix: str,
     operands: Sequence[Tensor],
-    wanted: Callable[[Writer, Sequence[Tensor]], list[Tensor]],
+    build: Callable[[Writer, Sequence[Tensor]], list[Tensor]],
     *,
     is_functional: bool,
 ) -> Body:
-    """A body that is given some tensors."""
+    """A body with some tensors as arguments."""
     args = [Tensor(f"{prefix}{i}", t.value) for i, t in enumerate(operands)]
     kind = w.kind
     inner = Writer(w.rng, w.names, kind, w.depth + 1, is_functional, [], list(args))
-    results = wanted(inner, args)
+    results = build(inner, args)
     return Body(
         tuple(t.ref for t in args),
         tuple(t.dtype for t in args),

@@ -1,4 +1,4 @@
-"""Parts of a random graph, and how they become nodes: in the main graph, functions, and frames."""
+"""Parts of a random graph, and their nodes in the main graph, functions, and frames."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ _PRODUCER = 1482
 
 
 def graph_of(items: Sequence[Item], outputs: Sequence[str]) -> tuple[Graph, list[str]]:
-    """The graph of some parts, and its names for some tensors."""
-    made = _Emission()
+    """The graph of some parts, and the names of some tensors in it."""
+    emission = _Emission()
     names: dict[str, str] = {}
-    nodes = list(made.emit(items, names, "", within=False))
-    found = Graph(nodes, Library(made.functions), Versions(producer=_PRODUCER))
-    return found, [names.get(ref, ref) for ref in outputs]
+    nodes = list(emission.emit(items, names, "", within=False))
+    graph = Graph(nodes, Library(emission.functions), Versions(producer=_PRODUCER))
+    return graph, [names.get(ref, ref) for ref in outputs]
 
 
 @dataclass
 class _Emission:
-    """Nodes and functions in the making."""
+    """Builds nodes and functions."""
 
     functions: dict[str, Function] = field(default_factory=dict)
 
@@ -102,8 +102,8 @@ class _Emission:
 
         Args:
             items: the parts.
-            names: what tensors are called; results are added.
-            after: what constants wait for, in frames and branches.
+            names: names of tensors, to which results are added.
+            after: a control input for constants in frames and branches.
             within: whether this is a function.
         """
         for item in items:
@@ -159,12 +159,12 @@ class _Emission:
         count = f"{item.name}_i"
         one, more = f"{item.name}_one", f"{item.name}_more"
         step = [const(one, 1), op(more, "AddV2", [count, one], T=_INT)]
-        kept = body.args[len(body.results) :]
+        captured = body.args[len(body.results) :]
         turned = Body(
             (count, *body.args),
             types,
             (*step, *body.items),
-            (more, *body.results, *kept),
+            (more, *body.results, *captured),
             types,
         )
         most, on = f"{item.name}_most", f"{item.name}_on"
@@ -174,13 +174,13 @@ class _Emission:
             items += item.condition.items
             items.append(op(also, "LogicalAnd", [on, item.condition.results[0]]))
             on = also
-        asked = Body((count, *body.args), types, tuple(items), (on,), (_BOOL,))
+        condition = Body((count, *body.args), types, tuple(items), (on,), (_BOOL,))
         start = const(f"{item.name}_zero", 0)
         yield self._node(start, names, after, within=within)
         attrs = {
             "T": AttrValue("list(type)", types),
             "body": _func(self._function(f"{item.name}_body", turned)),
-            "cond": _func(self._function(f"{item.name}_cond", asked)),
+            "cond": _func(self._function(f"{item.name}_cond", condition)),
         }
         parse = parse_function_ref if within else parse_ref
         inputs = tuple(parse(names.get(ref, ref)) for ref in (start.name, *item.inputs))
@@ -188,12 +188,12 @@ class _Emission:
         yield Node(item.name, "While", inputs, "", attrs)
 
     def _switched(self, item: Choice, names: dict[str, str]) -> Iterator[Node]:
-        p, given = item.name, [names.get(ref, ref) for ref in item.inputs]
-        yield op(f"{p}/pred", "Switch", [given[0], given[0]], T=_BOOL)
+        p, inputs = item.name, [names.get(ref, ref) for ref in item.inputs]
+        yield op(f"{p}/pred", "Switch", [inputs[0], inputs[0]], T=_BOOL)
         yield op(f"{p}/no", "Identity", [f"{p}/pred"], T=_BOOL)
         yield op(f"{p}/yes", "Identity", [f"{p}/pred:1"], T=_BOOL)
-        for i, (ref, kind) in enumerate(zip(given[1:], item.then.types, strict=True)):
-            yield op(f"{p}/in{i}", "Switch", [ref, given[0]], T=kind)
+        for i, (ref, kind) in enumerate(zip(inputs[1:], item.then.types, strict=True)):
+            yield op(f"{p}/in{i}", "Switch", [ref, inputs[0]], T=kind)
         results = []
         for side, (body, pivot) in enumerate(((item.other, "no"), (item.then, "yes"))):
             inner = {arg: f"{p}/in{i}:{side}" for i, arg in enumerate(body.args)}
@@ -222,12 +222,12 @@ class _Emission:
         count = len(body.results)
         for i, (arg, ref) in enumerate(zip(body.args, item.inputs, strict=True)):
             kind = body.types[i]
-            given = enter(f"{p}/enter{i}", names.get(ref, ref), kind, is_constant=i >= count)
-            yield given
-            heads[arg] = given.name
-            inner[arg] = given.name
+            entered = enter(f"{p}/enter{i}", names.get(ref, ref), kind, is_constant=i >= count)
+            yield entered
+            heads[arg] = entered.name
+            inner[arg] = entered.name
             if i < count:
-                yield op(f"{p}/head{i}", "Merge", [given.name, f"{p}/back{i}"], T=kind, N=2)
+                yield op(f"{p}/head{i}", "Merge", [entered.name, f"{p}/back{i}"], T=kind, N=2)
                 heads[arg] = f"{p}/head{i}"
                 inner[arg] = f"{p}/now{i}"
         on = f"{p}/less"
@@ -260,30 +260,30 @@ class _Emission:
 
 
 def function_refs(node: Node) -> list[str]:
-    """How a function body refers to the outputs of a node."""
+    """References to the outputs of a node in a function body."""
     definition = any_op_def(node.op)
     assert definition is not None
-    found = []
+    refs = []
     for arg in definition.outputs:
         count = node.attr_int(arg.number_attr) if arg.number_attr else 1
-        found += [f"{node.name}:{arg.name}:{i}" for i in range(count)]
-    return found
+        refs += [f"{node.name}:{arg.name}:{i}" for i in range(count)]
+    return refs
 
 
 def typed(kind: str, types: Sequence[DType], attrs: Mapping[str, object]) -> dict[str, object]:
     """Attributes with the dtypes and counts that follow from the inputs of a node."""
     definition = any_op_def(kind)
     assert definition is not None, kind
-    found: dict[str, object] = {}
+    types_and_counts: dict[str, object] = {}
     rest = list(types)
     for arg in definition.inputs:
         count = len(types) - len(definition.inputs) + 1 if arg.number_attr else 1
         if arg.number_attr:
-            found[arg.number_attr] = count
+            types_and_counts[arg.number_attr] = count
         if arg.type_attr:
-            found[arg.type_attr] = rest[0]
+            types_and_counts[arg.type_attr] = rest[0]
         rest = rest[count:]
-    return {**found, **attrs}
+    return {**types_and_counts, **attrs}
 
 
 def _add_outputs(names: dict[str, str], name: str, places: range, *, within: bool) -> None:
@@ -301,6 +301,6 @@ def dtype_of(array: np.ndarray) -> DType:
     """The dtype of an array."""
     from mobileprep.formats.dtypes import dtype_from_numpy
 
-    found = dtype_from_numpy(array.dtype)
-    assert found is not None
-    return found
+    dtype = dtype_from_numpy(array.dtype)
+    assert dtype is not None
+    return dtype

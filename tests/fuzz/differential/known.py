@@ -1,7 +1,7 @@
-"""Faults of LiteRT's runtime that the fuzzer finds, each with a proof.
+"""Bugs of LiteRT that the fuzzer finds, each with a proof.
 
-A proof is a small case of which the right output is easy to see. A test runs all of them: when a
-release of the runtime computes one correctly, its fault has to leave this table.
+A proof is a small case whose correct output is easy to see. A test runs all proofs: if a release
+of LiteRT fixes a bug, remove it from this table.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SIX_DIMENSIONS = ("NumDimensions(lhs_data) <=", "PadKernelMaxDimensionCount")
 _REFERENCE = ("wrong: reference", "coarse: reference")
 
 
-class Fault(Struct, frozen=True):
-    """A fault of the runtime.
+class KnownBug(Struct, frozen=True):
+    """A bug of LiteRT.
 
     Args:
-        name: what it does.
+        name: its effect.
         explains: whether a finding may come from it.
         proof: a case that shows it.
     """
@@ -39,9 +39,9 @@ class Fault(Struct, frozen=True):
     proof: Callable[[], Case]
 
 
-def known_fault(case: Case, finding: Finding) -> str | None:
-    """The name of the runtime's fault that explains a finding."""
-    return next((f.name for f in FAULTS if f.explains(case, finding)), None)
+def known_bug(case: Case, finding: Finding) -> str | None:
+    """The name of the bug that explains a finding."""
+    return next((f.name for f in KNOWN_BUGS if f.explains(case, finding)), None)
 
 
 def _proof(items: list[Item], value: np.ndarray, mode: str) -> Case:
@@ -74,7 +74,7 @@ def _select() -> Case:
 
 
 def _unknown_rank() -> Case:
-    """The converter merges dimensions of a known number; the kernel takes five."""
+    """The kernel takes five dimensions, and the converter merges only a known number of them."""
     node = op("y", "BatchMatMulV2", ["x", "x"], T=DType.FLOAT, adj_x=False, adj_y=True)
     graph, names = graph_of([feed("x", None), node], ["y"])
     return Case(graph, {"x": np.ones((2, 1, 2, 1, 2, 3), np.float32)}, tuple(names), "float")
@@ -82,28 +82,28 @@ def _unknown_rank() -> Case:
 
 def _has_empty(case: Case) -> bool:
     """Whether an input or output has no elements, as far as it is easy to see."""
-    found = list(case.feeds.values())
-    found += [n.attr_tensor("value").array() for n in case.graph if n.op == "Const"]
+    arrays = list(case.feeds.values())
+    arrays += [n.attr_tensor("value").array() for n in case.graph if n.op == "Const"]
     with contextlib.suppress(Exception):
         names = [str(Ref(*t)) for t in float_tensors(case.graph)]
-        found += NumpyEngine(case.graph, "fuzz").run(names, case.feeds)
-    return any(not value.size for value in found)
+        arrays += NumpyEngine(case.graph, "fuzz").run(names, case.feeds)
+    return any(not value.size for value in arrays)
 
 
-FAULTS = (
-    Fault(
+KNOWN_BUGS = (
+    KnownBug(
         "kernels fail on tensors without elements",
         lambda case, finding: (
             (": SIG" in finding.kind or ": RuntimeError" in finding.kind) and _has_empty(case)
         ),
         _empty_softmax,
     ),
-    Fault(
+    KnownBug(
         "SELECT_V2 loses dimensions of size 1 if an input has no known shape",
         lambda case, finding: "SELECT_V2" in finding.codes and "shape () instead" in finding.detail,
         _select,
     ),
-    Fault(
+    KnownBug(
         "kernels do not prepare six dimensions, and the rank is unknown",
         lambda case, finding: (
             any(check in finding.kind for check in _SIX_DIMENSIONS)
@@ -111,7 +111,7 @@ FAULTS = (
         ),
         _unknown_rank,
     ),
-    Fault(
+    KnownBug(
         "the reference kernel of SUM in int8 loses summands",
         lambda case, finding: finding.kind in _REFERENCE and "SUM" in finding.codes,
         _sum,

@@ -1,4 +1,4 @@
-"""Random nodes: for each family of ops a function that adds one to a graph."""
+"""Functions that add random nodes to a graph, one for each family of ops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ints(w: Writer, values: Sequence[int], dtype: type = np.int32) -> Tensor:
 
 
 def moved(w: Writer, low: int = 0, high: int = 6) -> Tensor:
-    """A tensor whose elements are to be moved."""
+    """A tensor for ops that move elements."""
     if w.kind != "float" or w.rng.random() < 0.7:
         return w.floats(low, high)
     return w.of(_MOVED, low, high)
@@ -37,9 +37,9 @@ def partner(w: Writer, x: Tensor) -> Tensor:
     if draw < 0.35:
         return w.source(x.shape, x.dtype)
     if draw < 0.5:
-        found = w.pick(lambda t: t.dtype is x.dtype and fits(t.shape, x.shape))
-        if found is not None:
-            return found
+        match = w.pick(lambda t: t.dtype is x.dtype and fits(t.shape, x.shape))
+        if match is not None:
+            return match
     sizes = [1 if w.rng.random() < 0.4 else d for d in x.shape]
     sizes = sizes[w.rng.randint(0, len(sizes)) :] if w.rng.random() < 0.5 else sizes
     if w.rng.random() < 0.2:
@@ -59,7 +59,7 @@ def fits(a: Sequence[int], b: Sequence[int]) -> bool:
 
 
 def positive(w: Writer, x: Tensor) -> Tensor | None:
-    """Positive values, which rounding to integers leaves positive."""
+    """Positive values that stay positive when they are rounded to integers."""
     share = 0.0 if w.kind == "float" else 0.2
     least = max(share * float(x.value.max(initial=0)), 0.05)
     if x.value.size and x.value.min() > least:
@@ -175,12 +175,12 @@ def selected(w: Writer) -> Added:
 def cast(w: Writer) -> Added:
     targets = [INT, LONG, FLOAT, BOOL, DType.INT16, DType.UINT8, DType.INT8]
     x = w.of((FLOAT, INT, LONG, BOOL, DType.UINT8, DType.INT16))
-    wanted = w.rng.choice([t for t in targets if t is not x.dtype])
-    if wanted is DType.UINT8 and x.value.size and x.dtype is not BOOL and x.value.min() < 0:
+    target = w.rng.choice([t for t in targets if t is not x.dtype])
+    if target is DType.UINT8 and x.value.size and x.dtype is not BOOL and x.value.min() < 0:
         return None
     if x.value.size and np.abs(x.value.astype(np.float64)).max() > 120:
         return None
-    return w.add("Cast", [x], DstT=wanted)
+    return w.add("Cast", [x], DstT=target)
 
 
 def reduction(w: Writer) -> Added:
@@ -257,13 +257,13 @@ def reshape(w: Writer) -> Added:
 
 
 def _factors(number: int) -> list[int]:
-    found, by = [], 2
+    factors, by = [], 2
     while number > 1:
         while number % by == 0:
-            found.append(by)
+            factors.append(by)
             number //= by
         by += 1
-    return found
+    return factors
 
 
 def transpose(w: Writer) -> Added:
@@ -330,9 +330,9 @@ def strided(w: Writer) -> Added:
         ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0
     )
     begins, ends, strides = [], [], []
-    left = list(x.shape[: w.rng.randint(1, x.rank)])
+    remaining = list(x.shape[: w.rng.randint(1, x.rank)])
     is_elided = False
-    while left:
+    while remaining:
         place = len(begins)
         draw = w.rng.random()
         if draw < 0.08 and x.rank + masks["new_axis_mask"].bit_count() < 6:
@@ -343,10 +343,12 @@ def strided(w: Writer) -> Added:
             is_elided = True
             masks["ellipsis_mask"] |= 1 << place
             begins.append(0), ends.append(0), strides.append(1)
-            left = list(x.shape[x.rank - w.rng.randint(0, len(left)) :]) if len(left) else []
+            remaining = (
+                list(x.shape[x.rank - w.rng.randint(0, len(remaining)) :]) if len(remaining) else []
+            )
             # Dimensions that follow an ellipsis are counted from the end.
             continue
-        size = left.pop(0)
+        size = remaining.pop(0)
         if draw < 0.35:
             masks["shrink_axis_mask"] |= 1 << place
             at = w.rng.randrange(-size, size)
@@ -366,10 +368,9 @@ def strided(w: Writer) -> Added:
         begins.append(begin), ends.append(end), strides.append(stride)
     values = [ints(w, v) for v in (begins, ends, strides)]
     try:
-        found = w.add("StridedSlice", [x, *values], **masks)
+        return w.add("StridedSlice", [x, *values], **masks)
     except Exception:  # noqa: BLE001 - a random slice may be invalid
         return None
-    return found
 
 
 def gathered(w: Writer) -> Added:
@@ -438,10 +439,10 @@ def filled(w: Writer) -> Added:
         return w.add("Range", [w.constant(kind(v)) for v in (start, start + 2 * count, 2)])
     state = np.random.default_rng(w.rng.getrandbits(48))
     places = state.integers(-1, 4, w.shape(0, 3)).astype(w.rng.choice([np.int32, np.int64]))
-    given = w.constant(places) if w.depth else w.placeholder(places)
+    indices = w.constant(places) if w.depth else w.placeholder(places)
     kind = w.rng.choice([np.float32, np.int32])
     values = [w.constant(np.int32(4)), w.constant(kind(2)), w.constant(kind(-1))]
-    return w.add("OneHot", [given, *values], axis=w.rng.randrange(-1, places.ndim + 1))
+    return w.add("OneHot", [indices, *values], axis=w.rng.randrange(-1, places.ndim + 1))
 
 
 def reversed_(w: Writer) -> Added:
@@ -501,9 +502,9 @@ def einsum(w: Writer) -> Added:
 
 def image(w: Writer) -> Tensor:
     """A batch of images."""
-    found = w.pick(lambda t: t.dtype is FLOAT and t.rank == 4 and min(t.shape) > 0)
-    if found is not None and w.rng.random() < 0.7:
-        return found
+    match = w.pick(lambda t: t.dtype is FLOAT and t.rank == 4 and min(t.shape) > 0)
+    if match is not None and w.rng.random() < 0.7:
+        return match
     r = w.rng.randint
     return w.source((r(1, 2), r(1, 6), r(1, 6), r(1, 4)))
 
@@ -526,8 +527,8 @@ def convolution(w: Writer) -> Added:
             for d, k in zip(x.shape[1:3], (h, v), strict=True)
         ]
         weights = w.constant(w.numbers((h, v, last, x.shape[3])))
-        given = [ints(w, [x.shape[0], *sizes, last]), weights, x]
-        return w.add(kind, given, **attrs)
+        inputs = [ints(w, [x.shape[0], *sizes, last]), weights, x]
+        return w.add(kind, inputs, **attrs)
     attrs["dilations"] = [1, dilation, dilation, 1]
     depth = last if kind == "Conv2D" else w.rng.randint(1, 2)
     weights = w.constant(w.numbers((h, v, x.shape[3], depth)))
@@ -555,8 +556,8 @@ def pooled(w: Writer) -> Added:
 def normalized(w: Writer) -> Added:
     x = image(w)
     depth = x.shape[3]
-    given = [w.constant(np.abs(w.numbers((depth,))) + np.float32(0.5)) for _ in range(4)]
-    return w.add("FusedBatchNormV3", [x, *given], 1, is_training=False, epsilon=0.001)
+    statistics = [w.constant(np.abs(w.numbers((depth,))) + np.float32(0.5)) for _ in range(4)]
+    return w.add("FusedBatchNormV3", [x, *statistics], 1, is_training=False, epsilon=0.001)
 
 
 def resized(w: Writer) -> Added:
@@ -598,7 +599,7 @@ def matrices(w: Writer) -> Added:
 
 
 def scaled(w: Writer) -> Added:
-    """A tensor of another magnitude: what joins it has to have a range of its own."""
+    """A tensor of another magnitude, which needs its own range."""
     x = w.floats()
     factor = np.float32(w.rng.choice([0.01, 0.05, 20, 100]))
     return w.add("Mul", [x, w.constant(factor)])
@@ -611,7 +612,7 @@ def dead(w: Writer) -> Added:
 
 
 def rare(w: Writer) -> Added:
-    """An op that few models have."""
+    """A rare op."""
     return w.rng.choice(_RARE)(w)
 
 
@@ -736,8 +737,8 @@ def _explicit(w: Writer) -> Added:
 
 def _spectrum(w: Writer) -> Added:
     x = w.floats(1, 4)
-    found = w.add("RFFT", [x, ints(w, [w.rng.choice([4, 8])])])
-    return None if found is None else w.add("ComplexAbs", found)
+    spectrum = w.add("RFFT", [x, ints(w, [w.rng.choice([4, 8])])])
+    return None if spectrum is None else w.add("ComplexAbs", spectrum)
 
 
 def _many(w: Writer) -> Added:

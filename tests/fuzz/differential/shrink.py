@@ -1,4 +1,4 @@
-"""A smaller case that fails alike: fewer outputs, nodes, and elements."""
+"""Shrink a failing case to fewer outputs, nodes, and elements."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tests.litert.graphs import const, feed
 Fails = Callable[[Case], bool]
 _MAX_TRIES = 400
 _MAX_SECONDS = 5.0
-"""A change may make a loop endless."""
+"""Timeout, since a change may make a loop endless."""
 
 
 def shrunk(case: Case, fails: Fails, tries: int = _MAX_TRIES) -> Case:
-    """The smallest case that some tries find."""
-    left = tries
+    """The smallest failing case within a number of tries."""
+    remaining = tries
     changed = True
-    while changed and left > 0:
+    while changed and remaining > 0:
         changed = False
         for tried in _smaller(case):
-            left -= 1
-            if left <= 0:
+            remaining -= 1
+            if remaining <= 0:
                 break
             if _is_valid(tried) and fails(tried):
                 case, changed = tried, True
@@ -75,9 +75,9 @@ def _smaller(case: Case) -> Iterator[Case]:
 
 def pruned(case: Case) -> Case:
     """A case without nodes that its outputs do not need."""
-    kept = reachable(case.graph, [parse_ref(n).node for n in case.outputs], through_control=True)
-    nodes = [n for n in case.graph if n.name in kept]
-    feeds = {k: v for k, v in case.feeds.items() if k in kept}
+    needed = reachable(case.graph, [parse_ref(n).node for n in case.outputs], through_control=True)
+    nodes = [n for n in case.graph if n.name in needed]
+    feeds = {k: v for k, v in case.feeds.items() if k in needed}
     functions = dict(_called(nodes, case.graph.library.functions))
     graph = Graph(nodes, Library(functions), case.graph.versions)
     return replace(case, graph=graph, feeds=feeds)
@@ -86,7 +86,7 @@ def pruned(case: Case) -> Case:
 def _called(
     nodes: Iterable[Node], functions: Mapping[str, Function]
 ) -> Iterator[tuple[str, Function]]:
-    """The functions that some nodes run, and those that these run."""
+    """The functions that some nodes call, directly or indirectly."""
     for node in nodes:
         for value in node.attrs.values():
             if isinstance(value.value, FuncRef):
@@ -96,7 +96,7 @@ def _called(
 
 
 def _with_inner_outputs(case: Case) -> Iterator[Case]:
-    """An input of the node of an output as the output."""
+    """Replace an output by an input of its node."""
     if len(case.outputs) != 1:
         return
     for ref in case.graph[parse_ref(case.outputs[0]).node].data_inputs:
@@ -105,7 +105,7 @@ def _with_inner_outputs(case: Case) -> Iterator[Case]:
 
 
 def _cut(case: Case) -> Iterator[Case]:
-    """An input in place of a tensor."""
+    """Replace a tensor by an input."""
     outer = [n for n in case.graph if n.op not in ("Const", "Placeholder")]
     for node in outer:
         refs = {r for n in case.graph for r in n.data_inputs if r.node == node.name}
@@ -128,7 +128,7 @@ def _replaced(case: Case, values: dict[Ref, np.ndarray]) -> Case:
 
 
 def _bypassed(case: Case) -> Iterator[Case]:
-    """One of a node's inputs in place of its output."""
+    """Replace the output of a node by one of its inputs."""
     for node in case.graph:
         if node.op in ("Const", "Placeholder", "Merge", "Switch", "Enter", "Exit"):
             continue
@@ -152,7 +152,7 @@ def _type(graph: Graph, ref: Ref) -> DType | None:
 
 
 def _constant(case: Case) -> Iterator[Case]:
-    """A constant in place of an input, and simple values."""
+    """Replace an input by a constant."""
     for name, value in case.feeds.items():
         node = const(name, value)
         nodes = [node if n.name == name else n for n in case.graph]
@@ -162,7 +162,7 @@ def _constant(case: Case) -> Iterator[Case]:
 
 
 def _lower_sizes(case: Case) -> Iterator[Case]:
-    """All dimensions of one size shortened at once, wherever it may be meant."""
+    """Shorten all dimensions of one size at once."""
     sizes = {d for v in case.feeds.values() for d in v.shape if d > 1}
     sizes |= {d for n in case.graph if n.op == "Const" for d in _array(n).shape if d > 1}
     for size in sorted(sizes, reverse=True):

@@ -1,4 +1,4 @@
-"""A case as text: a line for each node, with the values of small constants and inputs."""
+"""Print a case: a line for each node, with the values of small constants and inputs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How far an output may be off: noise of the size of rounding errors, run through the graph.
+"""Tolerances of outputs, from noise of the size of rounding errors.
 
-Noise is added to each tensor that a runtime rounds, and the graph runs again in our interpreter.
-Some runs draw the sign of the noise for each element, others for each tensor, because rounding
-errors of equal elements are equal. How far the outputs move is how far rounding can move them.
-Outputs that an argument near a step function decides differ from run to run, and are not compared.
+The interpreter runs the graph again with noise added to each tensor that a runtime rounds. Some
+runs draw the sign of the noise for each element, others for each tensor, because rounding errors of
+equal elements are equal. The changes of the outputs are their tolerances. Outputs of a step
+function near its step differ from run to run, and are not compared.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from tests.litert.graphs import feed, op
 
 RUNS, MANY_RUNS = 16, 200
-"""Runs to find suspects, and to judge them. The first two have noise of one sign; of the others
-half draw signs for whole tensors."""
+"""Runs to find suspects, and to confirm them. The first two have noise of one sign; half of the
+others draw signs for whole tensors."""
 _RELATIVE, _OF_PEAK = 4e-7, 2e-7
 """Rounding of float32 in a runtime: a few units in the last place, and of the largest summand."""
 _CONTROL_FLOW = frozenset(("While", "StatelessWhile", "If", "StatelessIf"))
 _WITHIN = 2e-5
-"""Rounding in loops and branches, to whose inner tensors no noise is added. The reference kernel of
-LOGISTIC alone is off by 1e-5."""
+"""Rounding in loops and branches, whose inner tensors get no noise. The reference kernel of
+LOGISTIC alone has an error of 1e-5."""
 _AROUND_ONE = frozenset(("Softplus", "Log1p", "Expm1", "Xlog1py", "Erf", "Erfc"))
-"""Ops that the converter composes of others with 1 as an inner result, to the precision of that."""
+"""Ops that the converter composes of others with inner results near 1, whose precision counts."""
 _SUMMANDS = {
     **dict.fromkeys(("Mean", "Sum", "AvgPool", "Cumsum", "EuclideanNorm"), 1),
     **dict.fromkeys(("MatMul", "BatchMatMulV2", "Einsum", "Conv2D", "DepthwiseConv2dNative"), 2),
 }
 """Ops that add up elements of their first inputs, or products of these."""
 _MARGIN = {"float": 4.0, "int8": 1.5, "int16x8": 1.5}
-"""How much larger than the rounding of one tensor its noise is, as few of all signs are drawn."""
+"""Ratio of the noise to the rounding error of a tensor, since few of all signs are drawn."""
 _COUNTS = {"int8": 255, "int16x8": 65534}
 _LAST = {"float": 0.0, "int8": 1.5, "int16x8": 4.0}
-"""Steps by which an operator may round its output: the tables of int16 are interpolated."""
+"""Rounding of an output in steps; the tables of int16 are interpolated."""
 _LEAST_SCALE = 1e-10
 """Smaller values are zeros in integers."""
 _FIXED = {
@@ -80,7 +80,7 @@ _SAME = frozenset(
         "MatrixBandPart",
     )
 )
-"""Ops whose integer kernels have one scale for what they take and give."""
+"""Ops whose integer kernels have one scale for inputs and outputs."""
 
 Steps = Mapping[Edge, float]
 
@@ -93,7 +93,7 @@ def tolerances(
     steps: Steps | None,
     runs: int = RUNS,
 ) -> list[tuple[Array | None, Array | None]]:
-    """For each output its value, and how far each element may be off; None where anything goes.
+    """The value of each output, and the tolerance of its elements; None if any value is accepted.
 
     Args:
         source: the simplified graph.
@@ -103,13 +103,13 @@ def tolerances(
         steps: the scale of each tensor in integers, None for a graph in float.
         runs: number of runs.
     """
-    found = _moved(source, source.graph, feeds, mode, rounded, steps, runs)
+    limits = _moved(source, source.graph, feeds, mode, rounded, steps, runs)
     nodes = [_ordered(node) for node in source.graph]
     if nodes == list(source.graph):
-        return found
-    # Noise never makes two numbers equal that are close: whether it changes their order decides.
+        return limits
+    # Noise does not make close numbers equal, but it may change their order.
     ordered = source.graph.with_nodes(nodes)
-    both = zip(found, _moved(source, ordered, feeds, mode, rounded, steps, runs), strict=True)
+    both = zip(limits, _moved(source, ordered, feeds, mode, rounded, steps, runs), strict=True)
     return [(value, _larger(one, two)) for (value, one), (_, two) in both]
 
 
@@ -133,22 +133,22 @@ def _moved(
     steps: Steps | None,
     runs: int,
 ) -> list[tuple[Array | None, Array | None]]:
-    """What `tolerances` gives, of one graph with the names of the source."""
+    """Like `tolerances`, for one graph with the names of the source."""
     engine = NumpyEngine(_noisy(graph, rounded), "fuzz")
     outputs = [str(ref) for ref in source.outputs]
     names = [str(Ref(*t)) for t in rounded]
     quiet = {_name(t): np.zeros((), np.float32) for t in rounded}
     with np.errstate(all="ignore"):
         summands = {t: _summands(source.graph[t[0]]) for t in rounded}
-        more = list(dict.fromkeys(name for given in summands.values() for name in given))
+        more = list(dict.fromkeys(name for refs in summands.values() for name in refs))
         fetched = [*outputs, *names, *more]
-        known = dict(zip(fetched, engine.run(fetched, {**feeds, **quiet}), strict=True))
-        wanted = [known[name] for name in outputs]
+        values = dict(zip(fetched, engine.run(fetched, {**feeds, **quiet}), strict=True))
+        expected = [values[name] for name in outputs]
         floats = {}
         for t in rounded:
-            peaks = [float(np.abs(known[name]).max(initial=0)) for name in summands[t]]
+            peaks = [float(np.abs(values[name]).max(initial=0)) for name in summands[t]]
             summand = math.prod(peaks) if peaks else 0.0
-            size = _float_size(source.graph[t[0]].op, known[str(Ref(*t))], summand)
+            size = _float_size(source.graph[t[0]].op, values[str(Ref(*t))], summand)
             floats[t] = _MARGIN[mode] * size
         step_of = steps or {}
         sizes = [np.maximum(floats[t], _MARGIN[mode] * step_of.get(t, 0.0)) for t in rounded]
@@ -162,13 +162,13 @@ def _moved(
                     sign = np.float64(1 - 2 * run)
                 noise[_name(t)] = np.asarray(size * sign, np.float32)
             moved.append(engine.run(outputs, {**feeds, **noise}))
-    found = []
-    for i, value in enumerate(wanted):
-        # An output is not moved by its own noise.
+    results = []
+    for i, value in enumerate(expected):
+        # The noise of an output does not change the output itself.
         t = edge(source.outputs[i])
         allowed = _allowed(value, [m[i] for m in moved], mode, step_of.get(t, 0.0))
-        found.append((value, None if allowed is None else allowed + floats.get(t, 0.0)))
-    return found
+        results.append((value, None if allowed is None else allowed + floats.get(t, 0.0)))
+    return results
 
 
 def _allowed(value: Array, moved: Sequence[Array], mode: str, last: float) -> Array | None:
@@ -186,7 +186,7 @@ def _allowed(value: Array, moved: Sequence[Array], mode: str, last: float) -> Ar
 
 
 def least(value: Array, mode: str, last: float) -> Array:
-    """The least tolerance of an output: that of rounding it."""
+    """The lowest tolerance of an output, for its own rounding."""
     if value.dtype.kind != "f":
         return np.zeros(value.shape)
     peak = float(np.abs(value).max(initial=0))
@@ -206,7 +206,7 @@ def _float_size(kind: str, value: Array, summand: float) -> Array:
     Args:
         kind: the op.
         value: its output.
-        summand: what the summands of its elements do not exceed.
+        summand: an upper bound for the summands of its elements.
     """
     if not value.size:
         return np.zeros(value.shape)
@@ -227,12 +227,11 @@ def _name(t: Edge) -> str:
 
 
 _GROWTH = 2.0
-"""A tensor may get a scale that is larger than needed by this factor, so that it need not be
-rescaled."""
+"""Maximum ratio of the scale of a tensor to the needed scale, which avoids rescaling."""
 
 
 def accepted(own: Steps, file: Steps) -> dict[Edge, float]:
-    """The scales that are good enough."""
+    """The acceptable scales."""
     return {t: max(step, min(file[t], _GROWTH * step)) for t, step in own.items()}
 
 
@@ -255,14 +254,14 @@ def _noisy(graph: Graph, rounded: Sequence[Edge]) -> Graph:
 
 def float_tensors(graph: Graph) -> list[Edge]:
     """The float tensors that nodes of a graph compute."""
-    found: list[Edge] = []
+    edges: list[Edge] = []
     for node in graph:
         definition = signature_of(node)
         if node.op in ("Const", "Placeholder") or definition is None:
             continue
         types = output_types(node, definition)
-        found += [(node.name, i) for i, kind in enumerate(types) if kind is DType.FLOAT]
-    return found
+        edges += [(node.name, i) for i, kind in enumerate(types) if kind is DType.FLOAT]
+    return edges
 
 
 def weights(graph: Graph) -> list[Edge]:
@@ -273,33 +272,33 @@ def weights(graph: Graph) -> list[Edge]:
 def own_steps(
     graph: Graph, values: Mapping[Edge, Array], calibrated: Sequence[Edge], mode: str
 ) -> dict[Edge, float]:
-    """The scale that each tensor deserves by its own range, and by what its op demands."""
-    found: dict[Edge, float] = {}
-    wanted = set(calibrated)
+    """The scale that each tensor needs for its own range and for its op."""
+    steps: dict[Edge, float] = {}
+    calibrated_edges = set(calibrated)
     layers = {r.node for node in graph if node.op in _LAYERS for r in node.data_inputs}
     for node in graph:
-        taken = max((found.get(edge(r), 0.0) for r in node.data_inputs), default=0.0)
+        input_step = max((steps.get(edge(r), 0.0) for r in node.data_inputs), default=0.0)
         for i in range(8):
             t = (node.name, i)
             if t not in values:
                 continue
             step = _own(values[t], mode)
             if node.op == "Const":
-                found[t] = _own(values[t], "int8") if node.name in layers else step
+                steps[t] = _own(values[t], "int8") if node.name in layers else step
                 continue
             if node.op in _FIXED:
                 step = max(step, _FIXED[node.op][mode != "int8"])
             elif node.op in _SAME:
-                step = max(step, taken)
-            if t in wanted or node.op in _FIXED or node.op in _SAME:
-                found[t] = step
+                step = max(step, input_step)
+            if t in calibrated_edges or node.op in _FIXED or node.op in _SAME:
+                steps[t] = step
         if node.op in ("BiasAdd", "Add", "AddV2"):
-            _widen_bias(graph, node, found)
-    return found
+            _widen_bias(graph, node, steps)
+    return steps
 
 
 def _widen_bias(graph: Graph, node: Node, steps: dict[Edge, float]) -> None:
-    """Give the bias of a layer its step: the product of those of the input and the weights."""
+    """Set the step of a bias to the product of the steps of the input and the weights."""
     layers = [graph[r.node] for r in node.data_inputs if graph[r.node].op in _LAYERS]
     for ref in node.data_inputs:
         if graph[ref.node].op == "Const" and layers:
@@ -308,7 +307,7 @@ def _widen_bias(graph: Graph, node: Node, steps: dict[Edge, float]) -> None:
 
 
 def _own(value: Array, mode: str) -> float:
-    """The scale that a tensor needs by its range, 0 where it is 0 throughout."""
+    """The scale that a tensor needs for its range; 0 if all elements are 0."""
     low, high = min(float(value.min(initial=0)), 0.0), max(float(value.max(initial=0)), 0.0)
     if mode != "int8":
         low, high = -max(-low, high), max(-low, high)
@@ -317,7 +316,7 @@ def _own(value: Array, mode: str) -> float:
 
 
 def file_steps(record: ModelRecord, own: Mapping[Edge, float]) -> dict[Edge, float]:
-    """The largest scale with which the file has each tensor, if it is larger than needed."""
+    """The largest scale of each tensor in the file, if it is larger than needed."""
     scales: dict[str, float] = {}
     for tensor in record.subgraphs[0].tensors:
         if tensor.quantization is None or tensor.type not in ("INT8", "INT16"):

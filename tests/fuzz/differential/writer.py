@@ -1,4 +1,4 @@
-"""Grows a graph by one node after another, and keeps the value of each tensor."""
+"""Add nodes to a graph one by one, and record the value of each tensor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_FLOAT, _MAX_INTEGER = 3e3, 1 << 20
 
 
 class Tensor(Struct, frozen=True, eq=False):
-    """A tensor of the graph with the value that it has for the feeds."""
+    """A tensor of the graph with its value for the feeds."""
 
     ref: str
     value: Array
@@ -52,7 +52,7 @@ class Names:
 
     count: int = 0
     refused: list[str] = field(default_factory=list)
-    """Messages of our interpreter about random nodes that are not valid."""
+    """Error messages of the interpreter about invalid random nodes."""
 
     def next(self, prefix: str) -> str:
         self.count += 1
@@ -61,7 +61,7 @@ class Names:
 
 @dataclass
 class Writer:
-    """A graph or a body in the making.
+    """Builds a graph or a body.
 
     Args:
         rng: random numbers.
@@ -84,7 +84,7 @@ class Writer:
     # Sources
 
     def numbers(self, shape: Sequence[int], dtype: DType = DType.FLOAT) -> Array:
-        """Random values; floats are often multiples of 1/8, which sums and products keep exact."""
+        """Random values; floats are often multiples of 1/8, for exact sums and products."""
         state = np.random.default_rng(self.rng.getrandbits(48))
         if dtype is DType.BOOL:
             return state.random(shape) < 0.5
@@ -109,12 +109,12 @@ class Writer:
         node = feed(self.names.next("x"), shape, dtype_of(array))
         self.items.append(node)
         self.feeds[node.name] = array
-        found = Tensor(node.name, array)
-        self.tensors.append(found)
-        return found
+        tensor = Tensor(node.name, array)
+        self.tensors.append(tensor)
+        return tensor
 
     def source(self, shape: Sequence[int], dtype: DType = DType.FLOAT) -> Tensor:
-        """A tensor of a shape: one that exists, a constant, or a new input."""
+        """A tensor of a shape: an existing one, a constant, or a new input."""
         matches = [t for t in self.tensors if t.shape == tuple(shape) and t.dtype is dtype]
         draw = self.rng.random()
         if matches and draw < 0.6:
@@ -125,11 +125,11 @@ class Writer:
         return self.placeholder(array)
 
     def pick(self, accepts: Callable[[Tensor], bool]) -> Tensor | None:
-        """A tensor that exists; newer ones more often."""
-        found = [t for t in self.tensors if accepts(t)]
-        if not found:
+        """An existing tensor; newer ones more often."""
+        matches = [t for t in self.tensors if accepts(t)]
+        if not matches:
             return None
-        return self.rng.choice(found[-4:] if self.rng.random() < 0.6 else found)
+        return self.rng.choice(matches[-4:] if self.rng.random() < 0.6 else matches)
 
     def shape(self, low: int = 0, high: int = 6) -> tuple[int, ...]:
         """A random shape of limited size."""
@@ -147,15 +147,15 @@ class Writer:
 
     def floats(self, low: int = 0, high: int = 6) -> Tensor:
         """A float tensor whose rank is in bounds."""
-        found = None
+        match = None
         if self.rng.random() < 0.85:
-            found = self.pick(lambda t: t.dtype is DType.FLOAT and low <= t.rank <= high)
-        return found or self.source(self.shape(low, high))
+            match = self.pick(lambda t: t.dtype is DType.FLOAT and low <= t.rank <= high)
+        return match or self.source(self.shape(low, high))
 
     def of(self, dtypes: Sequence[DType], low: int = 0, high: int = 6) -> Tensor:
         """A tensor of one of some dtypes whose rank is in bounds."""
-        found = self.pick(lambda t: t.dtype in dtypes and low <= t.rank <= high)
-        return found or self.source(self.shape(low, high), self.rng.choice(list(dtypes)))
+        match = self.pick(lambda t: t.dtype in dtypes and low <= t.rank <= high)
+        return match or self.source(self.shape(low, high), self.rng.choice(list(dtypes)))
 
     # Nodes
 
@@ -173,10 +173,10 @@ class Writer:
         self, item: Item, inputs: Sequence[Tensor], outputs: Sequence[str]
     ) -> list[Tensor] | None:
         """Add a part of the graph, unless its values are too large or not finite."""
-        given = {t.ref: t for t in inputs}
+        inputs_by_ref = {t.ref: t for t in inputs}
         before: list[Item] = []
         feeds, aliases = {}, {}
-        for i, (ref, t) in enumerate(given.items()):
+        for i, (ref, t) in enumerate(inputs_by_ref.items()):
             if t.is_constant:
                 before.append(const(ref, t.value))
             else:
@@ -192,14 +192,14 @@ class Writer:
         if any(not _is_tame(v) for v in values):
             return None
         self.items.append(item)
-        found = [Tensor(ref, v) for ref, v in zip(outputs, values, strict=True)]
-        self.tensors += found
-        return found
+        results = [Tensor(ref, v) for ref, v in zip(outputs, values, strict=True)]
+        self.tensors += results
+        return results
 
     def one(self, kind: str, *inputs: Tensor, **attrs: object) -> Tensor | None:
         """Add a node with one output."""
-        found = self.add(kind, inputs, **attrs)
-        return None if found is None else found[0]
+        results = self.add(kind, inputs, **attrs)
+        return None if results is None else results[0]
 
 
 def _run(

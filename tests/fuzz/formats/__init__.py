@@ -1,1 +1,1 @@
-"""The formats that are fuzzed; a module each, which registers what makes its cases."""
+"""A module for each format, which registers a function that builds cases."""

@@ -1,4 +1,4 @@
-"""Checkpoints of both versions, with checksums that fit the damage."""
+"""Checkpoints of both versions, with checksums of the damaged blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mobileprep.formats.protos import graph_pb2 as graphs
 from mobileprep.formats.sstable import SortedTable
 from tests.formats.checkpoint_writer import masked, table
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed
+from tests.fuzz.case import Case, fuzz_format
 from tests.fuzz.damage import damaged_bytes
 from tests.fuzz.messages import Damage
 
@@ -25,7 +25,7 @@ def entries_of(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def resealed(data: bytes, rng: random.Random) -> bytes:
-    """A table with a fault in a block whose checksum is made anew."""
+    """Damage a block of a table, and update its checksum."""
     out = bytearray(data)
     size = rng.randrange(8, max(len(data) - _FOOTER, 9))
     start = rng.choice((0, rng.randrange(max(len(data) - size, 1))))
@@ -41,7 +41,7 @@ def _entry(key: bytes, value: bytes, rng: random.Random, kind: type) -> bytes:
     message = kind()
     try:
         message.ParseFromString(value)
-    except DecodeError:  # it was damaged before
+    except DecodeError:  # already damaged
         return damaged_bytes(value, rng)
     return Damage(rng, ("x", "cut", key.decode("latin-1"))).damaged(message)
 
@@ -85,7 +85,7 @@ def _graph(names: list[tuple[str, int, list[int]]]) -> bytes:
     return graph.SerializeToString()
 
 
-@fuzzed("checkpoint_v2")
+@fuzz_format("checkpoint_v2")
 def checkpoint_v2(rng: random.Random) -> Case:
     """An index with its data files."""
     stem = rng.choice(("types", "cut"))
@@ -108,7 +108,7 @@ def checkpoint_v2(rng: random.Random) -> Case:
     return Case(_command(stem, rng), files, (chosen,))
 
 
-@fuzzed("checkpoint_v1")
+@fuzz_format("checkpoint_v1")
 def checkpoint_v1(rng: random.Random) -> Case:
     """Tables of version 1."""
     names = rng.choice((["old_types.ckpt"], [f"old_cut.ckpt-0000{i}-of-00002" for i in (0, 1)]))

@@ -1,4 +1,4 @@
-"""Graphs, binary and as text, through every verb that takes one."""
+"""Binary and text graphs, for every verb that reads graphs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mobileprep.formats.protos import saved_model_pb2 as sm
 from mobileprep.ops.kernel import kernel_names
 from mobileprep.transforms.base import transform_names
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed, shared_out
+from tests.fuzz.case import Case, fuzz_format, weighted_choice
 from tests.fuzz.damage import damaged_text
-from tests.fuzz.messages import Damage, texts_of
+from tests.fuzz.messages import Damage, strings_in
 from tests.transforms.busy import OPTIONS
 
 _PLAIN = (
@@ -29,7 +29,7 @@ _PLAIN = (
     "benchmark --graph=G --max_num_runs=1 --show_flops --show_memory --show_sizes --json LOOPS",
 )  # fmt: skip
 _LOOPS = ((99, "--max_iterations=1000"), (1, ""))
-"""Loops of damaged graphs seldom end: the bound that a run has of its own takes seconds."""
+"""Damaged loops seldom end, and the default limit takes seconds."""
 
 
 @lru_cache(maxsize=1)
@@ -38,9 +38,9 @@ def _vocabulary() -> tuple[str, ...]:
 
 
 def damaged_graph(rng: random.Random, valid: bytes) -> bytes:
-    """The bytes of a graph with faults, binary or text."""
+    """Damage a graph, and serialize it as binary or text."""
     proto = pb.GraphDef.FromString(valid)
-    words = (*texts_of(proto), *rng.choices(_vocabulary(), k=8))
+    words = (*strings_in(proto), *rng.choices(_vocabulary(), k=8))
     if rng.random() < 0.15:
         text = text_format.MessageToString(proto).encode()
         return damaged_text(text, rng, tuple(w.encode() for w in words))
@@ -51,15 +51,15 @@ def graph_command(rng: random.Random, proto: pb.GraphDef) -> str:
     """A command on a graph ``G``."""
     kind, names = rng.random(), [x.name for x in proto.node if x.name.isalnum()] or ["y"]
     if kind < 0.01:
-        return "init G"  # which builds what it proposes
+        return "init G"  # slow, since it builds the recipe
     if kind < 0.3:
-        return rng.choice(_PLAIN).replace("LOOPS", shared_out(rng, _LOOPS))
+        return rng.choice(_PLAIN).replace("LOOPS", weighted_choice(rng, _LOOPS))
     if kind < 0.6:
         fed = [x.name for x in proto.node if "Placeholder" in x.op and x.name.isalnum()]
         values = ("random", "1", "random:1,4,4,3", "[[1,2],[3,4]]", "text:a", "random:2")
         feeds = "".join(f" --feed={name}={rng.choice(values)}" for name in fed)
         fetch = "" if rng.random() < 0.3 else f" --fetch={rng.choice(names)}"
-        return f"run --graph=G{feeds}{fetch} --seed=1 {shared_out(rng, _LOOPS)}"
+        return f"run --graph=G{feeds}{fetch} --seed=1 {weighted_choice(rng, _LOOPS)}"
     if kind < 0.7:
         lower = rng.choice(("keep", "lower"))
         name = rng.choice(names)
@@ -82,7 +82,7 @@ def _call(name: str) -> str:
     return f"{name}({', '.join(texts)})" if options else name
 
 
-@fuzzed("graph")
+@fuzz_format("graph")
 def graph(rng: random.Random) -> Case:
     """A graph."""
     valid = seeds.any_graph(rng)
@@ -127,13 +127,13 @@ def _meta(valid: bytes) -> sm.MetaGraphDef:
     return meta
 
 
-@fuzzed("saved_model")
+@fuzz_format("saved_model")
 def saved_model(rng: random.Random) -> Case:
-    """The folder of a SavedModel."""
+    """A SavedModel directory."""
     model = sm.SavedModel(saved_model_schema_version=1)
     model.meta_graphs.append(_meta(seeds.any_graph(rng)))
-    data = Damage(rng, texts_of(model)).damaged(model)
-    command = shared_out(rng, _MODEL).replace("=M", "=m").replace(" M", " m").split()
+    data = Damage(rng, strings_in(model)).damaged(model)
+    command = weighted_choice(rng, _MODEL).replace("=M", "=m").replace(" M", " m").split()
     files = {"m/saved_model.pb": data, "m/variables/variables.index": b""}
     for name in ("types.index", "types.data-00000-of-00001"):
         files[f"m/variables/{name.replace('types', 'variables')}"] = (
@@ -142,9 +142,9 @@ def saved_model(rng: random.Random) -> Case:
     return Case(tuple(command), files, ("m/saved_model.pb",))
 
 
-@fuzzed("meta_graph")
+@fuzz_format("meta_graph")
 def meta_graph(rng: random.Random) -> Case:
     """A .meta file."""
     meta = _meta(seeds.any_graph(rng))
-    data = Damage(rng, texts_of(meta)).damaged(meta)
-    return Case(tuple(shared_out(rng, _META).split()), {"m.meta": data}, ("m.meta",))
+    data = Damage(rng, strings_in(meta)).damaged(meta)
+    return Case(tuple(weighted_choice(rng, _META).split()), {"m.meta": data}, ("m.meta",))

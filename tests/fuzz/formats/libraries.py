@@ -6,7 +6,7 @@ import random
 
 from tests.formats.elf_files import elf_library
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed
+from tests.fuzz.case import Case, fuzz_format
 from tests.fuzz.damage import NUMBERS, damaged_bytes
 
 _OPS = b"\0BiasAdd\0Const\0Conv2D\0MatMul\0Mean\0Placeholder\0Relu\0Softmax\0"
@@ -16,9 +16,9 @@ _VERBS = (
 )  # fmt: skip
 
 
-@fuzzed("elf")
+@fuzz_format("elf")
 def elf(rng: random.Random) -> Case:
-    """A library, its headers' numbers changed most of the time."""
+    """A library, usually with damaged headers."""
     wide = rng.random() < 0.7
     data = bytearray(elf_library(_OPS, machine=rng.choice((183, 40, 3, 62, 8)), wide=wide))
     headers = 64 + 2 * 56 if wide else 52 + 2 * 32

@@ -1,9 +1,9 @@
-"""Files of samples: arrays, records, tables, sounds and pictures."""
+"""Sample files: arrays, records, tables, audio, and images."""
 
 from __future__ import annotations
 
 import random
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.serde import graph_to_bytes
 from tests.data.made import tf_record
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed, shared_out
+from tests.fuzz.case import Case, fuzz_format, weighted_choice
 from tests.fuzz.damage import damaged_bytes, damaged_text
 from tests.ops.examples import example, floats_of, integers_of, texts_of
 from tests.ops.graphs import n, p
@@ -28,17 +28,17 @@ _BUILDS = (
     (1, (seeds.RECIPE, "calibrate recipe.yaml")),
     (2, (seeds.RECIPE, "debug-quantization recipe.yaml")),
 )
-"""Recipes and verbs with their shares: a whole build takes as long as ten calibrations."""
+"""Recipes and verbs with weights: a build takes as long as ten calibrations."""
 _SHAPES = ((), (0,), (1,), (6,), (6, 4, 4, 3), (2, 4, 4, 3), (4, 4, 3), (6, 1, 1, 1), (6, 5, 5, 3))
 _TYPES = ("f4", "f8", "u1", "i8", "S3", "U3", "?", "c8", "f2", "M8[s]", ">f4")
 
 
-def _read(rng: random.Random, data: str, files: dict[str, bytes]) -> Case:
-    """A case in which a recipe reads samples, whose files are damaged."""
-    recipe, command = shared_out(rng, _BUILDS)
+def _recipe_case(rng: random.Random, data: str, files: dict[str, bytes]) -> Case:
+    """A recipe that reads damaged sample files."""
+    recipe, command = weighted_choice(rng, _BUILDS)
     text = recipe.replace("{data: data.npz", f"{{data: {data}").encode()
-    held = {n: d for n, d in seeds.recipe_files().items() if n != "data.npz"}
-    return Case(tuple(command.split()), {**held, "recipe.yaml": text, **files}, tuple(files))
+    valid = {n: d for n, d in seeds.recipe_files().items() if n != "data.npz"}
+    return Case(tuple(command.split()), {**valid, "recipe.yaml": text, **files}, tuple(files))
 
 
 def _array(rng: random.Random) -> np.ndarray:
@@ -50,7 +50,7 @@ def _array(rng: random.Random) -> np.ndarray:
         return np.full(rng.choice(_SHAPES), values if kind[-2] == "f" else 1).astype(kind)
 
 
-@fuzzed("npz")
+@fuzz_format("npz")
 def npz(rng: random.Random) -> Case:
     """An archive of arrays."""
     arrays = seeds.data()
@@ -62,11 +62,11 @@ def npz(rng: random.Random) -> Case:
     if rng.random() < 0.6:
         data = damaged_bytes(data, rng)
     if rng.random() < 0.6:
-        return _read(rng, "data.npz", {"data.npz": data})
+        return _recipe_case(rng, "data.npz", {"data.npz": data})
     files = {"model.pb": seeds.recipe_files()["model.pb"], "data.npz": data}
     commands = ((95, "run --graph=model.pb --feed=x=data.npz"),
                 (5, "init model.pb --data=data.npz"))  # fmt: skip
-    return Case(tuple(shared_out(rng, commands).split()), files, ("data.npz",))
+    return Case(tuple(weighted_choice(rng, commands).split()), files, ("data.npz",))
 
 
 @lru_cache(maxsize=1)
@@ -83,9 +83,9 @@ def _records() -> list[bytes]:
     ]
 
 
-@fuzzed("tfrecord")
+@fuzz_format("tfrecord")
 def tfrecord(rng: random.Random) -> Case:
-    """Records with checksums that fit, or not."""
+    """Records with correct or wrong checksums."""
     records = list(_records())
     for at in rng.sample(range(6), rng.choice((0, 1, 1, 6))):
         records[at] = damaged_bytes(records[at], rng)
@@ -96,24 +96,23 @@ def tfrecord(rng: random.Random) -> Case:
         ("{key: x}", "{key: raw, encoding: raw}", "{key: image, encoding: picture}")
     )
     source = f"{{tfrecord: d.tfrecord, features: {{x: {reading}}}, labels: label}}"
-    return _read(rng, source, {"d.tfrecord": data})
+    return _recipe_case(rng, source, {"d.tfrecord": data})
 
 
-@fuzzed("csv")
+@fuzz_format("csv")
 def csv(rng: random.Random) -> Case:
-    """A table."""
+    """A CSV table."""
     columns = [f"c{i}" for i in range(48)]
     lines = [",".join([*columns, "label"])]
     lines += [",".join([*(str(i * r % 5 / 4) for i in range(48)), str(r % 3)]) for r in range(6)]
     text = damaged_text("\n".join(lines).encode() + b"\n", rng, (b",", b'"', b"\r", b"\n", b";"))
     source = f"{{csv: d.csv, inputs: {{x: [{', '.join(columns)}]}}, labels: label}}"
-    return _read(rng, source, {"d.csv": text})
+    return _recipe_case(rng, source, {"d.csv": text})
 
 
 @lru_cache(maxsize=1)
-def _sound_model() -> bytes:
-    sound = node("y", "Neg", "x")
-    return graph_to_bytes(Graph([p("x", np.float32, (-1, 8, 1)), sound]))
+def _audio_model() -> bytes:
+    return graph_to_bytes(Graph([p("x", np.float32, (-1, 8, 1)), node("y", "Neg", "x")]))
 
 
 @lru_cache(maxsize=1)
@@ -122,18 +121,18 @@ def _decoder(op: str) -> bytes:
     return graph_to_bytes(Graph([p("x", np.object_, ()), n("y", op, "x", **attrs)]))
 
 
-@fuzzed("wav")
+@fuzz_format("wav")
 def sound(rng: random.Random) -> Case:
-    """A sound."""
+    """A WAV file."""
     samples = np.arange(rng.choice((0, 1, 8, 100)) * 2).reshape(-1, 2)
     data = damaged_bytes(wav(samples, width=rng.choice((1, 2, 4))), rng)
     commands = ("run --graph=m.pb --feed=x=s.wav", "run --graph=d.pb --feed=x=s.wav",
                 "benchmark --graph=d.pb --max_num_runs=1 --input_layer=x")  # fmt: skip
-    files = {"m.pb": _sound_model(), "d.pb": _decoder("DecodeWav"), "s.wav": data}
+    files = {"m.pb": _audio_model(), "d.pb": _decoder("DecodeWav"), "s.wav": data}
     return Case(tuple(rng.choice(commands).split()), files, ("s.wav",))
 
 
-def _picture(rng: random.Random, kind: str, op: str) -> Case:
+def _image_case(rng: random.Random, kind: str, op: str) -> Case:
     shape = rng.choice(((4, 4, 3), (1, 1, 3), (9, 7, 3), (4, 4)))
     data = damaged_bytes(
         encoded(np.arange(np.prod(shape), dtype=np.uint8).reshape(shape), kind), rng
@@ -141,32 +140,17 @@ def _picture(rng: random.Random, kind: str, op: str) -> Case:
     name = f"a.{kind.lower()}"
     if rng.random() < 0.3:
         photos = {f"photos/{i}/{name}": data for i in "ab"}
-        return _read(rng, "{pictures: photos, labels: folders}", photos)
+        return _recipe_case(rng, "{pictures: photos, labels: folders}", photos)
     files = {"model.pb": seeds.recipe_files()["model.pb"], "d.pb": _decoder(op), name: data}
     commands = (f"run --graph=model.pb --feed=x={name}", f"run --graph=d.pb --feed=x={name}",
                 f"run --graph=model.pb --image={name} --input_layer=x")  # fmt: skip
     return Case(tuple(rng.choice(commands).split()), files, (name,))
 
 
-@fuzzed("png")
-def png(rng: random.Random) -> Case:
-    """A PNG file."""
-    return _picture(rng, "PNG", "DecodePng")
-
-
-@fuzzed("jpeg")
-def jpeg(rng: random.Random) -> Case:
-    """A JPEG file."""
-    return _picture(rng, "JPEG", "DecodeJpeg")
-
-
-@fuzzed("gif")
-def gif(rng: random.Random) -> Case:
-    """A GIF file."""
-    return _picture(rng, "GIF", "DecodeImage")
-
-
-@fuzzed("bmp")
-def bmp(rng: random.Random) -> Case:
-    """A BMP file."""
-    return _picture(rng, "BMP", "DecodeBmp")
+for _name, _op in (
+    ("png", "DecodePng"),
+    ("jpeg", "DecodeJpeg"),
+    ("gif", "DecodeImage"),
+    ("bmp", "DecodeBmp"),
+):
+    fuzz_format(_name)(partial(_image_case, kind=_name.upper(), op=_op))

@@ -1,4 +1,4 @@
-"""Models as they ship: mapped into memory, or encrypted."""
+"""Memory-mapped and encrypted models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from functools import lru_cache
 
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed
+from tests.fuzz.case import Case, fuzz_format
 from tests.fuzz.damage import damaged_bytes
 
 _VERBS = (
@@ -19,11 +19,11 @@ _VERBS = (
 
 
 @lru_cache(maxsize=1)
-def _made() -> dict[str, bytes]:
+def _models() -> dict[str, bytes]:
     more = "  locked: {platform: android, protect: {encrypt: {key: 'env:MODEL_KEY'}}}\n"
     memmap = "memmap --in_graph=model.pb --out_graph=m.mmap --min_conversion_size_in_bytes=1"
     files = seeds.recipe_files(seeds.VALIDATED + more)
-    return seeds.made_by(files, memmap, "build recipe.yaml")
+    return seeds.run_commands(files, memmap, "build recipe.yaml")
 
 
 def _case(rng: random.Random, valid: bytes, verbs: tuple[str, ...]) -> Case:
@@ -32,16 +32,16 @@ def _case(rng: random.Random, valid: bytes, verbs: tuple[str, ...]) -> Case:
     return Case(tuple(command.split()), files, ("m.bin",), {"MODEL_KEY": seeds.KEY})
 
 
-@fuzzed("mapped")
+@fuzz_format("mapped")
 def mapped(rng: random.Random) -> Case:
     """A model in the memory-mapped format."""
-    return _case(rng, _made()["m.mmap"], _VERBS)
+    return _case(rng, _models()["m.mmap"], _VERBS)
 
 
-@fuzzed("encrypted")
+@fuzz_format("encrypted")
 def encrypted(rng: random.Random) -> Case:
-    """An encrypted model, alone and where a build left it."""
-    files = {n: d for n, d in _made().items() if not n.startswith("store/")}
+    """An encrypted model, alone or in the output directory of a build."""
+    files = {n: d for n, d in _models().items() if not n.startswith("store/")}
     name = next(n for n in files if n.endswith(".enc"))
     if rng.random() < 0.5:
         return _case(rng, files[name], _VERBS)

@@ -1,4 +1,4 @@
-"""Stores: a user's own, and one that machines share."""
+"""Local and remote caches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import lru_cache
 from mobileprep.building.report.page.render import PAGE
 from mobileprep.core.files import sha256_bytes
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed, shared_out
+from tests.fuzz.case import Case, fuzz_format, weighted_choice
 from tests.fuzz.damage import damaged_bytes
-from tests.fuzz.formats.recipes import RECIPES, any_built, damaged_json
+from tests.fuzz.formats.recipes import RECIPES, any_built_files, damaged_json
 from tests.fuzz.limits import FOLDER
 
 _VERBS = (
@@ -24,7 +24,7 @@ _SHARED_VERBS = ((25, "build recipe.yaml"), (40, "build recipe.yaml --dry-run"),
 
 
 def _damaged(data: bytes, rng: random.Random, *, sealed: bool) -> bytes:
-    """Bytes that do not fit their digest; ``sealed`` a record that has one that does."""
+    """Damage a cache entry; ``sealed`` updates the digest of a record."""
     digest, line, body = data.partition(b"\n")
     if sealed and line and len(digest) == 64 and body[:1] == b"{":
         body = damaged_json(body, rng)
@@ -33,7 +33,7 @@ def _damaged(data: bytes, rng: random.Random, *, sealed: bool) -> bytes:
 
 
 def _expected(files: dict[str, bytes], command: str) -> dict[str, str]:
-    """The digests of what a build leaves; of another verb nothing."""
+    """The digests of the outputs of a build; empty for other verbs."""
     if not command.startswith("build") or "--dry-run" in command:
         return {}
     out = "other/" if "other" in command else "out/"
@@ -44,10 +44,10 @@ def _expected(files: dict[str, bytes], command: str) -> dict[str, str]:
     }
 
 
-@fuzzed("store")
+@fuzz_format("store")
 def store(rng: random.Random) -> Case:
-    """A user's own store."""
-    valid = any_built(rng)
+    """A local cache."""
+    valid = any_built_files(rng)
     files, sealed = dict(valid), rng.random() < 0.5
     names = [n for n in files if n.startswith("store/") and files[n]]
     chosen = rng.sample(names, rng.choice((1, 1, 3, len(names))))
@@ -56,10 +56,10 @@ def store(rng: random.Random) -> Case:
             del files[name]
         else:
             files[name] = _damaged(files[name], rng, sealed=sealed)
-    if rng.random() < 0.5:  # so that the build has to look at its objects
+    if rng.random() < 0.5:  # so that the build reads cached objects
         files = {n: d for n, d in files.items() if not n.startswith("out/")}
-    command, damaged = shared_out(rng, _VERBS), tuple(n for n in chosen if n in files)
-    # A record with a digest that fits is believed: who may write it could write any.
+    command, damaged = weighted_choice(rng, _VERBS), tuple(n for n in chosen if n in files)
+    # A record with a correct digest is trusted.
     expected = {} if sealed else _expected(valid, command)
     return Case(tuple(command.split()), files, damaged, expected=expected)
 
@@ -70,19 +70,19 @@ _REMOTE = {"MOBILEPREP_REMOTE_CACHE": f"file://{FOLDER}/shared"}
 @lru_cache(maxsize=3)
 def _shared(recipe: str) -> dict[str, bytes]:
     files = {**seeds.recipe_files(recipe), "shared/.here": b""}
-    made = seeds.made_by(files, "build recipe.yaml", **_REMOTE)
-    return {name: data for name, data in made.items() if not name.startswith("store/")}
+    outputs = seeds.run_commands(files, "build recipe.yaml", **_REMOTE)
+    return {name: data for name, data in outputs.items() if not name.startswith("store/")}
 
 
-@fuzzed("remote")
+@fuzz_format("remote")
 def remote(rng: random.Random) -> Case:
-    """A store that machines share, in a folder: each of its files is an answer."""
-    valid, sealed = _shared(shared_out(rng, RECIPES)), rng.random() < 0.4
+    """A remote cache in a directory."""
+    valid, sealed = _shared(weighted_choice(rng, RECIPES)), rng.random() < 0.4
     files = {name: data for name, data in valid.items() if not name.startswith("out/")}
     names = [n for n in files if n.startswith("shared/") and files[n]]
     chosen = rng.sample(names, rng.choice((1, 1, 3, len(names))))
     for name in chosen:
         files[name] = _damaged(files[name], rng, sealed=sealed)
-    command = shared_out(rng, _SHARED_VERBS)
+    command = weighted_choice(rng, _SHARED_VERBS)
     expected = {} if sealed else _expected(valid, command)
     return Case(tuple(command.split()), files, tuple(chosen), _REMOTE, expected)

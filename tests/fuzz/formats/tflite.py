@@ -1,4 +1,4 @@
-"""Files for LiteRT, through every verb that reads one, and some that do not."""
+"""``.tflite`` files, for every verb that reads graphs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from functools import lru_cache
 
 from tests.fuzz import flatbuffer, seeds
-from tests.fuzz.case import Case, fuzzed
+from tests.fuzz.case import Case, fuzz_format
 from tests.fuzz.damage import damaged_bytes
 from tests.fuzz.formats.graphs import damaged_graph
 
@@ -22,21 +22,21 @@ _VERBS = (
 
 
 @lru_cache(maxsize=1)
-def _made() -> tuple[bytes, ...]:
-    """A network in each of the forms that its weights may have, and some ops alone."""
+def _models() -> tuple[bytes, ...]:
+    """A network with weights in several formats."""
     files = seeds.recipe_files()
     steps = [
         f"tflite --in_graph=model.pb --out_file={mode}.tflite --mode={mode}"
         for mode in ("float", "float16", "weights")
     ]
-    made = seeds.made_by(files, *steps)
-    return tuple(data for name, data in made.items() if name.endswith(".tflite"))
+    outputs = seeds.run_commands(files, *steps)
+    return tuple(data for name, data in outputs.items() if name.endswith(".tflite"))
 
 
-@fuzzed("tflite")
+@fuzz_format("tflite")
 def tflite(rng: random.Random) -> Case:
     """A .tflite file."""
-    valid = rng.choice(_made())
+    valid = rng.choice(_models())
     data = flatbuffer.damaged(valid, rng) if rng.random() < 0.8 else damaged_bytes(valid, rng)
     arguments = [
         a.replace("M", "m.tflite") if a == "M" or a.endswith("=M") else a
@@ -46,9 +46,9 @@ def tflite(rng: random.Random) -> Case:
     return Case(tuple(arguments), files, ("m.tflite",))
 
 
-@fuzzed("converted")
+@fuzz_format("converted")
 def converted(rng: random.Random) -> Case:
-    """A graph that is to become a .tflite file."""
+    """A graph for conversion to .tflite."""
     data = damaged_graph(rng, seeds.any_graph(rng))
     mode = rng.choice(("float", "float", "float16", "weights", "int4", "int8", "int16x8"))
     flex = rng.choice(("", "", " --flex"))

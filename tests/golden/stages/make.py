@@ -88,7 +88,7 @@ def noted(folder: Path) -> Noted:
     }
     for spec in state.plan.stages:
         for name in state.verdict(spec.task).record.outputs:  # type: ignore[union-attr]
-            data = b"".join(state.store.pieces(state.output(spec.task, name)))
+            data = b"".join(state.store.pieces(state.record(spec.task).outputs[name]))
             records[spec.kind]["outputs"][f"{spec.task}: {name}"] = _digest(name, data)
     return records
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.reference.cases.base import BF16, F32, FLOATS, INTEGERS, SPECIAL, Case, Make, scalar
 
-# Where an op is smooth on all reals, and what else it does with the special ones.
+# Ops that accept all real numbers and the special values.
 EVERYWHERE = """
     Abs Asinh Atan Ceil Elu Erf Erfc Exp Expm1 Floor Inv Neg OnesLike Reciprocal Relu Relu6 Rint
     Round Rsqrt Selu Sigmoid Sign Softplus Softsign Sqrt Square Tanh ZerosLike

@@ -210,12 +210,14 @@ def arranging() -> Iterator[Case]:
     for sparse in (SPARSE, MATRIX):
         yield Case("SparseReorder", sparse)
         rank = len(sparse[2])
-        for axes, kept, op in product(
+        for axes, keep_dims, op in product(
             ((0,), (-1,), (0, 1), (), tuple(range(rank))),
             (True, False),
             ("SparseReduceSum", "SparseReduceMax"),
         ):
-            yield Case(op, (*sparse, i32(*axes)), {"keep_dims": kept}, note=f"{axes}{kept}")
+            yield Case(
+                op, (*sparse, i32(*axes)), {"keep_dims": keep_dims}, note=f"{axes}{keep_dims}"
+            )
     indices, _, dims = SPARSE
     for shape in ((80,), (-1, 5), (20, 4), (2, 2, -1), (-1, -1), (3, -1), (80, 1, 1)):
         yield Case("SparseReshape", (indices, dims, i64(*shape)), note=str(shape))
@@ -322,7 +324,7 @@ def counting() -> Iterator[Case]:
         yield Case("SparseBincount", (*matrix_of, *end), attrs, note=note)
 
 
-def runs_of_words() -> Iterator[Case]:
+def ngrams() -> Iterator[Case]:
     words, splits = vector(*"abcdefg"), i64(0, 3, 3, 4, 7)
     for widths, pad, whole, sides in product(
         ((1,), (2,), (1, 2), (3, 5), (8,)), (-1, 0, 1, 3), (True, False), (("", ""), ("<", ">"))
@@ -384,11 +386,11 @@ def crossing() -> Iterator[Case]:
         yield Case("SparseCross", inputs[:-1], pair, note=f"sparse {buckets} {key}")
 
 
-def pictures() -> Iterator[Case]:
+def crops() -> Iterator[Case]:
     noise = Make(5).whole(0, 256, 40, 56, 3, kind=np.uint8)
     files = {"colour": encoded(noise, "JPEG"), "grey": encoded(noise[..., 0], "JPEG")}
     for (note, data), channels in product(files.items(), (0, 1, 3)):
-        # Windows up to the right edge: TensorFlow loses colour in a last column before it.
+        # Windows reach the right edge: elsewhere TensorFlow loses color in the last column.
         for window in (
             (0, 0, 40, 56),
             (3, 5, 20, 51),
@@ -406,10 +408,10 @@ def pictures() -> Iterator[Case]:
 
 _MAKERS = (
     *(parsing, parsing_v2, parsing_one, records, hashing, arranging, computing, ragged),
-    *(counting, runs_of_words, characters, crossing, pictures),
+    *(counting, ngrams, characters, crossing, crops),
 )
 
 
 def cases() -> Iterator[Case]:
-    for made in _MAKERS:
-        yield from made()
+    for maker in _MAKERS:
+        yield from maker()

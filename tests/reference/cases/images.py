@@ -41,7 +41,7 @@ def resizing() -> Iterator[Case]:
         ("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea"),
         (np.uint8, np.int8, np.int16, np.uint16, np.int32, np.int64, np.float16, BF16, np.float64),
     ):
-        # Through int64: narrow signed types wrap around on the way from real numbers.
+        # Through int64, since narrow signed types wrap around when floats are converted.
         x = make.real(1, 6, 5, 2, low=0, high=120).astype(np.int64).astype(kind)
         yield Case(op, (x, i32(4, 9)))
     for op in ("ResizeBilinear", "ResizeBicubic"):
@@ -88,7 +88,7 @@ def suppression() -> Iterator[Case]:
         for padded in (False, True):
             attrs = {"pad_to_max_output_size": padded}
             yield Case("NonMaxSuppressionV4", five, attrs, note=str(padded))
-            # In half precision equal scores come out in another order of rounding.
+            # In half precision, rounding changes the order of equal scores.
             for sigma in (0.0, 0.5) if kind is F32 else (0.0,):
                 inputs = (*five, scalar(sigma, kind))
                 yield Case("NonMaxSuppressionV5", inputs, attrs, note=f"{padded}{sigma}")
@@ -108,7 +108,7 @@ def suppression_of_classes() -> Iterator[Case]:
         yield Case("CombinedNonMaxSuppression", inputs, attrs, note=str(trial))
 
 
-def colours() -> Iterator[Case]:
+def colors() -> Iterator[Case]:
     make = Make(54)
     for kind in (F32, np.float64):
         pixels = make.real(2, 5, 4, 3, kind=kind, low=0, high=1)
@@ -124,7 +124,7 @@ def colours() -> Iterator[Case]:
         yield Case("AdjustContrastv2", (pixels, scalar(value, F32)), note=str(value))
 
 
-def pictures() -> Iterator[tuple[str, bytes]]:
+def encoded_images() -> Iterator[tuple[str, bytes]]:
     rng = np.random.default_rng(55)
 
     def pixels(*shape: int) -> np.ndarray:
@@ -150,10 +150,10 @@ def pictures() -> Iterator[tuple[str, bytes]]:
 
 
 def decoding() -> Iterator[Case]:
-    for note, data in pictures():
+    for note, data in encoded_images():
         inputs = (text(data),)
         for channels in (0, 1, 3, 4):
-            # libpng gives one bit of opaqueness to pictures of one bit: 1 of 255.
+            # libpng gives 1-bit images an alpha of 1 instead of 255.
             if (note, channels) == ("bits PNG", 4):
                 continue
             chosen = {"channels": channels}
@@ -165,7 +165,7 @@ def decoding() -> Iterator[Case]:
                 for dtype in (DType.UINT8, DType.UINT16, DType.FLOAT):
                     attrs = {**chosen, "dtype": dtype}
                     yield Case("DecodeImage", inputs, attrs, note=f"{note}{channels}{dtype.short}")
-            # Pillow has the exact transform only, which TensorFlow takes on demand.
+            # Pillow has only the exact transform, which TensorFlow uses on request.
             for ratio in (1, 2, 4) if note == "large JPEG" else (1,):
                 attrs = {**chosen, "dct_method": "INTEGER_ACCURATE", "ratio": ratio}
                 yield Case("DecodeJpeg", inputs, attrs, note=f"{note}{channels}{ratio}")
@@ -176,5 +176,5 @@ def decoding() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    for made in (resizing, cropping, suppression, suppression_of_classes, colours, decoding):
-        yield from made()
+    for maker in (resizing, cropping, suppression, suppression_of_classes, colors, decoding):
+        yield from maker()

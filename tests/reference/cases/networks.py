@@ -1,4 +1,4 @@
-"""Cases of ops that neural networks are made of."""
+"""Cases of neural network ops."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def sequences() -> Iterator[Case]:
     for merge, width, count in product((False, True), (1, 4, 100), (1, 3)):
         attrs = {"merge_repeated": merge, "beam_width": width, "top_paths": count}
         yield Case("CTCBeamSearchDecoder", (speech, i32(12, 5, 9)), attrs, note=str(attrs))
-    # With few beams those that are displaced in a step matter.
+    # With few beams, the beams that a step drops matter.
     for width in (2, 3):
         attrs = {"merge_repeated": False, "beam_width": width, "top_paths": 2}
         crowded = (make.real(24, 8, 5), make.whole(1, 25, 8))

@@ -19,7 +19,7 @@ Inputs = tuple[np.ndarray, ...]
 Attrs = dict[str, Any]
 Draw = Callable[["_Draws"], tuple[str, Inputs, Attrs]]
 
-# These TensorFlow leaves to oneDNN, which has to be on for them and off for the others.
+# TensorFlow delegates these to oneDNN, which must be off for the others.
 ONEDNN = frozenset({"QuantizedDepthwiseConv2D", "QuantizedConcatV2"})
 
 
@@ -31,7 +31,7 @@ def cases() -> Iterator[Case]:
             yield Case(op, inputs, attrs, note=f"{draw.__name__.strip('_')} {seed}")
 
 
-def left_to_onednn(case: Case) -> bool:
+def uses_onednn(case: Case) -> bool:
     return case.op in ONEDNN or case.attrs.get("Tfilter") is QINT8
 
 
@@ -48,10 +48,10 @@ class _Draws:
         return int(self.rng.integers(low, high + 1))
 
     def shape(self, low: int = 0, high: int = 4, *, empty: bool = True) -> tuple[int, ...]:
-        found = [self.size(1, 6) for _ in range(self.size(low, high))]
-        if empty and found and self.rng.random() < 0.06:
-            found[self.size(0, len(found) - 1)] = 0
-        return tuple(found)
+        sizes = [self.size(1, 6) for _ in range(self.size(low, high))]
+        if empty and sizes and self.rng.random() < 0.06:
+            sizes[self.size(0, len(sizes) - 1)] = 0
+        return tuple(sizes)
 
     def integers(self, shape: tuple[int, ...], dtype: DType = QUINT8) -> np.ndarray:
         kind = dtype.numpy
@@ -66,7 +66,7 @@ class _Draws:
         return np.asarray(drawn).astype(kind)
 
     def range(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both ends: around zero, beside it, or far from it."""
+        """A range that contains zero, ends at zero, or is far from it."""
         width = 10.0 ** self.rng.uniform(-6, 6)
         low, high = self.one_of(
             (0, width),
@@ -85,7 +85,7 @@ class _Draws:
         return ends[:, 0].copy(), ends[:, 1].copy()
 
     def floats(self, shape: tuple[int, ...], low: float, high: float) -> np.ndarray:
-        """Some beyond the range, some in the middle between two steps of eight bits."""
+        """Values, some outside the range, some halfway between two 8-bit steps."""
         width = max(high - low, 1e-3)
         x = self.rng.uniform(low - width / 5, high + width / 5, shape)
         halves = low + self.rng.integers(0, 512, shape) * (width / 510)
@@ -123,12 +123,12 @@ def _dequantize(d: _Draws) -> tuple[str, Inputs, Attrs]:
 
 
 def _round_trip(d: _Draws) -> tuple[str, Inputs, Attrs]:
-    # Version 3 refuses scalars.
+    # Version 3 rejects scalars.
     version, shape = d.one_of(2, 3, 4), d.shape(1, empty=False)
     kind, bits = d.one_of(np.float32, np.float64), d.one_of(1, 2, 4, 8, 8, 16, 24, 32, 61)
     attrs = {"signed_input": d.flag(), "range_given": d.flag(), "narrow_range": d.flag()}
     attrs["T"] = DType.FLOAT if kind is np.float32 else DType.DOUBLE
-    # Versions 2 and 4 refuse ranges given along an axis.
+    # Versions 2 and 4 reject ranges along an axis.
     axis = d.axis(shape) if version == 3 or not attrs["range_given"] else -1
     ends = d.range() if axis == -1 else d.ranges(shape[axis])
     x = d.floats(shape, -2, 2) * F32(10 ** d.rng.uniform(-2, 2))
@@ -168,7 +168,7 @@ def _signed_conv(d: _Draws) -> tuple[str, Inputs, Attrs]:
     dilation, padding = d.size(1, 2), d.one_of("SAME", "VALID")
     strides = [1, 1, 1, 1] if dilation > 1 else [1, d.size(1, 3), d.size(1, 3), 1]
     x, filters = _image_and_filters(d, padding, dilation, QINT8)
-    # Processors without instructions for it add pairs of products in 16 bits.
+    # CPUs without int8 instructions add pairs of products in 16 bits.
     inputs = (x, filters // 2, *d.range(), *d.range())
     attrs = {"strides": strides, "padding": padding, "dilations": [1, dilation, dilation, 1]}
     types = {"Tinput": QUINT8, "Tfilter": QINT8, "out_type": QINT32}
@@ -242,25 +242,25 @@ def _parts(d: _Draws, dtype: DType) -> tuple[list[np.ndarray], int, Any, Any]:
 
 def _reshape(d: _Draws) -> tuple[str, Inputs, Attrs]:
     dtype, shape = d.one_of(QUINT8, QINT32), d.shape(empty=False)
-    wanted = np.array([-1, *shape[1:]], np.int32)
-    return "QuantizedReshape", (d.integers(shape, dtype), wanted, *d.range()), {"T": dtype}
+    sizes = np.array([-1, *shape[1:]], np.int32)
+    return "QuantizedReshape", (d.integers(shape, dtype), sizes, *d.range()), {"T": dtype}
 
 
 def _resize(d: _Draws) -> tuple[str, Inputs, Attrs]:
     dtype = d.one_of(QUINT8, QINT32)
     images = d.integers((d.size(1, 2), d.size(1, 8), d.size(1, 8), d.size(1, 4)), dtype)
-    wanted = np.array([d.size(1, 14), d.size(1, 14)], np.int32)
+    size = np.array([d.size(1, 14), d.size(1, 14)], np.int32)
     align, centred = d.one_of((False, False), (True, False), (False, True))
     attrs = {"T": dtype, "align_corners": align, "half_pixel_centers": centred}
-    return "QuantizedResizeBilinear", (images, wanted, *d.range()), attrs
+    return "QuantizedResizeBilinear", (images, size, *d.range()), attrs
 
 
 def _requantize(d: _Draws) -> tuple[str, Inputs, Attrs]:
     low, high = d.range()
-    wanted = np.minimum(low, F32(0)), np.maximum(high, F32(0))
-    width = F32(wanted[1] - wanted[0]) * F32(10 ** d.rng.uniform(0, 5))
-    given = d.range() if d.flag() else (scalar(-width, F32), scalar(width, F32))
-    inputs = (d.integers(d.shape(), QINT32), *given, *map(np.asarray, wanted))
+    input_range = np.minimum(low, F32(0)), np.maximum(high, F32(0))
+    width = F32(input_range[1] - input_range[0]) * F32(10 ** d.rng.uniform(0, 5))
+    output_range = d.range() if d.flag() else (scalar(-width, F32), scalar(width, F32))
+    inputs = (d.integers(d.shape(), QINT32), *output_range, *map(np.asarray, input_range))
     return "Requantize", inputs, {"Tinput": QINT32, "out_type": d.one_of(QUINT8, QINT8)}
 
 
@@ -290,7 +290,7 @@ def _requantize_per_channel(d: _Draws) -> tuple[str, Inputs, Attrs]:
 
 
 def _instance_norm(d: _Draws) -> tuple[str, Inputs, Attrs]:
-    # Of eight channels and more, TensorFlow approximates the roots as the processor does.
+    # For eight or more channels, TensorFlow uses the CPU's approximate roots.
     shape = (d.size(1, 2), d.size(1, 8), d.size(1, 8), d.size(1, 7))
     attrs = {"T": QUINT8, "variance_epsilon": d.one_of(1e-5, 1e-3)}
     attrs |= {"min_separation": d.one_of(1e-3, 0.1), "output_range_given": d.flag()}
@@ -299,7 +299,7 @@ def _instance_norm(d: _Draws) -> tuple[str, Inputs, Attrs]:
 
 
 def _batch_norm(d: _Draws) -> tuple[str, Inputs, Attrs]:
-    # A single channel is refused by TensorFlow 2.
+    # TensorFlow 2 rejects a single channel.
     shape = (d.size(1, 2), d.size(1, 4), d.size(1, 4), d.size(2, 5))
     attrs = {"Tinput": QUINT8, "out_type": QINT32, "variance_epsilon": 0.001}
     attrs["scale_after_normalization"] = d.flag()

@@ -1,4 +1,4 @@
-"""Cases of reductions, running sums and places of extremes."""
+"""Cases of reductions, running sums and positions of extremes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of ops on text and on sound."""
+"""Cases of ops on strings and audio."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ def cutting() -> Iterator[Case]:
         )
     yield Case("Substr", (three, i32(0, 1, 2), i32(1, 2, 3)), {"unit": "BYTE"}, note="each")
     square = vector("a", "b", "c", "d", "e", "f").reshape(3, 2)
-    for axes, kept in product(([0], [1], [0, 1], [1, 0], [-1], []), (True, False)):
-        attrs = {"keep_dims": kept, "separator": "+"}
-        if kept or len(axes) < 2:
-            yield Case("ReduceJoin", (square, i32(*axes)), attrs, note=f"{axes}{kept}")
+    for axes, keep_dims in product(([0], [1], [0, 1], [1, 0], [-1], []), (True, False)):
+        attrs = {"keep_dims": keep_dims, "separator": "+"}
+        if keep_dims or len(axes) < 2:
+            yield Case("ReduceJoin", (square, i32(*axes)), attrs, note=f"{axes}{keep_dims}")
     yield Case("StringJoin", (square, text(b"-"), square), {"separator": "."})
 
 
 def changing() -> Iterator[Case]:
     for unit in ("BYTE", "UTF8_CHAR"):
         yield Case("StringLength", (WORDS,), {"unit": unit}, note=unit)
-    # TensorFlow's conversion of capitals ends at a zero.
+    # TensorFlow's case conversion stops at a zero byte.
     whole = vector(*(w for w in WORDS if b"\0" not in w))
     for op, encoding in product(("StringLower", "StringUpper"), ("", "utf-8")):
         yield Case(op, (whole,), {"encoding": encoding}, note=encoding)
@@ -143,7 +143,7 @@ def converting() -> Iterator[Case]:
         )
 
 
-def sound() -> Iterator[Case]:
+def audio() -> Iterator[Case]:
     make = Make(61)
     for window, stride, count, channels in (
         (640, 320, 16000, 1),
@@ -186,5 +186,5 @@ def sound() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    for made in (cutting, changing, converting, sound):
-        yield from made()
+    for maker in (cutting, changing, converting, audio):
+        yield from maker()

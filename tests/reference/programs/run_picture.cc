@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   check(PreparedModel::ReadLabels(argv[2], &labels));
   std::ifstream file(argv[5], std::ios::binary);
   const std::vector<char> rgb((std::istreambuf_iterator<char>(file)), {});
-  const auto picture = PreparedModel::Picture(reinterpret_cast<const std::uint8_t*>(rgb.data()),
+  const auto picture = PreparedModel::Image(reinterpret_cast<const std::uint8_t*>(rgb.data()),
                                               std::atoi(argv[3]), std::atoi(argv[4]));
   tensorflow::Tensor output;
   check(model->Run(picture, &output));
