@@ -1,4 +1,4 @@
-"""What the package requires, and what its extras add."""
+"""Required packages and extras."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 DEVELOPMENT = {"test", "browser", "dev"}
 
 
-def test_the_extra_all_has_every_extra_for_users() -> None:
+def test_all_extra_includes_every_user_extra() -> None:
     extras = set(PROJECT["optional-dependencies"])
     named = re.findall(r"mobileprep\[([\w,]+)\]", " ".join(PROJECT["optional-dependencies"]["all"]))
     assert set(",".join(named).split(",")) == extras - DEVELOPMENT - {"all"}
 
 
-def test_the_architecture_page_gives_a_reason_for_every_required_package() -> None:
+def test_architecture_page_lists_every_required_package() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| ([\w-]+) \|", page.split("\n## Dependencies\n")[1], re.MULTILINE)
     required = [re.split(r"[<>=]", line)[0] for line in PROJECT["dependencies"]]

@@ -23,7 +23,7 @@ CODES = {
 }
 
 
-def test_every_class_has_its_exit_code() -> None:
+def test_exit_codes_of_classes() -> None:
     classes = {
         c.__name__: c.exit_code
         for c in MobileprepError.__subclasses__()
@@ -40,18 +40,18 @@ def test_errors_survive_pickling(name: str) -> None:
     assert (copy.message, copy.hint, copy.where) == ("message", "hint", "where")
 
 
-def test_the_place_stands_first() -> None:
+def test_location_precedes_the_message() -> None:
     assert str(MobileprepError("is empty", where="a.pb")) == "a.pb: is empty"
     assert str(MobileprepError("is empty")) == "is empty"
 
 
-def test_the_nearest_name_is_offered() -> None:
+def test_nearest_name_is_suggested() -> None:
     assert did_you_mean("Conv2d", ["Relu", "Conv2D", "Conv3D"]) == ["Conv2D"]
     assert nearest_hint("outputz", ["outputs", "inputs"]) == "did you mean 'outputs'?"
     assert nearest_hint("zzz", ["outputs"]) == ""
 
 
-def test_among_many_names_the_nearest_is_found_soon() -> None:
+def test_nearest_of_many_names_is_found_quickly() -> None:
     names = [f"block{i % 97}/layer{i}/weights" for i in range(50_000)]
     started = time.process_time()
     assert did_you_mean("block9/layre9/weights", names) == ["block9/layer9/weights"]
@@ -59,7 +59,7 @@ def test_among_many_names_the_nearest_is_found_soon() -> None:
     assert time.process_time() - started < 2
 
 
-def test_an_error_at_another_place_keeps_its_class_and_what_is_not_replaced() -> None:
+def test_relocated_error_keeps_its_class_and_other_fields() -> None:
     error = errors.CorruptFileError("is too short", "copy it again", "a.pb")
     moved = error.at("recipe.yaml:3:1")
     assert type(moved) is errors.CorruptFileError
@@ -70,7 +70,7 @@ def test_an_error_at_another_place_keeps_its_class_and_what_is_not_replaced() ->
 
 
 @pytest.mark.parametrize(
-    ("names", "shown"),
+    ("names", "expected"),
     [
         ([], "none"),
         (["a", "b c"], "a, b c"),
@@ -79,5 +79,5 @@ def test_an_error_at_another_place_keeps_its_class_and_what_is_not_replaced() ->
         ([str(n) for n in range(1_021)], ", ".join(map(str, range(20))) + ", and 1,001 more"),
     ],
 )
-def test_names_from_files_take_a_line(names: list[str], shown: str) -> None:
-    assert named(names) == shown
+def test_names_from_files_fit_on_one_line(names: list[str], expected: str) -> None:
+    assert named(names) == expected

@@ -1,4 +1,4 @@
-"""What stands in ``examples/``, run on the digits recipe by the tools that it is for."""
+"""Run the files in ``examples/`` on the digits recipe with their tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Shell = Callable[..., str]
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    """An app's folder with the digits recipe."""
+    """An app directory with the digits recipe."""
     folder = tmp_path / "app"
     shutil.copytree(ROOT / "recipes" / "digits", folder / "recipes" / "digits")
     return folder
@@ -32,7 +32,7 @@ def app(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shell(app: Path, tmp_path: Path) -> Shell:
-    """Runs a command in the app's folder; what it says."""
+    """Run a command in the app directory and return its output."""
     script = tmp_path / "bin" / "mobileprep"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mobileprep "$@"\n')
@@ -54,28 +54,24 @@ def needs(tool: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(tool) is None, reason=f"{tool} is not installed")
 
 
-def follows_edits(app: Path, build: Callable[[], str], *, forgets: bool = True) -> None:
-    """Check that each file that is read sets off a build when it is edited, and nothing else.
+def check_rebuilds(app: Path, build: Callable[[], str], *, forgets: bool = True) -> None:
+    """Check that editing an input triggers a build, and editing another file does not.
 
     Args:
-        app: the app's folder.
-        build: what builds there; what it says.
-        forgets: whether the tool drops a dependency that is in the depfile no longer; CMake's
+        app: the app directory.
+        build: builds the app and returns the output.
+        forgets: whether the tool drops dependencies that are no longer in the depfile; CMake's
             makefiles do not.
     """
     ran = "stages ran"
     assert ran in build()
     assert ran not in build()
     folder = app / "recipes" / "digits"
-    for read in (
-        "model/graph.pbtxt",
-        "data/test.npz",
-        "model/model.ckpt-1000.index",
-    ):
-        (folder / read).touch()
-        assert ran in build(), read
-        assert ran not in build(), read
-    (folder / "README.md").write_text("nothing that a build reads")
+    for name in ("model/graph.pbtxt", "data/test.npz", "model/model.ckpt-1000.index"):
+        (folder / name).touch()
+        assert ran in build(), name
+        assert ran not in build(), name
+    (folder / "README.md").write_text("not an input")
     (folder / "train.py").touch()
     assert ran not in build()
     recipe = folder / "recipe.yaml"
@@ -86,46 +82,46 @@ def follows_edits(app: Path, build: Callable[[], str], *, forgets: bool = True) 
     assert ran in build()
     assert ran not in build() or not forgets
     (folder / "data/moved.npz").touch()
-    assert ran in build(), "what is read since the last edit is in the depfile"
+    assert ran in build(), "the depfile lacks the moved file"
 
 
 @pytest.mark.slow
 @needs("make")
-def test_the_makefile(app: Path, shell: Shell) -> None:
+def test_makefile(app: Path, shell: Shell) -> None:
     shutil.copy(EXAMPLES / "make" / "Makefile", app)
-    follows_edits(app, lambda: shell("make"))
+    check_rebuilds(app, lambda: shell("make"))
     model = app / "out" / "digits" / "phone" / "digits.pb"
     assert (app / "assets" / "digits.pb").read_bytes() == model.read_bytes()
 
 
 @pytest.mark.slow
 @needs("ninja")
-def test_the_ninja_file(app: Path, shell: Shell) -> None:
+def test_ninja_file(app: Path, shell: Shell) -> None:
     shutil.copy(EXAMPLES / "ninja" / "build.ninja", app)
     (app / "assets").mkdir()
-    follows_edits(app, lambda: shell("ninja"))
+    check_rebuilds(app, lambda: shell("ninja"))
     copied = (app / "assets" / "digits.pb").stat().st_mtime_ns
     recipe = app / "recipes" / "digits" / "recipe.yaml"
     recipe.write_text(f"{recipe.read_text()}# more\n")
     assert "0 of " in shell("ninja")
-    assert (app / "assets" / "digits.pb").stat().st_mtime_ns == copied, "the model is as it was"
+    assert (app / "assets" / "digits.pb").stat().st_mtime_ns == copied, "the model was copied again"
 
 
 @pytest.mark.slow
 @needs("cmake")
 @pytest.mark.parametrize(("generator", "tool"), [("Ninja", "ninja"), ("Unix Makefiles", "make")])
-def test_the_cmake_lists(app: Path, shell: Shell, generator: str, tool: str) -> None:
+def test_cmake_lists(app: Path, shell: Shell, generator: str, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     for name in ("CMakeLists.txt", "mobileprep.cmake"):
         shutil.copy(EXAMPLES / "cmake" / name, app)
     shell("cmake", "-G", generator, "-S", ".", "-B", "build")
-    follows_edits(app, lambda: shell("cmake", "--build", "build"), forgets=tool != "make")
+    check_rebuilds(app, lambda: shell("cmake", "--build", "build"), forgets=tool != "make")
 
 
 @pytest.mark.reference  # slow to start
 @needs("gradle")
-def test_the_gradle_task(app: Path, shell: Shell, tmp_path: Path) -> None:
+def test_gradle_task(app: Path, shell: Shell, tmp_path: Path) -> None:
     for name in ("build.gradle", "mobileprep.gradle"):
         shutil.copy(EXAMPLES / "gradle" / name, app)
     (app / "settings.gradle").write_text("rootProject.name = 'app'\n")
@@ -133,8 +129,8 @@ def test_the_gradle_task(app: Path, shell: Shell, tmp_path: Path) -> None:
     ran = "stages ran"
     assert ran in shell("gradle", *home, "digits")
     assert (app / "build/models/digits/phone/digits.pb").is_file()
-    told = shell("gradle", *home, "digits")
-    assert ran not in told and "UP-TO-DATE" in told
+    output = shell("gradle", *home, "digits")
+    assert ran not in output and "UP-TO-DATE" in output
     with (app / "recipes/digits/recipe.yaml").open("a") as recipe:
         recipe.write("# more\n")
     assert ran in shell("gradle", *home, "digits")
@@ -145,9 +141,7 @@ def test_the_gradle_task(app: Path, shell: Shell, tmp_path: Path) -> None:
 
 @pytest.mark.reference  # slow to start
 @needs("gradle")
-def test_the_gradle_task_names_what_it_is_not_told_of(
-    app: Path, shell: Shell, tmp_path: Path
-) -> None:
+def test_gradle_task_reports_undeclared_inputs(app: Path, shell: Shell, tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "gradle" / "mobileprep.gradle", app)
     task = "task digits(type: MobileprepModel) {\n recipe = file('recipes/digits/recipe.yaml')\n"
     build = f"apply from: 'mobileprep.gradle'\n{task} target = 'phone'\n"
@@ -176,17 +170,17 @@ XCODE = {
     "SCRIPT_OUTPUT_FILE_0": "{}/App of mine.app/digits.pb",
     "SCRIPT_OUTPUT_FILE_1": "{}/derived files/include/ops_to_register.h",
 }
-"""What Xcode sets, but for the project's folder."""
+"""Variables that Xcode sets; ``{}`` is the project directory."""
 
 
 def xcode(app: Path, shell: Shell, **changed: str) -> str:
-    """What the script phase says."""
+    """The output of the script phase."""
     settings = {**XCODE, **changed}
     variables = [f"{key}={value.replace('{}', str(app))}" for key, value in settings.items()]
     return shell("env", *variables, "sh", str(EXAMPLES / "xcode" / "mobileprep.sh"), "phone")
 
 
-def test_the_script_phase_of_xcode(app: Path, shell: Shell) -> None:
+def test_xcode_script_phase(app: Path, shell: Shell) -> None:
     recipe = app / "recipes/digits/recipe.yaml"
     recipe.write_text(recipe.read_text().replace('["1.15", "2.21"]', '["1.15"]'))
     (app / "derived files").mkdir()
@@ -207,13 +201,13 @@ def test_the_script_phase_of_xcode(app: Path, shell: Shell) -> None:
 
 
 @needs("shellcheck")
-def test_the_shell_has_nothing_to_say_of_the_script(shell: Shell) -> None:
+def test_xcode_script_passes_shellcheck(shell: Shell) -> None:
     assert not shell("shellcheck", "-s", "sh", str(EXAMPLES / "xcode" / "mobileprep.sh"))
 
 
 @pytest.mark.reference  # slow to start
 @needs("bazel")
-def test_the_bazel_rule(app: Path, shell: Shell, tmp_path: Path) -> None:
+def test_bazel_rule(app: Path, shell: Shell, tmp_path: Path) -> None:
     for name in ("BUILD.bazel", "mobileprep.bzl"):
         shutil.copy(EXAMPLES / "bazel" / name, app)
     (app / "WORKSPACE").write_text("")
@@ -227,26 +221,26 @@ def test_the_bazel_rule(app: Path, shell: Shell, tmp_path: Path) -> None:
 
 
 STARLARK = """\
-def given(**given):
-    return given
+def stub(**arguments):
+    return arguments
 
 def rule(implementation, doc, attrs):
     return attrs
 
-DefaultInfo = given
-depset = given
-attr = struct(label = given, label_list = given, output_list = given, string = given)
+DefaultInfo = stub
+depset = stub
+attr = struct(label = stub, label_list = stub, output_list = stub, string = stub)
 """
-"""Stands for what Bazel has built in."""
+"""Stubs of Bazel's builtins."""
 
 
-def test_starlark_reads_the_bazel_rule() -> None:
-    """The rule's module, then the BUILD file by the rule."""
+def test_bazel_rule_evaluates_in_starlark() -> None:
+    """Evaluate the module of the rule, then the BUILD file that uses it."""
     starlark = pytest.importorskip("starlark")
     folder = EXAMPLES / "bazel"
     names = starlark.Globals.extended_by([starlark.LibraryExtension.StructType])
 
-    def evaluated(file: str, source: str, **stubs: Callable[..., Any]) -> Any:
+    def evaluate(file: str, source: str, **stubs: Callable[..., Any]) -> Any:
         module = starlark.Module()
         for name, stub in stubs.items():
             module.add_callable(name, stub)
@@ -254,24 +248,24 @@ def test_starlark_reads_the_bazel_rule() -> None:
         return starlark.eval(module, starlark.parse(file, source, dialect), names)
 
     rule = (folder / "mobileprep.bzl").read_text()
-    attributes = evaluated("mobileprep.bzl", f"{STARLARK}{rule}\nmobileprep_model\n")
+    attributes = evaluate("mobileprep.bzl", f"{STARLARK}{rule}\nmobileprep_model\n")
     assert all(attributes[key].get("mandatory") for key in ("outs", "recipe", "target"))
-    made: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
     build = (folder / "BUILD.bazel").read_text()
     load = 'load(":mobileprep.bzl", "mobileprep_model")\n'
     assert load in build
-    stubs = {"glob": lambda patterns: patterns, "mobileprep_model": lambda **g: made.append(g)}
-    evaluated("BUILD.bazel", build.replace(load, ""), **stubs)
-    assert [called.keys() for called in made] == [{"name", *attributes}]
+    stubs = {"glob": lambda patterns: patterns, "mobileprep_model": lambda **g: calls.append(g)}
+    evaluate("BUILD.bazel", build.replace(load, ""), **stubs)
+    assert [called.keys() for called in calls] == [{"name", *attributes}]
 
 
 @needs("buildifier")
-def test_buildifier_has_nothing_to_say_of_the_rule(shell: Shell) -> None:
+def test_bazel_rule_passes_buildifier(shell: Shell) -> None:
     files = [str(path) for path in sorted((EXAMPLES / "bazel").iterdir())]
     shell("buildifier", "-mode=check", "-lint=warn", *files)
 
 
-def test_the_dodo_file(app: Path, shell: Shell) -> None:
+def test_dodo_file(app: Path, shell: Shell) -> None:
     shutil.copy(EXAMPLES / "doit" / "dodo.py", app)
     doit = [sys.executable, "-m", "doit"]
     assert ".  assets\n" in shell(*doit)
@@ -282,7 +276,7 @@ def test_the_dodo_file(app: Path, shell: Shell) -> None:
 
 
 def workflow(name: str) -> dict[str, Any]:
-    # YAML 1.1 reads the key `on` as a truth; as a text it is what GitHub reads.
+    # YAML 1.1 reads the key `on` as a boolean, GitHub as a string.
     text = (EXAMPLES / "ci" / name).read_text().replace("\non:", "\n'on':")
     loaded = yaml.safe_load(text)
     assert isinstance(loaded, dict)
@@ -290,17 +284,17 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 def scripts(name: str, job: str) -> list[str]:
-    """The shell commands of a job, but those that install."""
+    """The shell commands of a job, except installations."""
     if name == "github.yml":
         steps = workflow(name)["jobs"][job]["steps"]
-        found = [step["run"] for step in steps if "run" in step]
+        commands = [step["run"] for step in steps if "run" in step]
     else:
-        found = workflow(name)[job]["script"]
-    return [command for command in found if not command.startswith("pip install ")]
+        commands = workflow(name)[job]["script"]
+    return [command for command in commands if not command.startswith("pip install ")]
 
 
-def committed(shell: Shell) -> str:
-    """Commit the app's folder into a repository that is its own origin; the commit."""
+def commit_app(shell: Shell) -> str:
+    """Commit the app directory to a repository that is its own origin; return the commit."""
     who = ["-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
     shell("git", "init", "--quiet")
     shell("git", "add", "--all")
@@ -311,14 +305,14 @@ def committed(shell: Shell) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "job"), [("github.yml", "build"), ("gitlab-ci.yml", "models")])
-def test_the_commands_of_ci_build_and_report(name: str, job: str, app: Path, shell: Shell) -> None:
+def test_ci_commands_build_and_report(name: str, job: str, app: Path, shell: Shell) -> None:
     commands = scripts(name, job)
     assert sum("mobileprep " in command for command in commands) == 4
     environ = [f"GITHUB_STEP_SUMMARY={app / 'summary.md'}"]
-    if name == "github.yml":  # the base is checked out by a step before
+    if name == "github.yml":  # an earlier step checks out the base
         shutil.copytree(app / "recipes", app / "base" / "recipes")
     else:
-        environ.append(f"CI_MERGE_REQUEST_DIFF_BASE_SHA={committed(shell)}")
+        environ.append(f"CI_MERGE_REQUEST_DIFF_BASE_SHA={commit_app(shell)}")
     recipe = app / "recipes" / "digits" / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("num_steps: 256", "num_steps: 64"))
     shell("env", *environ, "bash", "-e", "-c", "\n".join(commands))
@@ -331,10 +325,10 @@ def test_the_commands_of_ci_build_and_report(name: str, job: str, app: Path, she
         assert (app / "summary.md").read_text() == report
 
 
-def test_the_next_job_of_a_gitlab_runner_has_a_base_again(app: Path, shell: Shell) -> None:
+def test_gitlab_runner_recreates_the_base_for_each_job(app: Path, shell: Shell) -> None:
     (script,) = (command for command in scripts("gitlab-ci.yml", "models") if "worktree" in command)
     first = script.partition("if mobileprep ")[0]
-    environ = f"CI_MERGE_REQUEST_DIFF_BASE_SHA={committed(shell)}"
+    environ = f"CI_MERGE_REQUEST_DIFF_BASE_SHA={commit_app(shell)}"
     for _ in range(2):
         shell("env", environ, "bash", "-e", "-c", f"{first}fi")
         assert (app / "base" / "recipes").is_dir()
@@ -342,35 +336,35 @@ def test_the_next_job_of_a_gitlab_runner_has_a_base_again(app: Path, shell: Shel
         shell("git", "clean", "-ffdx", "--quiet")
 
 
-def test_the_github_workflow_has_pinned_actions_and_least_rights() -> None:
-    found = workflow("github.yml")
+def test_github_workflow_pins_actions_and_limits_permissions() -> None:
+    config = workflow("github.yml")
     text = (EXAMPLES / "ci" / "github.yml").read_text()
     uses = [
-        step["uses"] for job in found["jobs"].values() for step in job["steps"] if "uses" in step
+        step["uses"] for job in config["jobs"].values() for step in job["steps"] if "uses" in step
     ]
     assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action) for action in uses)
     assert len(re.findall(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+\n", text)) == len(uses)
-    assert found["permissions"] == {"contents": "read"}
+    assert config["permissions"] == {"contents": "read"}
     assert "pull_request_target" not in text
     assert "secrets." not in text
-    comment = found["jobs"]["comment"]
+    comment = config["jobs"]["comment"]
     assert comment["permissions"] == {"pull-requests": "write"}
     assert "head.repo.full_name == github.repository" in comment["if"]
     assert not any("checkout" in step.get("uses", "") for step in comment["steps"])
-    assert "permissions" not in found["jobs"]["build"]
+    assert "permissions" not in config["jobs"]["build"]
 
 
-def test_the_gitlab_pipeline_keeps_the_store_and_comments_on_own_branches_only() -> None:
-    found = workflow("gitlab-ci.yml")
-    assert set(found["stages"]) == {found["models"]["stage"], found["comment"]["stage"]}
-    (path,) = found["models"]["cache"]["paths"]
-    assert found["models"]["variables"]["MOBILEPREP_CACHE"] == f"$CI_PROJECT_DIR/{path}"
-    (rule,) = found["comment"]["rules"]
+def test_gitlab_pipeline_caches_and_comments_on_own_branches_only() -> None:
+    pipeline = workflow("gitlab-ci.yml")
+    assert set(pipeline["stages"]) == {pipeline["models"]["stage"], pipeline["comment"]["stage"]}
+    (path,) = pipeline["models"]["cache"]["paths"]
+    assert pipeline["models"]["variables"]["MOBILEPREP_CACHE"] == f"$CI_PROJECT_DIR/{path}"
+    (rule,) = pipeline["comment"]["rules"]
     assert "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_PROJECT_ID" in rule["if"]
-    assert "TOKEN" not in json.dumps(found["models"])
-    assert found["comment"]["needs"] == ["models"]
+    assert "TOKEN" not in json.dumps(pipeline["models"])
+    assert pipeline["comment"]["needs"] == ["models"]
 
 
-def test_ci_names_this_version() -> None:
+def test_ci_uses_the_current_version() -> None:
     for path in (EXAMPLES / "ci").iterdir():
         assert set(re.findall(r"mobileprep(?:==|-)(\d[\d.]*\d)", path.read_text())) == {__version__}

@@ -1,11 +1,9 @@
-"""Text that people read avoids turns that are not plain English; CONTRIBUTING has the list."""
+"""Pages, help, messages, and comments avoid the phrases that CONTRIBUTING bans."""
 
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -14,12 +12,13 @@ from typing import NamedTuple
 import pytest
 
 from mobileprep.cli.main import find_verb, parser_of, verb_names
+from tests.sources import sources
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 
-# Each turn, and what to write instead.
+# Each phrase and its replacement.
 BANNED = {
     r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|way\b)": (
         "is not, does not exist, there is no"
@@ -36,11 +35,16 @@ BANNED = {
 }
 # Quoted code, and the name of a parameter or field before its description.
 _CODE = re.compile(r"``[^`]*``|^ *\w+: ")
+# Strings without their escapes, or a comment.
+_STRING_OR_COMMENT = re.compile(
+    r'"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|(?P<comment>#[^\n]*)', re.S
+)
 _BANNED = {re.compile(pattern, re.IGNORECASE): advice for pattern, advice in BANNED.items()}
+_ANY_BANNED = re.compile("|".join(BANNED), re.IGNORECASE)
 
 
 class Line(NamedTuple):
-    """A line of text, and where it is."""
+    """A line of text and its location."""
 
     place: str
     text: str
@@ -75,12 +79,13 @@ class Code(NamedTuple):
 @cache
 def lines_of_code() -> Code:
     messages, comments = [], []
-    paths = (p for p in (ROOT / "mobileprep").rglob("*.py") if not p.name.endswith("_pb2.py"))
-    for path in sorted(paths):
-        source, place = path.read_text("utf-8"), str(path.relative_to(ROOT))
-        tree = ast.parse(source)
+    for path, text, tree in sources():
+        if path.endswith("_pb2.py"):
+            continue
+        place = f"mobileprep/{path}"
+        nodes = list(ast.walk(tree))
         documented = set()
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 documented.add(id(node.value))
                 if isinstance(node.value.value, str):
@@ -89,21 +94,23 @@ def lines_of_code() -> Code:
                         Line(f"{place}:{first + offset}", _CODE.sub("", line))
                         for offset, line in enumerate(node.value.value.splitlines())
                     ]
-        for node in ast.walk(tree):
+        for node in nodes:
             is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
             if is_text and id(node) not in documented and " " in node.value:
                 messages.append(Line(f"{place}:{node.lineno}", node.value))
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.COMMENT:
-                comments.append(Line(f"{place}:{token.start[0]}", token.string))
+        for match in _STRING_OR_COMMENT.finditer(text):
+            if match["comment"]:
+                number = text.count("\n", 0, match.start()) + 1
+                comments.append(Line(f"{place}:{number}", match["comment"]))
     return Code(tuple(messages), tuple(comments))
 
 
 def problems(lines: Iterable[Line]) -> list[str]:
-    """Each banned turn with its location and what to write instead."""
+    """Each banned phrase with its location and its replacement."""
     return [
         f"{line.place}: {match[0]!r}: write {advice}"
         for line in lines
+        if _ANY_BANNED.search(line.text)
         for pattern, advice in _BANNED.items()
         if (match := pattern.search(line.text))
     ]
@@ -135,11 +142,11 @@ def test_help_shows_no_empty_defaults() -> None:
 @pytest.mark.parametrize(
     "text", ["the file is no graph", "it is built anew", "eight bits", "kept of what it has"]
 )
-def test_banned_turns_are_found(text: str) -> None:
+def test_banned_phrases_are_reported(text: str) -> None:
     assert problems((Line("here", text),)) != []
 
 
-def test_contributing_lists_what_is_banned() -> None:
+def test_contributing_lists_every_replacement() -> None:
     section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Write plain English")[2]
     assert section
     for advice in BANNED.values():

@@ -1,144 +1,147 @@
-"""The packages import in the order of the table in ``docs/architecture.md``."""
+"""Packages import each other in the order of the table in ``docs/architecture.md``."""
 
 from __future__ import annotations
 
 import ast
 import re
-from functools import cache, lru_cache
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-import mobileprep
+from tests.sources import PACKAGE, sources
 
-ROOT = Path(mobileprep.__file__).parent
-PAGE = ROOT.parent / "docs" / "architecture.md"
-FREE = {"errors", "error_codes", "plugin", "__version__"}
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
+UNLAYERED = {"errors", "error_codes", "plugin", "__version__"}
+
+
+class Module(NamedTuple):
+    """A module of the package.
+
+    Args:
+        path: the path below the package.
+        imports: the dotted names of all imports.
+        required: the modules that importing this one imports, below the package.
+    """
+
+    path: str
+    imports: frozenset[str]
+    required: frozenset[str]
+
+    @property
+    def own_imports(self) -> set[str]:
+        """The imports from this package, below the package."""
+        prefix = "mobileprep."
+        return {name.removeprefix(prefix) for name in self.imports if name.startswith(prefix)}
+
+
+@cache
+def modules() -> dict[str, Module]:
+    """Every module by its dotted name below the package."""
+    result = {}
+    for path, _, tree in sources():
+        name = path.removesuffix(".py").replace("/", ".").removesuffix("__init__").rstrip(".")
+        nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
+        imports = frozenset(name for node in nodes for name in imported_names(node))
+        # Imports for types and those inside of functions do not run with the module.
+        top = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module]
+        required = {name for node in top for name in (node.module, *imported_names(node))}
+        own = frozenset(n.removeprefix("mobileprep.") for n in required if n)
+        result[name] = Module(path, imports, own)
+    return {
+        name: module._replace(required=(module.required & result.keys()) - {name})
+        for name, module in result.items()
+    }
+
+
+def imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    assert node.level == 0, "relative imports hide the layer"
+    return [f"{node.module}.{alias.name}" for alias in node.names]
 
 
 def packages() -> list[str]:
-    """The packages of the page's table, in its order."""
+    """The packages in the table of the page, in order."""
     section = PAGE.read_text(encoding="utf-8").split("\n## Layers\n", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
 
 
-PACKAGES = packages()
+def test_table_lists_every_package() -> None:
+    assert set(packages()) == {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").is_file()}
 
 
-@lru_cache(maxsize=1)
-def modules() -> dict[str, Path]:
-    """Every module of the package by its name below the package."""
-    found = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+def test_modules_import_only_from_their_package_and_earlier_ones() -> None:
+    order = packages()
+    wrong = []
+    for module in modules().values():
+        package, _, rest = module.path.partition("/")
+        if rest:
+            allowed = {*order[: order.index(package) + 1], *UNLAYERED}
+            names = {n for n in module.own_imports if n.split(".")[0] not in allowed}
+            wrong += [f"{module.path} imports {name}" for name in names]
+    assert not wrong
 
 
-@cache
-def imported(path: Path) -> frozenset[str]:
-    """What a file imports of this package anywhere, dotted below the package."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [a.name for a in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative imports hide the layer"
-            names = [f"{node.module}.{a.name}" for a in node.names]
-        found |= {n.removeprefix("mobileprep.") for n in names if n.startswith("mobileprep.")}
-    return frozenset(found)
-
-
-def needed_to_import(path: Path) -> set[str]:
-    """The modules of this package that importing a file imports: not those for types alone."""
-    found: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{a.name}".removeprefix("mobileprep.") for a in node.names}
-            names |= {node.module.removeprefix("mobileprep.")}
-            found |= names & modules().keys()
-    return found
-
-
-def files() -> list[Path]:
-    return [p for p in modules().values() if p.parent != ROOT]
-
-
-def test_the_table_has_every_package() -> None:
-    assert set(PACKAGES) == {p.name for p in ROOT.iterdir() if (p / "__init__.py").is_file()}
-
-
-@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_module_imports_only_its_package_and_those_above(path: Path) -> None:
-    package = path.relative_to(ROOT).parts[0]
-    allowed = {*PACKAGES[: PACKAGES.index(package) + 1], *FREE}
-    assert not {name for name in imported(path) if name.split(".")[0] not in allowed}
-
-
-def test_no_module_needs_itself() -> None:
-    needs = {name: needed_to_import(path) - {name} for name, path in modules().items()}
+def test_modules_do_not_import_each_other_in_cycles() -> None:
     try:
-        TopologicalSorter(needs).prepare()
+        TopologicalSorter({n: m.required for n, m in modules().items()}).prepare()
     except CycleError as error:
         pytest.fail(f"modules import each other: {' -> '.join(error.args[1])}")
 
 
-def test_packages_that_import_their_modules_are_entered_by_their_own_name() -> None:
-    """Stages import what they need in threads of their own.
+def test_modules_of_packages_that_import_them_are_not_imported_directly() -> None:
+    """Prevent partially initialized modules when stages import in several threads.
 
-    Whoever imports a package's module locks that module, and then waits for the package; whoever
-    imports the package locks it, and then waits for the module. Python ends that by giving one of
-    them a module that is half there.
+    Importing a module locks it and then its package; importing the package locks it and then the
+    module. Python resolves this deadlock by returning a module that is not fully initialized.
     """
-    inside = {
+    eager = {
         f"{name}."
-        for name, path in modules().items()
-        if name and path.name == "__init__.py"
-        if any(needed.startswith(f"{name}.") for needed in needed_to_import(path))
+        for name, module in modules().items()
+        if name and module.path.endswith("__init__.py")
+        if any(required.startswith(f"{name}.") for required in module.required)
     }
-    assert "transforms.quantize_nodes." in inside
+    assert "transforms.quantize_nodes." in eager
     wrong = {
-        f"{name} imports {whole}"
-        for name, path in modules().items()
-        for package in inside
+        f"{name} imports {imported}"
+        for name, module in modules().items()
+        for package in eager
         if not f"{name}.".startswith(package)
-        for whole in imported(path)
-        if whole.startswith(package)
-        if package + whole.removeprefix(package).split(".")[0] in modules()
+        for imported in module.own_imports
+        if imported.startswith(package)
+        if package + imported.removeprefix(package).split(".")[0] in modules()
     }
     assert not wrong
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_private_modules_are_imported_in_their_own_package_only(path: Path) -> None:
-    package = path.relative_to(ROOT).parent.parts
-    for name in imported(path):
-        parts = name.split(".")
-        private = next((i for i, part in enumerate(parts) if part.startswith("_")), None)
-        if private is not None and not parts[private].startswith("__"):
-            assert package[:private] == tuple(parts[:private]), name
+def test_private_modules_are_imported_in_their_own_package_only() -> None:
+    wrong = []
+    for module in modules().values():
+        package = module.path.split("/")[:-1]
+        for name in module.own_imports if package else ():
+            parts = name.split(".")
+            private = next((i for i, part in enumerate(parts) if part.startswith("_")), None)
+            if private is None or parts[private].startswith("__"):
+                continue
+            if package[:private] != parts[:private]:
+                wrong.append(f"{module.path} imports {name}")
+    assert not wrong
 
 
 @pytest.mark.parametrize("package", ["recipe", "building/plan", "building/report"])
 def test_packages_that_start_fast_do_not_import_numpy(package: str) -> None:
-    for path in (ROOT / package).rglob("*.py"):
-        source = path.read_text()
-        assert "import numpy" not in source
-        assert "from numpy" not in source
+    paths = [module for module in modules().values() if module.path.startswith(f"{package}/")]
+    assert paths
+    for module in paths:
+        assert "numpy" not in {name.split(".")[0] for name in module.imports}, module.path
 
 
-def test_only_one_module_knows_doit() -> None:
-    users = [p.name for p in files() if "doit" in {n.split(".")[0] for n in _foreign(p)}]
-    assert users == ["doit_tasks.py"]
-
-
-def _foreign(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {a.name for a in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-    return found
+def test_only_one_module_imports_doit() -> None:
+    users = [
+        module.path
+        for module in modules().values()
+        if "doit" in {name.split(".")[0] for name in module.imports}
+    ]
+    assert [path.split("/")[-1] for path in users] == ["doit_tasks.py"]

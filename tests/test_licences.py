@@ -1,24 +1,13 @@
-"""What the check of licences in CI refuses."""
+"""The license check of CI."""
 
 from __future__ import annotations
 
-import importlib.util
 from email.message import Message
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
-TOOL = Path(__file__).parents[1] / "tools" / "licences.py"
-
-
-@pytest.fixture
-def licences() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("licences", TOOL)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tools import licences
 
 
 def dist(requires: list[str], **facts: str) -> SimpleNamespace:
@@ -28,10 +17,10 @@ def dist(requires: list[str], **facts: str) -> SimpleNamespace:
     return SimpleNamespace(metadata=metadata, requires=requires)
 
 
-def test_what_is_required_is_followed_but_for_tests(
-    licences: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_transitive_requirements_are_checked_except_those_of_tests(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = {
+    distributions = {
         "mobileprep": dist(
             ["numpy>=1", "Zoo>=2; extra == 's3'", "pytest; extra == 'test'"], License="Apache-2.0"
         ),
@@ -39,16 +28,16 @@ def test_what_is_required_is_followed_but_for_tests(
         "deep": dist([], Classifier="License :: OSI Approved :: MIT License"),
     }
 
-    def found(name: str) -> SimpleNamespace:
-        if name not in known:
+    def distribution(name: str) -> SimpleNamespace:
+        if name not in distributions:
             raise licences.PackageNotFoundError(name)
-        return known[name]
+        return distributions[name]
 
-    monkeypatch.setattr(licences, "distribution", found)
+    monkeypatch.setattr(licences, "distribution", distribution)
     listed = licences.required_by("mobileprep")
     assert sorted(listed) == ["deep", "mobileprep", "numpy", "zoo"]
     assert listed["zoo"] == "not installed"
     assert licences.main() == 0
-    known["deep"] = dist([], License="GPL-3.0")
+    distributions["deep"] = dist([], License="GPL-3.0")
     assert licences.main() == 1
     assert "deep: GPL-3.0  <- look at it" in capsys.readouterr().out

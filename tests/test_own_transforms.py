@@ -1,4 +1,4 @@
-"""The guide to transforms of one's own: its files, put in place and built."""
+"""Build the files of the guide to custom transforms."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ GUIDE = Path(__file__).resolve().parents[1] / "docs" / "how-to/custom-transforms
 
 
 def block(language: str) -> str:
-    found = re.search(rf"```{language}(?: title=[^\n]*)?\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert found
-    return found.group(1)
+    match = re.search(rf"```{language}(?: title=[^\n]*)?\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert match
+    return match.group(1)
 
 
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An app's repository with the guide's files and a model of two LeakyRelus."""
+    """An app repository with the files of the guide and a model of two LeakyRelus."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     (tmp_path / "tools").mkdir()
@@ -58,10 +58,10 @@ def model() -> Graph:
     )
 
 
-def test_the_recipe_of_the_guide_builds(app: Path, run: Run) -> None:
-    told = run("build", "recipe.yaml", "--json")
-    assert told.code == 0, told.err
-    (report,) = json.loads(told.out)
+def test_guide_recipe_builds(app: Path, run: Run) -> None:
+    result = run("build", "recipe.yaml", "--json")
+    assert result.code == 0, result.err
+    (report,) = json.loads(result.out)
     (step,) = report["steps"]
     assert (step["matched"], step["skipped"]) == (1, {"the slope is above max_alpha": 1})
     assert step["largest_difference"] == 0
@@ -72,11 +72,11 @@ def test_the_recipe_of_the_guide_builds(app: Path, run: Run) -> None:
     np.testing.assert_array_equal(*results)
 
 
-def test_the_command_of_the_guide_runs(app: Path, run: Run) -> None:
+def test_guide_command_runs(app: Path, run: Run) -> None:
     ((command, _),) = console_examples(GUIDE)
-    told = run(*shlex.split(command)[1:])
-    assert told.code == 0, told.err
-    assert "largest difference 0" in told.err
+    result = run(*shlex.split(command)[1:])
+    assert result.code == 0, result.err
+    assert "largest difference 0" in result.err
     assert "Maximum" in {n.op for n in read_graph(app / "lowered.pb")}
 
 
@@ -84,72 +84,60 @@ def test_editing_the_code_reruns_the_step(app: Path, run: Run) -> None:
     run("build", "recipe.yaml")
     path = app / "tools" / "lower_leaky_relu.py"
     path.write_text(path.read_text() + "\n# a comment\n")
-    told = run("build", "recipe.yaml", "--dry-run")
-    assert "lower_leaky_relu: input plugin:tools/lower_leaky_relu.py has changed" in told.err
+    result = run("build", "recipe.yaml", "--dry-run")
+    assert "lower_leaky_relu: input plugin:tools/lower_leaky_relu.py has changed" in result.err
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "code", "message"),
+    ("old", "new", "message"),
     [
-        ("    relu = match", "    oops = 1 / 0\n    relu = match", 7, "ZeroDivisionError"),
-        ("import numpy as np", "import numpy as np\nthis is no Python", 7, "SyntaxError"),
-        ('@transform("lower_leaky_relu")', '@transform("other")', 2, "it holds other"),
-        ("return Result(done.graph, done.matched, done.skipped)", "return 3", 7, "answered int"),
-        (
-            "return Result(done.graph, done",
-            "return Result(None, done",
-            7,
-            "whose graph is NoneType",
-        ),
-        ("done.matched, done.skipped", "'one', done.skipped", 7, "matched is 'one'"),
-        ("done.matched, done.skipped", "-1, done.skipped", 7, "matched is -1"),
-        ("done.matched, done.skipped", "1, {3: 4}", 7, "skipped is {3: 4}"),
-        ("done.matched, done.skipped", "1, {'why': 'x'}", 7, "skipped is {'why': 'x'}"),
-        ("done.matched, done.skipped", "1, {}, 'text'", 7, "warnings is 'text'"),
-        ('Node(f"{relu.name}/scaled"', "Node(3", 7, "a name that is not a string: 3"),
-        ('"Maximum", (', "4, (", 7, "an op that is not a string: 4"),
-        ("(done.graph, done", "(graph.with_nodes([]), done", 7, "the output 'out' is gone"),
-        ("(done.graph,", "(Graph([*graph, *graph]),", 7, "two nodes named 'x'"),
-        ("(relu.inputs[0], Ref(scaled.name))", "('mild', 'x')", 7, "has str, not Ref, among the"),
-        (
-            "return Result(done",
-            "exit(0)\n        return Result(done",
-            7,
-            ".py:31: the plugin ended",
-        ),
-        (
-            "import numpy as np",
-            "import numpy as np, sys; sys.exit(0)",
-            7,
-            ".py:3: the plugin ended",
-        ),
-        ("import numpy as np", "import os; os._exit(0)", 7, ".py:3: the plugin ended"),
+        ("    relu = match", "    oops = 1 / 0\n    relu = match", "ZeroDivisionError"),
+        ("import numpy as np", "import numpy as np\nthis is no Python", "SyntaxError"),
+        ("return Result(done.graph, done.matched, done.skipped)", "return 3", "answered int"),
+        ("return Result(done.graph, done", "return Result(None, done", "whose graph is NoneType"),
+        ("done.matched, done.skipped", "'one', done.skipped", "matched is 'one'"),
+        ("done.matched, done.skipped", "-1, done.skipped", "matched is -1"),
+        ("done.matched, done.skipped", "1, {3: 4}", "skipped is {3: 4}"),
+        ("done.matched, done.skipped", "1, {'why': 'x'}", "skipped is {'why': 'x'}"),
+        ("done.matched, done.skipped", "1, {}, 'text'", "warnings is 'text'"),
+        ('Node(f"{relu.name}/scaled"', "Node(3", "a name that is not a string: 3"),
+        ('"Maximum", (', "4, (", "an op that is not a string: 4"),
+        ("(done.graph, done", "(graph.with_nodes([]), done", "the output 'out' is gone"),
+        ("(done.graph,", "(Graph([*graph, *graph]),", "two nodes named 'x'"),
+        ("(relu.inputs[0], Ref(scaled.name))", "('mild', 'x')", "has str, not Ref, among the"),
+        ("return Result(done", "exit(0)\n        return Result(done", ".py:31: the plugin ended"),
+        ("import numpy as np", "import numpy as np, sys; sys.exit(0)", ".py:3: the plugin ended"),
+        ("import numpy as np", "import os; os._exit(0)", ".py:3: the plugin ended"),
         (
             "import numpy as np",
             "import os, sys\ntry: os._exit(0)\nexcept: sys.path",
-            7,
             "plugin ended",
         ),
-        ("import numpy as np", "raise GeneratorExit", 7, ".py:3: GeneratorExit"),
-        (
-            "float = 1.0",
-            "float = 1.0\n    def __post_init__(self): exit(0)",
-            7,
-            ": the plugin ended",
-        ),
+        ("import numpy as np", "raise GeneratorExit", ".py:3: GeneratorExit"),
+        ("float = 1.0", "float = 1.0\n    def __post_init__(self): exit(0)", ": the plugin ended"),
     ],
 )
-def test_a_mistake_in_the_code_is_told_with_its_line(
-    app: Path, run: Run, old: str, new: str, code: int, message: str
+def test_errors_in_plugin_code_are_reported_with_their_line(
+    app: Path, run: Run, old: str, new: str, message: str
 ) -> None:
+    replace_code(app, old, new)
+    result = run("build", "recipe.yaml")
+    assert (result.code, message in result.err) == (7, True), result.err
+
+
+def replace_code(app: Path, old: str, new: str) -> None:
     path = app / "tools" / "lower_leaky_relu.py"
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
-    told = run("build", "recipe.yaml")
-    assert (told.code, message in told.err) == (code, True), told.err
 
 
-def test_an_installed_package_s_transform_is_found_and_its_packages_are_not_run(
+def test_plugin_without_the_named_transform_is_refused(app: Path, run: Run) -> None:
+    replace_code(app, '@transform("lower_leaky_relu")', '@transform("other")')
+    result = run("build", "recipe.yaml")
+    assert (result.code, "it holds other" in result.err) == (2, True), result.err
+
+
+def test_installed_transforms_load_without_running_their_packages(
     app: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = app / "site"
@@ -170,13 +158,13 @@ def test_an_installed_package_s_transform_is_found_and_its_packages_are_not_run(
     installed_plugins.cache_clear()
     try:
         for verb in ("validate", "build"):
-            told = run(verb, "recipe.yaml")
-            assert told.code == 0, told.err
+            result = run(verb, "recipe.yaml")
+            assert result.code == 0, result.err
     finally:
         installed_plugins.cache_clear()
 
 
-def test_the_program_can_be_ended_again_after_a_plugin(app: Path, run: Run) -> None:
+def test_exit_function_is_restored_after_a_plugin(app: Path, run: Run) -> None:
     before = os._exit
     assert run("build", "recipe.yaml").code == 0
     path = app / "tools" / "lower_leaky_relu.py"
@@ -185,14 +173,11 @@ def test_the_program_can_be_ended_again_after_a_plugin(app: Path, run: Run) -> N
     assert os._exit is before
 
 
-def test_a_plugin_s_own_children_end_as_they_like(app: Path, run: Run) -> None:
-    path = app / "tools" / "lower_leaky_relu.py"
+def test_child_processes_of_a_plugin_can_exit(app: Path, run: Run) -> None:
     child = "import os, sys\nif not os.fork(): os._exit(0)\nassert os.wait()[1] == 0\n"
-    path.write_text(
-        path.read_text().replace("import numpy as np\n", f"{child}import numpy as np\n")
-    )
-    told = run("build", "recipe.yaml")
-    assert told.code == 0, told.err
+    replace_code(app, "import numpy as np\n", f"{child}import numpy as np\n")
+    result = run("build", "recipe.yaml")
+    assert result.code == 0, result.err
 
 
 @pytest.mark.parametrize(
@@ -216,7 +201,7 @@ def test_a_plugin_s_own_children_end_as_they_like(app: Path, run: Run) -> None:
         ("[" * 100_000, "JSON Schema"),
     ],
 )
-def test_a_plugin_s_schema_that_cannot_be_used_is_told_and_nothing_fetched(
+def test_invalid_plugin_schemas_are_reported_without_fetching(
     app: Path, run: Run, schema: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -225,38 +210,36 @@ def test_a_plugin_s_schema_that_cannot_be_used_is_told_and_nothing_fetched(
     monkeypatch.setattr("socket.socket.connect", refuse)
     monkeypatch.setattr("urllib.request.urlopen", refuse)
     (app / "tools" / "lower_leaky_relu.json").write_text(schema)
-    told = run("validate", "recipe.yaml")
-    assert told.code == 4, told.err
-    assert message in told.err
-    assert "lower_leaky_relu.json" in told.err
+    result = run("validate", "recipe.yaml")
+    assert result.code == 4, result.err
+    assert message in result.err
+    assert "lower_leaky_relu.json" in result.err
 
 
-def test_a_plugin_s_schema_without_the_parameter_leaves_it_to_the_code(app: Path, run: Run) -> None:
+def test_schema_may_omit_parameters(app: Path, run: Run) -> None:
     (app / "tools" / "lower_leaky_relu.json").write_text("{}")
     assert run("build", "recipe.yaml").code == 0
 
 
-def test_a_parameter_that_the_schema_lacks_is_told_at_its_place(app: Path, run: Run) -> None:
+def test_unknown_parameter_is_reported_with_its_position(app: Path, run: Run) -> None:
     recipe = app / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("max_alpha: 0.5", "max_alhpa: 0.5"))
-    told = run("build", "recipe.yaml")
-    assert told.code == 3
-    assert "recipe.yaml:8:" in told.err
-    assert "max_alpha" in told.err
+    result = run("build", "recipe.yaml")
+    assert result.code == 3
+    assert "recipe.yaml:8:" in result.err
+    assert "max_alpha" in result.err
 
 
-def test_a_missing_file_is_told(app: Path, run: Run) -> None:
+def test_missing_schema_file_is_reported(app: Path, run: Run) -> None:
     (app / "tools" / "lower_leaky_relu.json").unlink()
-    told = run("build", "recipe.yaml")
-    assert told.code == 4
-    assert "lower_leaky_relu.json" in told.err
+    result = run("build", "recipe.yaml")
+    assert result.code == 4
+    assert "lower_leaky_relu.json" in result.err
 
 
-def test_a_plugin_that_would_not_run_is_refused_on_the_command_line_too(
-    app: Path, run: Run
-) -> None:
+def test_plugin_named_as_a_builtin_is_refused_on_the_command_line(app: Path, run: Run) -> None:
     (app / "fold_constants.py").write_text("")
     flags = ("--in_graph=model.pb", "--out_graph=o.pb", "--inputs=x", "--outputs=out")
-    told = run("transform", *flags, "--plugins=fold_constants.py", "--transforms=fold_constants")
-    assert told.code == 2
-    assert "fold_constants.py: mobileprep has a transform 'fold_constants' of its own" in told.err
+    result = run("transform", *flags, "--plugins=fold_constants.py", "--transforms=fold_constants")
+    assert result.code == 2
+    assert "fold_constants.py: mobileprep has a transform 'fold_constants' of its own" in result.err

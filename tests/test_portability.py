@@ -1,4 +1,4 @@
-"""macOS and Windows: builds without what only Linux has, and what a checkout may contain."""
+"""Builds on macOS and Windows, and file names in a checkout."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mobileprep.cli._shared.diagnostics import located, split_problems
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="takes away what only Linux has")
-def test_builds_need_nothing_that_only_linux_has(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="removes features that only Linux has")
+def test_builds_do_not_need_linux_features(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.windows_like", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -28,7 +28,7 @@ def test_builds_need_nothing_that_only_linux_has(tmp_path: Path) -> None:
     }
 
 
-def test_the_checkout_has_no_symlinks_and_no_names_that_differ_by_case() -> None:
+def test_checkout_has_no_symlinks_or_names_that_differ_by_case() -> None:
     command = ["git", "ls-files", "--stage"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:

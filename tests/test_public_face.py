@@ -1,4 +1,4 @@
-"""The names that ``import mobileprep`` offers: typed, complete, whatever was imported before."""
+"""Public names of ``mobileprep``."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ FUNCTIONS = sorted(n for n in mobileprep.__all__ if inspect.isfunction(getattr(m
 
 
 def imported_for_types() -> dict[str, str]:
-    """The module that each name is imported from for those who check types."""
+    """The module of each name in the imports for type checkers."""
     tree = ast.parse(Path(mobileprep.__file__).read_text(encoding="utf-8"))
     (block,) = (n for n in tree.body if isinstance(n, ast.If))
     froms = [n for n in block.body if isinstance(n, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in froms for alias in node.names}
 
 
-def test_what_is_imported_on_first_use_is_what_types_are_checked_with() -> None:
+def test_lazy_imports_match_the_imports_for_type_checkers() -> None:
     homes = imported_for_types()
     assert sorted(homes) == sorted(mobileprep.__all__)
     for name, module in homes.items():
         assert getattr(mobileprep, name) is getattr(importlib.import_module(module), name)
 
 
-def test_no_public_name_is_that_of_a_module_which_would_take_its_place() -> None:
+def test_public_names_do_not_clash_with_modules() -> None:
     modules = {m.name for m in pkgutil.iter_modules(mobileprep.__path__)}
     assert not modules & set(mobileprep.__all__)
 
 
-def test_names_are_listed_before_they_are_used_and_others_are_refused() -> None:
+def test_dir_lists_public_names_and_others_are_refused() -> None:
     assert set(mobileprep.__all__) <= set(dir(mobileprep))
     with pytest.raises(AttributeError, match="has no attribute 'frieze'"):
         mobileprep.frieze  # noqa: B018
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_each_function_says_what_it_takes_and_raises(name: str) -> None:
+def test_functions_document_arguments_and_errors(name: str) -> None:
     function = getattr(mobileprep, name)
     text = inspect.getdoc(function) or ""
     assert "Raises:\n" in text
@@ -55,17 +55,17 @@ def test_each_function_says_what_it_takes_and_raises(name: str) -> None:
         assert parameter.annotation is not inspect.Parameter.empty
 
 
-def test_each_class_says_what_it_is() -> None:
+def test_classes_have_docstrings() -> None:
     for name in set(mobileprep.__all__) - set(FUNCTIONS):
         assert inspect.getdoc(getattr(mobileprep, name)), name
 
 
-def test_what_plugins_need_is_there() -> None:
+def test_plugin_names_have_docstrings() -> None:
     for name in mobileprep.plugin.__all__:
         assert inspect.getdoc(getattr(mobileprep.plugin, name)), name
 
 
-def test_a_caller_s_code_checks_with_types(tmp_path: Path) -> None:
+def test_calling_code_type_checks(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "caller.py").write_text(
         "import mobileprep\n"

@@ -1,4 +1,4 @@
-"""Public functions that a verb has, too: they take graphs and paths, and refuse bad arguments."""
+"""Public functions that match command-line verbs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def graph() -> Graph:
     return classifier()
 
 
-def test_a_graph_and_its_file_convert_to_the_same_tflite_file(graph: Graph, tmp_path: Path) -> None:
+def test_graph_and_its_file_convert_to_the_same_tflite_file(graph: Graph, tmp_path: Path) -> None:
     mobileprep.save_graph(graph, tmp_path / "model.pb")
     (name,) = [n.name for n in graph if n.op == "Placeholder"]
     first = mobileprep.to_tflite(graph, tmp_path / "a.tflite", inputs=name, shapes={name: (1, 3)})
@@ -42,7 +42,7 @@ def test_a_graph_and_its_file_convert_to_the_same_tflite_file(graph: Graph, tmp_
         {"detection_postprocess": "yes"},
     ],
 )
-def test_unknown_choices_of_a_conversion_are_refused(
+def test_invalid_conversion_options_are_refused(
     options: dict[str, str], graph: Graph, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=r"^invalid ") as caught:
@@ -51,7 +51,7 @@ def test_unknown_choices_of_a_conversion_are_refused(
     assert not (tmp_path / "a.tflite").exists()
 
 
-def test_a_model_is_mapped_with_a_warning_about_overwritten_constants(tmp_path: Path) -> None:
+def test_memmap_warns_about_overwritten_constants(tmp_path: Path) -> None:
     weights = constant("w", Tensor.of(np.arange(40, dtype=np.float32)))
     graph = Graph([weights, op("twice", "Add", "w", "w")])
     warnings: list[str] = []
@@ -62,7 +62,7 @@ def test_a_model_is_mapped_with_a_warning_about_overwritten_constants(tmp_path: 
     assert mobileprep.memmap(graph, tmp_path / "m.pb", min_size=30, safe=True).model.regions == []
 
 
-def test_comparing_a_graph_with_its_file_finds_nothing(graph: Graph, tmp_path: Path) -> None:
+def test_compare_accepts_graphs_and_files(graph: Graph, tmp_path: Path) -> None:
     mobileprep.save_graph(graph, tmp_path / "model.pb")
     assert mobileprep.compare(graph, tmp_path / "model.pb") == []
     more = graph.with_nodes([*graph, Node("more", "NoOp")])
@@ -70,7 +70,7 @@ def test_comparing_a_graph_with_its_file_finds_nothing(graph: Graph, tmp_path: P
     assert (difference.kind, difference.name) == ("added", "more")
 
 
-def test_a_graph_is_drawn_by_the_extension_of_the_file(graph: Graph, tmp_path: Path) -> None:
+def test_draw_selects_the_format_by_extension(graph: Graph, tmp_path: Path) -> None:
     assert mobileprep.draw(graph, tmp_path / "g.dot") == [tmp_path / "g.dot"]
     assert (tmp_path / "g.dot").read_text().startswith("digraph")
     written = mobileprep.draw(graph, tmp_path / "g.json", format="model-explorer")
@@ -81,13 +81,13 @@ def test_a_graph_is_drawn_by_the_extension_of_the_file(graph: Graph, tmp_path: P
         mobileprep.draw(graph, tmp_path / "g.dot", damage="damage.json")
 
 
-def test_a_migration_has_a_route_for_each_runtime(graph: Graph, tmp_path: Path) -> None:
+def test_migrate_has_a_route_for_each_runtime(graph: Graph, tmp_path: Path) -> None:
     mobileprep.save_graph(graph, tmp_path / "model.pb")
     result = mobileprep.migrate(tmp_path / "model.pb")
     assert result.routes[-1].verdict == "as it is"
 
 
-def test_a_plan_predicts_what_a_build_runs(digits: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_plan_predicts_the_stages_of_a_build(digits: Path, tmp_path: Path) -> None:  # noqa: F811
     (recipe,) = mobileprep.validate(digits)
     steps = mobileprep.plan(recipe, tmp_path / "out", targets=["phone"])
     assert all(not step.fresh for step in steps)
@@ -96,7 +96,7 @@ def test_a_plan_predicts_what_a_build_runs(digits: Path, tmp_path: Path) -> None
     assert all(step.fresh for step in mobileprep.plan(digits, tmp_path / "out", targets="phone"))
 
 
-def test_validation_opens_files_unless_told_otherwise(digits: Path) -> None:  # noqa: F811
+def test_validate_opens_files_by_default(digits: Path) -> None:  # noqa: F811
     (digits.parent / "model" / "graph.pbtxt").unlink()
     assert [recipe.name for recipe in mobileprep.validate(digits, files=False)] == ["digits"]
     with pytest.raises(mobileprep.MobileprepError, match=r"graph\.pbtxt"):
@@ -117,7 +117,7 @@ Function = Callable[..., object]
     ],
     ids=["migrate", "compare", "draw", "memmap", "to_tflite"],
 )
-def test_a_missing_file_is_an_error_with_its_path(function: Function, tmp_path: Path) -> None:
+def test_missing_file_is_reported_with_its_path(function: Function, tmp_path: Path) -> None:
     with pytest.raises(mobileprep.CorruptFileError) as caught:
         function(tmp_path / "none.pb")
     assert "none.pb" in str(caught.value)

@@ -1,4 +1,4 @@
-"""The recipes of this repository build, and no target loses more accuracy than it may."""
+"""The recipes of this repository build within their accuracy limits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from mobileprep import build, load_recipe
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
-EIGHT_BITS = ("digits-eight-bits", "mnist")
+INT8_RECIPES = ("digits-eight-bits", "mnist")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(p.parent.name for p in RECIPES.glob("*/recipe.yaml")))
-def test_a_recipe_builds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipe_builds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     shutil.copytree(RECIPES, tmp_path / "recipes")
     # Fails where a target's accuracy falls by more than max_drop.
@@ -24,8 +24,8 @@ def test_a_recipe_builds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert target.report.accuracy is not None, target.folder
 
 
-@pytest.mark.parametrize("name", EIGHT_BITS)
-def test_every_target_has_to_be_within_half_a_point_on_the_whole_test_split(name: str) -> None:
+@pytest.mark.parametrize("name", INT8_RECIPES)
+def test_targets_may_lose_half_a_point_on_the_whole_test_split(name: str) -> None:
     for target in load_recipe(RECIPES / name / "recipe.yaml", environ={}).targets:
         assert target.validation is not None
         metric = target.validation.metrics[0]
@@ -34,9 +34,7 @@ def test_every_target_has_to_be_within_half_a_point_on_the_whole_test_split(name
 
 
 @pytest.mark.slow
-def test_mnist_builds_for_three_kinds_of_devices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mnist_builds_for_three_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jinja2")
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     built = build(RECIPES / "mnist" / "devices.yaml", tmp_path / "out")
@@ -62,6 +60,6 @@ def test_mnist_builds_for_three_kinds_of_devices(
     assert '"ImmutableConst"' in (folder / "gate/ops_to_register.h").read_text()
 
 
-def test_what_mnist_is_built_from_is_below_3_mb() -> None:
+def test_mnist_inputs_are_smaller_than_3_mb() -> None:
     files = [p for d in ("model", "data") for p in (RECIPES / "mnist" / d).iterdir()]
     assert sum(p.stat().st_size for p in files) < 3_000_000

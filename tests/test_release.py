@@ -1,4 +1,4 @@
-"""The release tool's checks, and the workflow of this project."""
+"""Checks of the release tool, and the CI workflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8")
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout that is ready for the release 1.2.3."""
+    """A checkout that is ready to release 1.2.3."""
     (tmp_path / "mobileprep").mkdir()
     (tmp_path / "mobileprep/__init__.py").write_text('__version__ = "1.2.3"\n')
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
@@ -27,7 +27,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_checkout_that_is_ready_has_no_problems(checkout: Path) -> None:
+def test_ready_checkout_has_no_problems(checkout: Path) -> None:
     assert checkout.is_dir()
     assert list(release.problems()) == []
 
@@ -42,11 +42,11 @@ def test_a_checkout_that_is_ready_has_no_problems(checkout: Path) -> None:
 )
 def test_versions_and_dates_must_agree(checkout: Path, file: str, text: str, problem: str) -> None:
     (checkout / file).write_text(text)
-    (found,) = release.problems()
-    assert problem in found
+    (message,) = release.problems()
+    assert problem in message
 
 
-def test_changes_and_an_existing_tag_prevent_a_release(
+def test_uncommitted_changes_and_existing_tag_are_problems(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert checkout.is_dir()
@@ -54,19 +54,19 @@ def test_changes_and_an_existing_tag_prevent_a_release(
     assert len(list(release.problems())) == 2
 
 
-def test_the_example_of_the_readme_is_found() -> None:
+def test_readme_example_commands() -> None:
     assert [command.split()[:2] for command in release.example_commands()] == [
         ["mobileprep", "init"],
         ["mobileprep", "build"],
     ]
 
 
-def test_the_version_of_the_examples_is_the_package_s() -> None:
+def test_examples_use_the_current_version() -> None:
     text = (ROOT / "examples/ci/github.yml").read_text("utf-8")
     assert set(re.findall(r"mobileprep[=-]+(\d+\.\d+\.\d+)", text)) == {mobileprep.__version__}
 
 
-def test_every_supported_python_is_tested_on_three_systems() -> None:
+def test_supported_pythons_are_tested_on_three_systems() -> None:
     matrix = WORKFLOW["jobs"]["test"]["strategy"]["matrix"]
     names = {name.removesuffix("-latest") for name in matrix["os"]}
     assert names == {"ubuntu", "macos", "windows"}
@@ -75,7 +75,7 @@ def test_every_supported_python_is_tested_on_three_systems() -> None:
     assert matrix["python"] == [version for version in listed if version.startswith("3.")]
 
 
-def test_the_workflow_runs_the_commands_of_the_readme_and_the_linters() -> None:
+def test_workflow_runs_readme_commands_and_linters() -> None:
     runs = " ".join(
         step.get("run", "") for job in WORKFLOW["jobs"].values() for step in job["steps"]
     )

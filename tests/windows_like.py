@@ -1,14 +1,14 @@
-"""Run builds without what only Linux has: ``python -m tests.windows_like DIRECTORY``.
+"""Run builds without features that Windows lacks: ``python -m tests.windows_like DIRECTORY``.
 
-A first build, as the system is, imports all modules and writes the expected files to
-``DIRECTORY/posix``. Then these are taken away, and the builds below ``DIRECTORY/windows`` run:
+The first build uses the unchanged system. It imports all modules and writes the expected files to
+``DIRECTORY/posix``. The builds below ``DIRECTORY/windows`` then run without:
 
 - the modules fcntl, resource, pwd, grp, and termios, ``os.fork`` and the like, and flags of open;
 - ``/proc``, symlinks, and hard links;
-- replacing and removing files that are mapped, which Windows refuses;
-- file names that Windows does not have, and names that differ only by case.
+- replacing and removing mapped files, which Windows refuses;
+- file names that Windows refuses, and names that differ only by case.
 
-``sys.platform`` is ``win32`` for the modules of mobileprep, which get a ``msvcrt`` that locks.
+``sys.platform`` is ``win32``, and a stub of ``msvcrt`` provides locks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _mapped() -> set[str]:
 
 
 class _Checks:
-    """Audit hook: refuse what Windows refuses."""
+    """An audit hook that refuses the operations that Windows refuses."""
 
     def __init__(self, root: Path) -> None:
         self.root = str(root)
@@ -68,7 +68,7 @@ class _Checks:
         if event == "open":
             paths = paths[:1]
         for path in paths:
-            # threadpoolctl reads the maps on Linux, and asks Windows itself.
+            # threadpoolctl reads the maps on Linux only.
             if path.startswith("/proc") and path != "/proc/self/maps":
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             if str(Path(path).absolute()).startswith(self.root):
@@ -82,9 +82,9 @@ class _Checks:
         folder, name = os.path.split(Path(path).absolute())
         if _NOT_A_NAME.search(name) or _RESERVED.match(name):
             raise OSError(errno.EINVAL, "Windows has no such name", path)
-        known = self.names.setdefault(folder, set())
-        known.add(name)
-        alike = [other for other in known if other != name and other.lower() == name.lower()]
+        names = self.names.setdefault(folder, set())
+        names.add(name)
+        alike = [other for other in names if other != name and other.lower() == name.lower()]
         if alike:
             raise OSError(errno.EEXIST, f"differs by case only from {alike[0]}", path)
 
@@ -94,7 +94,7 @@ def _refuse(*_: object, **__: object) -> None:
 
 
 def _fake_msvcrt() -> types.ModuleType:
-    import fcntl  # before it is taken away
+    import fcntl  # before it is removed
 
     module = types.ModuleType("msvcrt")
 
@@ -106,7 +106,7 @@ def _fake_msvcrt() -> types.ModuleType:
     return module
 
 
-def take_away(root: Path) -> None:
+def remove_linux_features(root: Path) -> None:
     """Make this process similar to one on Windows."""
     msvcrt = _fake_msvcrt()
     for name in [n for n in sys.modules if n.partition(".")[0] == "mobileprep"]:
@@ -133,14 +133,14 @@ def prepare(folder: Path, line_end: str) -> Path:
 
 
 def differing_files(a: Path, b: Path) -> list[str]:
-    """The published files whose bytes differ, without those that name digests of the inputs."""
+    """The published files whose bytes differ, except files with digests of the inputs."""
     names = [path.relative_to(a) for path in sorted(a.rglob("*")) if path.is_file()]
     compared = [n for n in names if n.name not in _WITH_DIGESTS]
     return [str(n) for n in compared if (a / n).read_bytes() != (b / n).read_bytes()]
 
 
 def main(root: Path) -> None:
-    """Run the builds, and print what each did as one line of JSON."""
+    """Run the builds and print a summary as one line of JSON."""
     for name in ("posix", "windows"):
         (root / name).mkdir()
     os.environ["MOBILEPREP_CACHE"] = str(root / "posix" / "store")
@@ -152,7 +152,7 @@ def main(root: Path) -> None:
     os.chdir(root / "windows")
     os.environ["MOBILEPREP_CACHE"] = str(root / "windows" / "store")
     recipe = prepare(root / "windows", "\r\n")
-    take_away(root / "windows")
+    remove_linux_features(root / "windows")
     import mobileprep
     from mobileprep.cli.main import main as run
 

@@ -1,4 +1,4 @@
-"""How much work a function does, counted rather than timed, so that no busy machine matters."""
+"""Measure the work of a function independently of the load of the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lines_run(function: Callable[[], object]) -> int:
-    """How many lines of Python the call of a function runs, its callees' included."""
+    """The number of lines of Python that a call runs, including callees."""
     count = 0
 
     def trace(_frame: FrameType, event: str, _argument: object) -> Any:

@@ -1,10 +1,11 @@
-"""Files of samples of each kind, and inputs to read them for."""
+"""Sample files of each format, and inputs to read them for."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def write(path: Path, data: bytes) -> Path:
 
 
 def pictures(folder: Path, names: Sequence[str], height: int = 4, width: int = 6) -> list[Array]:
-    """PNG files of those names below a folder; what is in them."""
+    """Write PNG files with these names to a directory and return their pixels."""
     arrays = [pixels(seed, height, width) for seed in range(len(names))]
     for name, array in zip(names, arrays, strict=True):
         write(folder / name, encoded(array, "PNG"))
@@ -60,14 +61,14 @@ def opened(
     strict: bool = False,
     warnings: list[str] | None = None,
 ) -> Dataset:
-    told = [] if warnings is None else warnings
+    messages = [] if warnings is None else warnings
     return open_dataset(
         files,
         inputs,
         SampleChoice(samples, seed, strict),
         labels=labels or "label",
         labelled=labels is not None,
-        warn=told.append,
+        warn=messages.append,
     )
 
 
@@ -75,3 +76,8 @@ def all_of(dataset: Dataset, size: int = 100) -> Batch:
     """All samples of a small data set."""
     (batch,) = dataset.batches(size)
     return batch
+
+
+def labels_of(batch: Batch) -> list[Any]:
+    assert batch.labels is not None
+    return batch.labels.tolist()

@@ -11,7 +11,7 @@ from mobileprep.data.options import Reading
 from mobileprep.data.source import DataFiles
 from mobileprep.errors import AccuracyError, CorruptFileError
 from mobileprep.formats.dtypes import DType
-from tests.data.made import all_of, fed, opened
+from tests.data.made import all_of, fed, labels_of, opened
 
 X = np.random.default_rng(1).standard_normal((5, 3)).astype(np.float32)
 Y = np.arange(5)
@@ -22,41 +22,38 @@ def saved(path: Path, **arrays: np.ndarray) -> DataFiles:
     return DataFiles("d.npz", path)
 
 
-def test_an_array_for_each_input_and_the_labels(tmp_path: Path) -> None:
+def test_arrays_are_inputs_and_labels(tmp_path: Path) -> None:
     files = saved(tmp_path / "d.npz", x=X.astype(np.float64), label=Y, more=X)
     batch = all_of(opened(files, [fed((-1, 3))], labels="label"))
     np.testing.assert_array_equal(batch.feeds["x"], X)
     assert batch.feeds["x"].dtype == np.float32
-    assert batch.labels is not None
-    assert batch.labels.tolist() == Y.tolist()
+    assert labels_of(batch) == Y.tolist()
     assert batch.names[1] == "sample 1"
 
 
-def test_arrays_and_labels_of_other_names(tmp_path: Path) -> None:
+def test_arrays_and_labels_may_have_other_names(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", images=X, y=Y, label=Y * 0)
     files = DataFiles(
         "d", tmp_path / "d.npz", "npz", Reading(inputs=(("x", ("images",)),), labels="y")
     )
     batch = all_of(opened(files, [fed((-1, 3))], labels="label"))
     np.testing.assert_array_equal(batch.feeds["x"], X)
-    assert batch.labels is not None
-    assert batch.labels.tolist() == Y.tolist()
+    assert labels_of(batch) == Y.tolist()
 
 
-def test_an_npy_file_is_the_only_input_s_and_labels_lie_beside_it(tmp_path: Path) -> None:
+def test_npy_file_is_the_only_input_with_a_separate_labels_file(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "y.npy", Y)
     files = DataFiles("x.npy", tmp_path / "x.npy", labels=tmp_path / "y.npy")
     batch = all_of(opened(files, [fed((-1, 3))], labels="label", samples=2))
     np.testing.assert_array_equal(batch.feeds["x"], X[[0, 2]])
-    assert batch.labels is not None
-    assert batch.labels.tolist() == [0, 2]
+    assert labels_of(batch) == [0, 2]
     with pytest.raises(AccuracyError, match=r"x\.npy has no labels"):
         opened(DataFiles("x.npy", tmp_path / "x.npy"), [fed((-1, 3))], labels="label")
 
 
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("arrays", "message"),
     [
         ({"x": X, "lable": Y}, "d.npz has no array 'label'"),
         ({"x": X[:, :2], "label": Y}, r"takes the shape \[\?, 3\], and the array has \[5, 2\]"),
@@ -65,39 +62,37 @@ def test_an_npy_file_is_the_only_input_s_and_labels_lie_beside_it(tmp_path: Path
         ({"x": X[:0], "label": Y[:0]}, "0 labels, and x has 0"),
     ],
 )
-def test_what_does_not_fit_is_told(tmp_path: Path, arrays: dict, told: str) -> None:
-    with pytest.raises(AccuracyError, match=told):
+def test_mismatched_arrays_are_reported(tmp_path: Path, arrays: dict, message: str) -> None:
+    with pytest.raises(AccuracyError, match=message):
         opened(saved(tmp_path / "d.npz", **arrays), [fed((-1, 3))], labels="label")
 
 
 @pytest.mark.parametrize(
-    ("arrays", "mend"),
+    ("arrays", "hint"),
     [
         ({"x": X}, "name the labels that it has by 'labels', or take a metric that needs none"),
         ({"pictures": X, "label": Y}, "save the array under that name, or name its own with"),
     ],
 )
-def test_an_array_that_is_not_there_is_told_with_what_to_do(
-    tmp_path: Path, arrays: dict, mend: str
-) -> None:
+def test_missing_array_is_reported_with_a_hint(tmp_path: Path, arrays: dict, hint: str) -> None:
     with pytest.raises(AccuracyError) as caught:
         opened(saved(tmp_path / "d.npz", **arrays), [fed((-1, 3))], labels="label")
-    assert caught.value.hint.startswith(mend)
+    assert caught.value.hint.startswith(hint)
 
 
-def test_inputs_of_unequal_length_are_told(tmp_path: Path) -> None:
+def test_inputs_of_unequal_length_are_refused(tmp_path: Path) -> None:
     files = saved(tmp_path / "d.npz", x=X, z=X[:4])
     with pytest.raises(AccuracyError, match=r"do not fit together: x has 5, z has 4"):
         opened(files, [fed((-1, 3)), fed((-1, 3), name="z")])
 
 
-def test_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
+def test_file_without_arrays_is_refused(tmp_path: Path) -> None:
     (tmp_path / "d.npz").write_bytes(b"text")
     with pytest.raises(CorruptFileError):
         opened(DataFiles("d.npz", tmp_path / "d.npz"), [fed((-1, 3))])
 
 
-def test_text_stays_text(tmp_path: Path) -> None:
+def test_strings_are_read(tmp_path: Path) -> None:
     files = saved(tmp_path / "d.npz", x=np.array(["a", "bc"]))
     batch = all_of(opened(files, [fed((-1,), DType.STRING)]))
     assert batch.feeds["x"].tolist() == ["a", "bc"]

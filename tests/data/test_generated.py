@@ -1,4 +1,4 @@
-"""Samples from a user's own function."""
+"""Samples from a Python function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mobileprep.data import generated
 from mobileprep.data.options import Reading
 from mobileprep.data.source import DataFiles
 from mobileprep.errors import AccuracyError
-from tests.data.made import all_of, fed, opened, write
+from tests.data.made import all_of, fed, labels_of, opened, write
 
 INPUTS = [fed((-1, 2))]
 HEAD = "import numpy as np\ndef samples():\n"
@@ -28,17 +28,16 @@ def test_dictionaries_and_labels_are_read(tmp_path: Path) -> None:
     batch = all_of(opened(of(tmp_path, body), INPUTS, labels="label"))
     assert batch.feeds["x"].tolist() == [[0, 0], [1, 2], [2, 4]]
     assert batch.feeds["x"].dtype == np.float32
-    assert batch.labels is not None
-    assert batch.labels.tolist() == [0, 1, 0]
+    assert labels_of(batch) == [0, 1, 0]
 
 
-def test_labels_are_passed_over_where_none_are_needed(tmp_path: Path) -> None:
+def test_labels_are_ignored_if_not_needed(tmp_path: Path) -> None:
     dataset = opened(of(tmp_path, "    return [({'x': [1, 2]}, 5), {'x': [3, 4]}]\n"), INPUTS)
     assert len(dataset) == 2
     assert all_of(dataset).labels is None
 
 
-def test_the_first_samples_are_taken_of_an_endless_function(tmp_path: Path) -> None:
+def test_endless_function_gives_its_first_samples(tmp_path: Path) -> None:
     body = "    i = 0\n    while True:\n        yield {'x': [i, i]}\n        i += 1\n"
     dataset = opened(of(tmp_path, body), INPUTS, samples=3)
     assert len(dataset) == 3
@@ -47,7 +46,7 @@ def test_the_first_samples_are_taken_of_an_endless_function(tmp_path: Path) -> N
     assert part.names == ("sample 1", "sample 2")
 
 
-def test_without_a_number_an_endless_function_is_refused(tmp_path: Path, monkeypatch) -> None:
+def test_endless_function_without_a_limit_is_refused(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(generated, "MOST", 50)
     dataset = opened(of(tmp_path, "    while True:\n        yield {'x': [1, 2]}\n"), INPUTS)
     with pytest.raises(
@@ -58,7 +57,7 @@ def test_without_a_number_an_endless_function_is_refused(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("body", "told", "line"),
+    ("body", "message", "line"),
     [
         ("    yield {'x': [1, 2]}, 0\n    raise KeyError('k')\n", "KeyError: 'k', after 1 sam", 4),
         ("    raise SystemExit(0)\n    yield\n", "the data function ended the program", 3),
@@ -75,32 +74,32 @@ def test_without_a_number_an_endless_function_is_refused(tmp_path: Path, monkeyp
         ("    oops\n", "NameError", 3),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(
-    tmp_path: Path, body: str, told: str, line: int
+def test_errors_are_reported_with_their_line(
+    tmp_path: Path, body: str, message: str, line: int
 ) -> None:
     files = of(tmp_path, body)
-    samples = 2 if "asked for" in told else None
-    with pytest.raises(AccuracyError, match=told) as caught:
+    samples = 2 if "asked for" in message else None
+    with pytest.raises(AccuracyError, match=message) as caught:
         list(opened(files, INPUTS, labels="label", samples=samples).batches(4))
     if line:
         assert caught.value.where == f"{files.root}:{line}"
     assert caught.value.hint
 
 
-def test_a_file_that_does_not_load_names_its_line(tmp_path: Path) -> None:
+def test_syntax_error_is_reported_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path / "data.py", b"x = 1\ndef samples(:\n")
     with pytest.raises(AccuracyError, match="SyntaxError") as caught:
         opened(DataFiles("data.py", path), INPUTS)
     assert caught.value.where == f"{path}:2"
 
 
-def test_a_misspelt_function_gets_the_nearest(tmp_path: Path) -> None:
+def test_misspelled_function_suggests_the_nearest_name(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match=r"data\.py has no function 'sample'") as caught:
         opened(of(tmp_path, "    yield\n", function="sample"), INPUTS)
     assert caught.value.hint == "did you mean 'samples'?"
 
 
-def test_parts_in_a_row_take_the_function_through_once(tmp_path: Path) -> None:
+def test_consecutive_parts_call_the_function_once(tmp_path: Path) -> None:
     body = "    with pathlib.Path(__file__).with_name('calls').open('a') as f:\n"
     body += "        f.write('1')\n"
     body += "    for i in range(9):\n        yield {'x': [i, i]}\n"
@@ -114,13 +113,13 @@ def test_parts_in_a_row_take_the_function_through_once(tmp_path: Path) -> None:
     for start, stop in ((0, 3), (3, 6), (7, 9)):
         assert names(start, stop) == [f"sample {at}" for at in range(start, stop)]
     assert (tmp_path / "calls").read_text() == "1"
-    # What comes before cannot be taken up again.
+    # Reading an earlier part calls the function again.
     for start, stop in ((7, 9), (2, 4), (0, 1)):
         assert names(start, stop) == [f"sample {at}" for at in range(start, stop)]
     assert (tmp_path / "calls").read_text() == "1111"
 
 
-def test_it_is_opened_anew_where_it_is_sent(tmp_path: Path) -> None:
+def test_unpickled_data_set_calls_the_function_again(tmp_path: Path) -> None:
     files = of(tmp_path, "    for i in range(9):\n        yield {'x': [i, 2 * i]}\n")
     dataset = opened(files, INPUTS)
     sent = pickle.loads(pickle.dumps(dataset))

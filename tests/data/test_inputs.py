@@ -1,4 +1,4 @@
-"""What is known of inputs whose shape the graph does not tell."""
+"""Shapes of inputs that the graph does not specify."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def graph(predicate: str) -> Graph:
 @pytest.mark.parametrize(
     ("predicate", "on", "off"), [("on", (), None), ("off", None, ()), ("not", None, None)]
 )
-def test_what_decides_on_a_branch_is_a_scalar(predicate: str, on: object, off: object) -> None:
-    found = data_inputs(graph(predicate), ["x", "on", "off"], {})
-    assert [fed.shape for fed in found] == [None, on, off]
+def test_predicate_of_a_switch_is_a_scalar(predicate: str, on: object, off: object) -> None:
+    inputs = data_inputs(graph(predicate), ["x", "on", "off"], {})
+    assert [fed.shape for fed in inputs] == [None, on, off]
 
 
-def test_what_a_recipe_declares_counts_before() -> None:
-    (found,) = data_inputs(graph("on"), ["on"], {"on": (1,)})
-    assert found.shape == (1,)
+def test_declared_shape_takes_precedence() -> None:
+    (fed,) = data_inputs(graph("on"), ["on"], {"on": (1,)})
+    assert fed.shape == (1,)

@@ -1,4 +1,4 @@
-"""What a path alone is taken for."""
+"""Detection of the format of data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.data.made import write
         ("d.py", "python"),
     ],
 )
-def test_the_end_of_a_name_tells(tmp_path: Path, name: str, kind: str) -> None:
+def test_format_follows_from_the_extension(tmp_path: Path, name: str, kind: str) -> None:
     assert data_kind(DataFiles(name, write(tmp_path / name, b""))) == kind
 
 
@@ -31,13 +31,13 @@ def test_the_end_of_a_name_tells(tmp_path: Path, name: str, kind: str) -> None:
     ("name", "kind"),
     [("a/b.JPG", "pictures"), ("b.wav", "wav"), ("train-00000-of-00001", "tfrecord")],
 )
-def test_what_lies_in_a_folder_tells(tmp_path: Path, name: str, kind: str) -> None:
+def test_format_of_a_directory_follows_from_its_files(tmp_path: Path, name: str, kind: str) -> None:
     write(tmp_path / "README.md", b"")
     write(tmp_path / name, b"")
     assert data_kind(DataFiles("d", tmp_path)) == kind
 
 
-def test_arrays_are_known_by_any_name(tmp_path: Path) -> None:
+def test_arrays_are_detected_by_content(tmp_path: Path) -> None:
     with (tmp_path / "data").open("wb") as stream:
         np.savez(stream, x=np.ones(2))
     assert data_kind(DataFiles("data", tmp_path / "data")) == "npz"
@@ -46,7 +46,7 @@ def test_arrays_are_known_by_any_name(tmp_path: Path) -> None:
     assert data_kind(DataFiles("data", tmp_path / "data")) == "npy"
 
 
-def test_what_is_not_known_is_told(tmp_path: Path) -> None:
+def test_unknown_formats_are_reported(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match=r"cannot detect the format of d\.bin"):
         data_kind(DataFiles("d.bin", write(tmp_path / "d.bin", b"?")))
     with pytest.raises(CorruptFileError, match="holds neither images nor audio"):

@@ -13,7 +13,7 @@ from mobileprep.data.options import FeatureReading, Reading
 from mobileprep.data.source import DataFiles
 from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError
 from mobileprep.formats.dtypes import DType
-from tests.data.made import IMAGE, all_of, fed, opened, pixels, tf_record, write
+from tests.data.made import IMAGE, all_of, fed, labels_of, opened, pixels, tf_record, write
 from tests.ops.examples import example, floats_of, integers_of, texts_of
 from tests.ops.pictures import encoded
 from tests.ops.sounds import wav
@@ -44,24 +44,22 @@ def test_plain_and_compressed_files_are_read(tmp_path: Path, pack) -> None:
     files = of(tmp_path / "d", pack(tf_record(RECORDS)), x=FeatureReading("row"))
     batch = all_of(opened(files, [fed((-1, 2))], labels="label"))
     assert batch.feeds["x"].tolist() == [[0, 0.5], [1, 1.5], [2, 2.5]]
-    assert batch.labels is not None
-    assert batch.labels.tolist() == [0, 1, 2]
+    assert labels_of(batch) == [0, 1, 2]
     assert batch.names == ("record 0", "record 1", "record 2")
 
 
-def test_labels_of_several_numbers_are_kept_and_those_of_none_told(tmp_path: Path) -> None:
+def test_labels_may_be_vectors_but_not_empty(tmp_path: Path) -> None:
     pairs = [example(row=floats_of(at), label=integers_of(at, at + 1)) for at in range(2)]
     files = of(tmp_path / "d", tf_record(pairs), x=FeatureReading("row"))
     batch = all_of(opened(files, [fed((-1, 1))], labels="label"))
-    assert batch.labels is not None
-    assert batch.labels.tolist() == [[0, 1], [1, 2]]
+    assert labels_of(batch) == [[0, 1], [1, 2]]
     records = [*pairs, example(row=floats_of(2), label=integers_of())]
     files = of(tmp_path / "d", tf_record(records), x=FeatureReading("row"))
     with pytest.raises(AccuracyError, match=r"record 2 has the shape \[0\].*record 0 \[2\]"):
         all_of(opened(files, [fed((-1, 1))], labels="label"))
 
 
-def test_pictures_bytes_and_sounds_are_decoded(tmp_path: Path) -> None:
+def test_images_raw_bytes_and_audio_are_decoded(tmp_path: Path) -> None:
     files = of(
         tmp_path / "d",
         tf_record(RECORDS),
@@ -86,7 +84,7 @@ def test_pictures_bytes_and_sounds_are_decoded(tmp_path: Path) -> None:
     assert batch.feeds["i"].tolist() == [[0, 300], [1, 300], [2, 300]]
 
 
-def test_the_files_of_a_folder_follow_each_other(tmp_path: Path) -> None:
+def test_files_of_a_directory_are_concatenated(tmp_path: Path) -> None:
     write(tmp_path / "t/data-00000-of-00002", tf_record(RECORDS[:1]))
     write(tmp_path / "t/data-00001-of-00002", tf_record(RECORDS[1:]))
     classes = write(tmp_path / "c.txt", b"dog\ncat\n")
@@ -94,11 +92,10 @@ def test_the_files_of_a_folder_follow_each_other(tmp_path: Path) -> None:
     files = DataFiles("t", tmp_path / "t", None, reading, classes=classes)
     batch = all_of(opened(files, [fed((-1, 2))], labels="label"))
     assert batch.names[2] == "data-00001-of-00002, record 1"
-    assert batch.labels is not None
-    assert batch.labels.tolist() == [1, 0, 0]
+    assert labels_of(batch) == [1, 0, 0]
 
 
-def test_a_record_whose_checksum_is_another_is_left_out(tmp_path: Path) -> None:
+def test_record_with_a_wrong_checksum_is_skipped(tmp_path: Path) -> None:
     data = bytearray(tf_record(RECORDS))
     data[30] ^= 1
     warnings: list[str] = []
@@ -110,7 +107,7 @@ def test_a_record_whose_checksum_is_another_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"no records at all, but a text", "is not a TFRecord file"),
         (tf_record(RECORDS)[:-1], "ends within a record of"),
@@ -120,14 +117,14 @@ def test_a_record_whose_checksum_is_another_is_left_out(tmp_path: Path) -> None:
         (b"", "holds no samples"),
     ],
 )
-def test_damaged_files_are_refused(tmp_path: Path, data: bytes, told: str) -> None:
-    with pytest.raises(MobileprepError, match=told) as caught:
+def test_damaged_files_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(MobileprepError, match=message) as caught:
         opened(of(tmp_path / "d", data, x=FeatureReading("row")), [fed((-1, 2))])
     assert caught.value.exit_code in (4, 8)
 
 
 @pytest.mark.parametrize(
-    ("feature", "told"),
+    ("feature", "message"),
     [
         (FeatureReading("rwo"), "record 0 has no feature 'rwo'; it has image, ints"),
         (FeatureReading("row", shape=(3,)), r"'row' has 2 values, not those of \[3\]"),
@@ -136,14 +133,14 @@ def test_damaged_files_are_refused(tmp_path: Path, data: bytes, told: str) -> No
         (FeatureReading("ints"), "'ints' has values that uint8 cannot hold"),
     ],
 )
-def test_features_that_do_not_fit_are_told(
-    tmp_path: Path, feature: FeatureReading, told: str
+def test_mismatched_features_are_reported(
+    tmp_path: Path, feature: FeatureReading, message: str
 ) -> None:
     dtype = DType.UINT8 if feature.key == "ints" else DType.FLOAT
-    with pytest.raises((AccuracyError, CorruptFileError), match=told):
+    with pytest.raises((AccuracyError, CorruptFileError), match=message):
         all_of(opened(of(tmp_path / "d", tf_record(RECORDS), x=feature), [fed((-1, 2), dtype)]))
 
 
-def test_an_input_without_a_feature_is_told(tmp_path: Path) -> None:
+def test_input_without_a_feature_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match="no feature is named for the input 'x'"):
         opened(of(tmp_path / "d", tf_record(RECORDS), y=FeatureReading("row")), [fed((-1, 2))])

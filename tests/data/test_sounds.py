@@ -1,4 +1,4 @@
-"""Folders of sounds as samples."""
+"""Directories of audio files as samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from mobileprep.data.options import Reading
 from mobileprep.data.source import DataFiles
 from mobileprep.formats.dtypes import DType
-from tests.data.made import all_of, fed, opened, write
+from tests.data.made import all_of, fed, labels_of, opened, write
 from tests.ops.sounds import wav
 
 TONE = np.array([[0], [16384], [-32768], [32767]])
@@ -38,14 +38,13 @@ def folder(tmp_path: Path) -> Path:
         (None, {}, [[f] for f in FLOATS]),
     ],
 )
-def test_sounds_take_the_shape_of_the_input(folder, shape, options, expected) -> None:
+def test_audio_has_the_shape_of_the_input(folder, shape, options, expected) -> None:
     files = DataFiles("clips", folder, None, Reading(**options))
     batch = all_of(opened(files, [fed(shape)], labels="label"))
     np.testing.assert_array_equal(batch.feeds["x"][0], np.array(expected, np.float32))
-    assert batch.labels is not None
-    assert (batch.labels.tolist(), batch.names) == ([0, 1], ("no/1.wav", "yes/2.wav"))
+    assert (labels_of(batch), batch.names) == ([0, 1], ("no/1.wav", "yes/2.wav"))
 
 
-def test_inputs_of_text_get_the_files(folder) -> None:
+def test_string_inputs_get_the_file_content(folder) -> None:
     batch = all_of(opened(DataFiles("clips", folder, "wav"), [fed((), DType.STRING)]))
     assert batch.feeds["x"].tolist() == [wav(TONE), wav(TONE[::-1])]

@@ -1,4 +1,4 @@
-"""What samples as a whole show to be doubtful."""
+"""Doubts about a whole data set."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SHAPE = (-1, 16, 16, 1)
 
 
 def photos(count: int, seed: int = 0) -> Array:
-    """Pictures whose neighboring pixels are alike, from 0 to 1."""
+    """Images whose neighboring pixels are alike, from 0 to 1."""
     noise = np.random.default_rng(seed).random((count, 19, 19, 1))
     smooth = sum(noise[:, i : i + 16, j : j + 16] for i in range(4) for j in range(4)) / 16
     return smooth.astype(np.float32)
 
 
-def surveyed(*arrays: Array, rotated: Sequence[str] = (), name: str = "x") -> DataSurvey:
+def survey_of(*arrays: Array, rotated: Sequence[str] = (), name: str = "x") -> DataSurvey:
     survey = DataSurvey("d")
     for array in arrays:
         names = tuple(f"sample {at}" for at in range(len(array)))
@@ -35,72 +35,72 @@ def surveyed(*arrays: Array, rotated: Sequence[str] = (), name: str = "x") -> Da
 
 
 def doubts(*arrays: Array) -> list[str]:
-    return list(surveyed(*arrays).calibration_doubts())
+    return list(survey_of(*arrays).calibration_doubts())
 
 
-def test_good_samples_leave_no_doubt() -> None:
+def test_good_samples_are_not_doubted() -> None:
     assert doubts(photos(20)) == []
     assert doubts(photos(6), photos(6, seed=1)) == []
     assert doubts(np.random.default_rng(0).normal(size=(40, 10)).astype(np.float32)) == []
 
 
-@pytest.mark.parametrize(("count", "told"), [(1, "1 sample;"), (4, "4 samples;"), (10, "")])
-def test_few_samples_are_a_doubt(count: int, told: str) -> None:
-    found = doubts(photos(count))
-    assert len(found) == bool(told)
-    assert all(f"d: the ranges are those of {told}" in text for text in found)
+@pytest.mark.parametrize(("count", "message"), [(1, "1 sample;"), (4, "4 samples;"), (10, "")])
+def test_few_samples_are_a_doubt(count: int, message: str) -> None:
+    messages = doubts(photos(count))
+    assert len(messages) == bool(message)
+    assert all(f"d: the ranges are those of {message}" in text for text in messages)
 
 
-def test_copies_are_a_doubt() -> None:
+def test_duplicates_are_a_doubt() -> None:
     one = photos(1)
-    (found,) = doubts(np.repeat(one, 8, axis=0))
-    assert found.startswith("d: only 1 of 8 samples are distinct, so the ranges are those of 1;")
+    (doubt,) = doubts(np.repeat(one, 8, axis=0))
+    assert doubt.startswith("d: only 1 of 8 samples are distinct, so the ranges are those of 1;")
     half = np.concatenate([photos(10), photos(10)])
     assert len(doubts(half)) == 1
-    # Some data has a few twins.
+    # A few duplicates are common.
     assert doubts(np.concatenate([photos(20), photos(3)])) == []
 
 
-def test_copies_of_texts_are_a_doubt() -> None:
-    (found,) = doubts(np.array([b"a"] * 12, object))
-    assert "only 1 of 12" in found
+def test_duplicate_strings_are_a_doubt() -> None:
+    (doubt,) = doubts(np.array([b"a"] * 12, object))
+    assert "only 1 of 12" in doubt
 
 
 def test_noise_is_a_doubt() -> None:
     noise = np.random.default_rng(2).random((20, 16, 16, 3)).astype(np.float32)
-    (found,) = doubts(noise)
-    assert "the images look like noise, because neighboring pixels correlate by " in found
+    (doubt,) = doubts(noise)
+    assert "the images look like noise, because neighboring pixels correlate by " in doubt
     assert len(doubts(np.moveaxis(noise, 3, 1))) == 1
 
 
-def test_what_is_no_picture_is_not_noise() -> None:
+def test_only_images_are_checked_for_noise() -> None:
     draw = np.random.default_rng(2)
     assert doubts(draw.random((20, 16, 16)).astype(np.float32)) == []
     assert doubts(draw.random((20, 16, 16, 8)).astype(np.float32)) == []
     assert doubts(draw.random((20, 4, 4, 3)).astype(np.float32)) == []
 
 
-def test_infinity_in_a_picture_is_not_looked_at() -> None:
+def test_images_with_infinity_are_not_checked_for_noise() -> None:
     broken = photos(20)
     broken[3, 0, 0, 0] = np.inf
     broken[4, 0, 0, 0] = np.nan
-    survey = surveyed(broken)
+    survey = survey_of(broken)
     assert list(survey.calibration_doubts()) == []
     assert survey.ends["x"] == (broken[np.isfinite(broken)].min(), np.inf)
 
 
-def test_parts_add_up_to_the_whole() -> None:
+def test_merged_surveys_match_the_whole() -> None:
     parts = [photos(12, seed=seed) for seed in range(3)]
-    whole, sum_of = surveyed(*parts), surveyed(parts[0])
+    whole, sum_of = survey_of(*parts), survey_of(parts[0])
     for part in parts[1:]:
-        sum_of.merge(surveyed(part))
+        sum_of.merge(survey_of(part))
     assert sum_of.digests == whole.digests
     assert sum_of.ends == whole.ends
     assert sum_of.likeness == pytest.approx(whole.likeness)
 
 
 def network(*, scaled: bool = False, limits: tuple[float, float] | None = None) -> Graph:
-    """A convolution of a picture, which is scaled to -1 and 1, or fake quantized, before."""
+    """A convolution of an image that may first be scaled to -1 and 1 or fake quantized."""
     nodes = [placeholder(SHAPE)]
     last = "x"
     if scaled:
@@ -109,12 +109,12 @@ def network(*, scaled: bool = False, limits: tuple[float, float] | None = None) 
         nodes += [half, op("over", "RealDiv", "x", "half"), one, op("scaled", "Sub", "over", "one")]
         last = "scaled"
     if limits is not None:
-        given = {"min": attr.floating(limits[0]), "max": attr.floating(limits[1])}
-        nodes.append(op("fake", "FakeQuantWithMinMaxArgs", last, **given))
+        attrs = {"min": attr.floating(limits[0]), "max": attr.floating(limits[1])}
+        nodes.append(op("fake", "FakeQuantWithMinMaxArgs", last, **attrs))
         last = "fake"
     nodes.append(constant("w", Tensor.of(np.ones((3, 3, 1, 2), np.float32))))
-    given = {"strides": attr.integers(1, 1, 1, 1), "padding": attr.string("SAME")}
-    return Graph([*nodes, op("y", "Conv2D", last, "w", **given)])
+    attrs = {"strides": attr.integers(1, 1, 1, 1), "padding": attr.string("SAME")}
+    return Graph([*nodes, op("y", "Conv2D", last, "w", **attrs)])
 
 
 @pytest.mark.parametrize(
@@ -129,28 +129,28 @@ def network(*, scaled: bool = False, limits: tuple[float, float] | None = None) 
         (network(), 1, ""),
     ],
 )
-def test_values_of_another_scale_than_the_graph_s_are_a_doubt(
+def test_values_on_another_scale_than_the_graph_are_a_doubt(
     graph: Graph, scale: float, expected: str
 ) -> None:
-    survey = surveyed(photos(12) * np.float32(scale))
-    found = list(survey.doubts(graph, [fed(SHAPE)]))
-    assert len(found) == bool(expected)
-    for text in found:
+    survey = survey_of(photos(12) * np.float32(scale))
+    messages = list(survey.doubts(graph, [fed(SHAPE)]))
+    assert len(messages) == bool(expected)
+    for text in messages:
         assert "d: the input 'x' is fed values from " in text
         assert f"and the graph expects {expected}; look at the scale" in text
 
 
-def test_bytes_that_nothing_scales_are_found() -> None:
-    pictures = photos(12)
-    pictures[0, 0, 0, 0] = 1
+def test_unscaled_bytes_are_a_doubt() -> None:
+    images = photos(12)
+    images[0, 0, 0, 0] = 1
     inputs = [fed(SHAPE)]
-    (found,) = surveyed(pictures * 255).unscaled(network(), inputs)
-    assert found.startswith("the input 'x' is fed ")
-    assert list(surveyed(pictures * 255).unscaled(network(scaled=True), inputs)) == []
-    assert list(surveyed(pictures).unscaled(network(), inputs)) == []
+    (doubt,) = survey_of(images * 255).unscaled(network(), inputs)
+    assert doubt.startswith("the input 'x' is fed ")
+    assert list(survey_of(images * 255).unscaled(network(scaled=True), inputs)) == []
+    assert list(survey_of(images).unscaled(network(), inputs)) == []
 
 
-def test_rotated_pictures_are_a_doubt() -> None:
-    survey = surveyed(photos(12), rotated=("a.jpg", "b.jpg"))
-    (found,) = survey.doubts(network(), [fed(SHAPE)])
-    assert "d: 2 of 12 images have an EXIF orientation, such as a.jpg; it is ignored" in found
+def test_rotated_images_are_a_doubt() -> None:
+    survey = survey_of(photos(12), rotated=("a.jpg", "b.jpg"))
+    (doubt,) = survey.doubts(network(), [fed(SHAPE)])
+    assert "d: 2 of 12 images have an EXIF orientation, such as a.jpg; it is ignored" in doubt

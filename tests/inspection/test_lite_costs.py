@@ -1,4 +1,4 @@
-"""The costs of .tflite files, against those of the graphs that they are converted from."""
+"""Costs of .tflite files, compared with their source graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from mobileprep.graph.tflite import read_tflite
+from mobileprep.graph.tflite import TfliteGraph, read_tflite
 from mobileprep.inspection.costs import model_costs
 from tests.litert.graphs import const, feed, model, op
 
@@ -59,25 +59,27 @@ NETWORKS = {
 }
 
 
+def written(graph: Graph, folder: Path) -> TfliteGraph:
+    path = folder / "m.tflite"
+    path.write_bytes(model_bytes(model(graph, ["x"], ["y"])))
+    return read_tflite(path)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
-def test_operators_count_like_the_ops_that_they_replace(name: str, tmp_path: Path) -> None:
+def test_converted_operators_cost_the_same_as_the_ops(name: str, tmp_path: Path) -> None:
     graph = Graph([feed("x", IMAGE, DType.FLOAT), *NETWORKS[name]])
-    path = tmp_path / "m.tflite"
-    path.write_bytes(model_bytes(model(graph, ["x"], ["y"])))
-    lite = read_tflite(path)
-    found = model_costs(lite.graph, lite.outputs, {})
-    wanted = model_costs(graph, ["y"], {"x": IMAGE})
-    assert (found.flops, found.uncounted) == (wanted.flops, ())
-    assert found.flops > 0
-    # The converter may add scalars, and keeps shapes.
-    assert found.parameters >= wanted.parameters
-    assert found.peak > 0
+    lite = written(graph, tmp_path)
+    costs = model_costs(lite.graph, lite.outputs, {})
+    expected = model_costs(graph, ["y"], {"x": IMAGE})
+    assert (costs.flops, costs.uncounted) == (expected.flops, ())
+    assert costs.flops > 0
+    # The converter may add scalars and shapes.
+    assert costs.parameters >= expected.parameters
+    assert costs.peak > 0
 
 
-def test_an_open_batch_is_the_one_that_is_asked_for(tmp_path: Path) -> None:
+def test_batch_size_scales_the_costs(tmp_path: Path) -> None:
     graph = Graph([feed("x", (-1, 6, 6, 3), DType.FLOAT), *NETWORKS["convolution"]])
-    path = tmp_path / "m.tflite"
-    path.write_bytes(model_bytes(model(graph, ["x"], ["y"])))
-    lite = read_tflite(path)
+    lite = written(graph, tmp_path)
     once, many = (model_costs(lite.graph, lite.outputs, {}, batch=n).flops for n in (1, 5))
     assert many == 5 * once

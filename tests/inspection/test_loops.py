@@ -12,12 +12,12 @@ from mobileprep.inspection.costs import LoopCount, ModelCosts, model_costs
 from tests.ops.graphs import c, n, p
 from tests.runtime.accounting import test_one_sample as functional
 
-# Four products and the sum of the counter, and a comparison, in each iteration; then a negation.
-ONCE = 4 + 1 + 1
+# Each iteration has four products, an addition to the counter, and a comparison.
+FLOPS_OF_ITERATION = 4 + 1 + 1
 
 
 def counted(*, test: list[Node], begin: float = 0, step: float = 1, bound: float = 3) -> Graph:
-    """x doubled in a loop whose condition is the node ``less``."""
+    """Double x in a loop whose condition is the node ``less``."""
     name = {"frame_name": "loop"}
     nodes = [
         p("x", shape=(4,)),
@@ -66,19 +66,17 @@ def costs(graph: Graph) -> ModelCosts:
         ("Less", "count enter_bound", {"step": -1.0}, None),
     ],
 )
-def test_the_iterations_follow_from_constants(
+def test_iterations_are_computed_from_constants(
     op: str, inputs: str, numbers: dict[str, float], iterations: int | None
 ) -> None:
-    found = costs(counted(test=[n("less", op, *inputs.split())], **numbers))
-    assert found.loops == (LoopCount("loop", iterations),)
+    result = costs(counted(test=[n("less", op, *inputs.split())], **numbers))
+    assert result.loops == (LoopCount("loop", iterations),)
     if "count" in inputs:
-        assert found.flops == ONCE * (1 if iterations is None else iterations)
+        assert result.flops == FLOPS_OF_ITERATION * (1 if iterations is None else iterations)
 
 
 @pytest.mark.parametrize(("bound", "iterations"), [("enter_bound", 2), ("enter_limit", None)])
-def test_of_two_bounds_the_nearer_counts_if_both_are_known(
-    bound: str, iterations: int | None
-) -> None:
+def test_smaller_of_two_bounds_counts_if_both_are_known(bound: str, iterations: int | None) -> None:
     test = [
         c("most", 2.0),
         n("enter_most", "Enter", "most", frame_name="loop", is_constant=True),
@@ -89,10 +87,10 @@ def test_of_two_bounds_the_nearer_counts_if_both_are_known(
     assert costs(counted(test=test)).loops == (LoopCount("loop", iterations),)
 
 
-def test_a_loop_of_functions_counts_like_one_of_switches() -> None:
+def test_functional_loop_has_the_same_costs() -> None:
     graph = functional._loop()
-    found = model_costs(graph, ["y"], {"x": (4,)})
-    assert [loop.iterations for loop in found.loops] == [functional.TURNS]
-    # The condition is evaluated once more than the body.
-    assert found.flops == functional.FLOPS - 1
-    assert (found.uncounted, found.parameters) == ((), 7)
+    result = model_costs(graph, ["y"], {"x": (4,)})
+    assert [loop.iterations for loop in result.loops] == [functional.TURNS]
+    # The condition runs once more than the body.
+    assert result.flops == functional.FLOPS - 1
+    assert (result.uncounted, result.parameters) == ((), 7)

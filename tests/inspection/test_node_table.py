@@ -1,4 +1,4 @@
-"""Nodes in columns."""
+"""The table of nodes of the report page."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ def graph() -> Graph:
     )
 
 
-def texts(table: NodeTable, numbers: tuple[int, ...]) -> list[str]:
+def strings(table: NodeTable, numbers: tuple[int, ...]) -> list[str]:
     return [table.texts[number] for number in numbers]
 
 
-def test_each_node_has_its_op_inputs_shapes_and_sizes() -> None:
+def test_table_has_ops_inputs_shapes_and_sizes() -> None:
     table = node_table(graph(), {"x": (2, 4)})
     assert table.names == ("x", "w", "b", "product", "y")
-    assert texts(table, table.ops) == ["Placeholder", "Const", "Const", "MatMul", "BiasAdd"]
+    assert strings(table, table.ops) == ["Placeholder", "Const", "Const", "MatMul", "BiasAdd"]
     assert table.inputs[4] == (3, 0, 2, 0, 1, -1)
-    assert texts(table, table.shapes[4]) == ["2x3"]
+    assert strings(table, table.shapes[4]) == ["2x3"]
     assert (table.parameters, table.bytes) == ((0, 12, 3, 0, 0), (0, 48, 12, 0, 0))
     assert table.flops == (0, 0, 0, 2 * 2 * 4 * 3, 6)
 
 
-def test_a_short_constant_tells_its_values() -> None:
+def test_short_constants_show_their_values() -> None:
     table = node_table(graph(), {})
-    assert "value: Tensor(float32, [3]) [1.0, 2.0, 3.0]" in texts(table, table.attrs[2])
-    assert "value: Tensor(float32, [4, 3])" in texts(table, table.attrs[1])
+    assert "value: Tensor(float32, [3]) [1.0, 2.0, 3.0]" in strings(table, table.attrs[2])
+    assert "value: Tensor(float32, [4, 3])" in strings(table, table.attrs[1])
 
 
-def test_a_graph_that_no_shapes_go_through_has_its_nodes_all_the_same() -> None:
+def test_table_without_shapes_if_inference_fails() -> None:
     broken = Graph([op("a", "Relu", "b"), op("b", "Relu", "a")])
     table = node_table(broken, {})
     assert (table.names, table.shapes) == (("a", "b"), ((), ()))
 
 
-def test_inputs_that_are_not_there_are_left_out() -> None:
+def test_missing_inputs_are_omitted() -> None:
     assert node_table(Graph([op("a", "Relu", "gone")]), {}).inputs == ((),)
 
 
 @pytest.mark.parametrize(("bound", "word"), [("MOST_NODES", "nodes"), ("_MOST_TEXT", "letters")])
-def test_of_a_graph_that_is_too_large_only_that_is_told(
+def test_too_large_graph_has_only_a_note(
     bound: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not left_out(graph())

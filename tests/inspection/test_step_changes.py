@@ -1,4 +1,4 @@
-"""What a step did to each node."""
+"""Changes of nodes by a step."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mobileprep.inspection.node_table import step_changes
 from tests.building.stages.jobs import classifier, op, placeholder
 
 
-def test_nothing_was_done() -> None:
+def test_equal_graphs_have_no_changes() -> None:
     graph = classifier()
     assert step_changes(graph, graph).changes == ()
     assert step_changes(graph, classifier()).changes == ()
 
 
-def test_what_is_new_gone_and_changed_is_told_with_before_and_after() -> None:
+def test_changes_have_the_values_before_and_after() -> None:
     before = Graph([placeholder((1, 3)), op("same", "Identity", "x"), op("y", "Relu", "same")])
     after = Graph([placeholder((1, 3)), op("y", "Relu6", "x"), op("z", "Relu", "y")])
-    told = step_changes(before, after)
-    assert told.renamed == ()
-    assert set(told.changes) == {
+    step = step_changes(before, after)
+    assert step.renamed == ()
+    assert set(step.changes) == {
         ("removed", "same", "", "Identity", "", None),
         ("op", "y", "", "Relu", "Relu6", None),
         ("inputs", "y", "", "same", "x", None),
@@ -29,33 +29,31 @@ def test_what_is_new_gone_and_changed_is_told_with_before_and_after() -> None:
     }
 
 
-def test_a_constant_tells_its_largest_difference() -> None:
+def test_changed_constant_has_its_largest_difference() -> None:
     (change,) = step_changes(classifier(), classifier(shift=0.5)).changes
     assert (change[0], change[1], change[5]) == ("constant", "b", 0.5)
 
 
-def test_other_names_at_the_same_places_are_new_names() -> None:
+def test_renamed_nodes_are_not_changes() -> None:
     before = Graph(
         [placeholder((1, 3)), op("long/name", "Relu", "x"), op("y", "Relu", "long/name")]
     )
     after = Graph([placeholder((1, 3)), op("a", "Relu", "x"), op("y", "Relu", "a")])
-    told = step_changes(before, after)
-    assert told.renamed == (("long/name", "a"),)
-    assert told.changes == ()
+    step = step_changes(before, after)
+    assert step.renamed == (("long/name", "a"),)
+    assert step.changes == ()
 
 
-def test_another_order_renames_nothing() -> None:
+def test_reordered_nodes_are_not_changes() -> None:
     a, b = op("a", "Relu", "x"), op("b", "Relu", "x")
-    assert (
-        step_changes(Graph([placeholder((1, 3)), a, b]), Graph([placeholder((1, 3)), b, a])).renamed
-        == ()
-    )
+    x = placeholder((1, 3))
+    assert step_changes(Graph([x, a, b]), Graph([x, b, a])).renamed == ()
 
 
-def test_long_texts_and_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_strings_and_lists_are_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST", 2)
     name = "n" * 5000
     after = Graph([op(name, "NoOp"), op("y", "Relu", name), op("z", "Relu", name)])
-    told = step_changes(Graph([op("y", "Relu", "y")]), after)
-    assert (len(told.changes), told.left_out) == (2, 1)
-    assert max(len(text) for change in told.changes for text in change[3:5]) == 300
+    step = step_changes(Graph([op("y", "Relu", "y")]), after)
+    assert (len(step.changes), step.left_out) == (2, 1)
+    assert max(len(text) for change in step.changes for text in change[3:5]) == 300

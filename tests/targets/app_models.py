@@ -1,7 +1,8 @@
-"""Models for tests of the code that apps get."""
+"""Models for tests of generated app code."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from mobileprep.formats.dtypes import DType
@@ -14,12 +15,12 @@ HOSTILE: Final = (
     "${System.exit(1)} $x",
     "??/ %s \u00e9\u2028\U0001f600\0",
 )
-"""Names that would end a literal, or be no part of it."""
+"""Names that would end or alter a string literal."""
 
 
 def app_model(**changes: Any) -> AppModel:
-    """A model with each form of input and output, and all that code can be made for."""
-    known: dict[str, Any] = {
+    """A model with every form of input and output and every option."""
+    options: dict[str, Any] = {
         "file": "digits.pb",
         "artifact": "frozen",
         "inputs": (
@@ -39,25 +40,25 @@ def app_model(**changes: Any) -> AppModel:
         "package": "org.example.app",
         "class_name": "Classifier",
     }
-    return AppModel(**{**known, **changes})
+    return AppModel(**{**options, **changes})
 
 
 def lite_model(**changes: Any) -> AppModel:
-    """The same for LiteRT, which takes other types and has no nodes to run once."""
+    """The same model for LiteRT, which accepts other dtypes and has no init ops."""
     inputs = (
         AppTensor("image", DType.FLOAT, (-1, 2, 1, 3)),
         AppTensor("scale:0", DType.INT32, (2,)),
         AppTensor("any", DType.INT64),
     )
-    known = {"file": "digits.tflite", "artifact": "tflite", "inputs": inputs, "init_ops": ()}
-    return app_model(**{**known, **changes})
+    options = {"file": "digits.tflite", "artifact": "tflite", "inputs": inputs, "init_ops": ()}
+    return app_model(**{**options, **changes})
 
 
-def hostile_model() -> AppModel:
-    """A model whose names try to be code."""
+def hostile_model(names: Sequence[str] = HOSTILE) -> AppModel:
+    """A model whose names contain code."""
     return app_model(
-        inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in HOSTILE),
-        outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in HOSTILE),
-        init_ops=HOSTILE,
+        inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in names),
+        outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in names),
+        init_ops=tuple(names),
         images=None,
     )

@@ -10,7 +10,7 @@ from mobileprep.graph.opdef import OpDef
 
 
 def node(name: str, op: str, **types: DType) -> Node:
-    """A node with type attributes and nothing else."""
+    """A node that has only dtype attributes."""
     return Node(name, op, attrs={n: attrs.dtype(t) for n, t in types.items()})
 
 
@@ -27,7 +27,7 @@ def network() -> Graph:
 
 
 def with_function() -> Graph:
-    """A call of a function whose body takes an exponential."""
+    """A call of a function whose body computes an exponential."""
     function = Function(OpDef("grow"), (node("exp", "Exp", T=DType.FLOAT),))
     nodes = [node("x", "Placeholder", dtype=DType.FLOAT), Node("called", "grow")]
     return Graph(nodes, Library({"grow": function}))

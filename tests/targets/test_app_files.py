@@ -1,4 +1,4 @@
-"""The files for an app's own build, read by the tools that they are for."""
+"""Files for the build of an app, read by their tools."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def run(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -
     return done.stdout
 
 
-def test_each_platform_gets_the_files_of_its_builds() -> None:
-    found = {name: set(app_files(name, (), "digits", "digits.pb")) for name in PLATFORMS}
-    assert found == {
+def test_files_of_each_platform() -> None:
+    files = {name: set(app_files(name, (), "digits", "digits.pb")) for name in PLATFORMS}
+    assert files == {
         "android": {"app.gradle", "app.mk"},
         "ios": {"app.xcconfig", "digits.podspec"},
         "raspberry-pi": {"app.mk"},
@@ -39,7 +39,7 @@ def test_each_platform_gets_the_files_of_its_builds() -> None:
     }
 
 
-def test_an_unknown_binary_interface_is_refused() -> None:
+def test_unknown_binary_interface_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="linux has no binary interface 'x86'"):
         app_files("linux", ("x86",), "digits", "digits.pb")
 
@@ -57,8 +57,8 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("platform", ["raspberry-pi", "linux"])
-def test_make_links_an_app_with_all_that_registers_itself(tmp_path: Path, platform: str) -> None:
-    """The libraries here have an object that nothing names, and a function twice."""
+def test_make_links_all_registrations(tmp_path: Path, platform: str) -> None:
+    """Link libraries that have an unreferenced object and a duplicate function."""
     (tmp_path / "app.mk").write_text(app_files(platform, (), "digits", "digits.pb")["app.mk"])
     for name, text in SOURCES.items():
         (tmp_path / name).write_text(text)
@@ -79,39 +79,39 @@ def test_make_links_an_app_with_all_that_registers_itself(tmp_path: Path, platfo
     assert run(tmp_path / "app", cwd=tmp_path).split() == ["registered"]
 
 
-def test_make_links_what_belongs_to_the_binary_interface(tmp_path: Path) -> None:
+def test_make_links_libraries_of_the_binary_interface(tmp_path: Path) -> None:
     text = app_files("android", ("x86", "x86_64"), "digits", "digits.pb")["app.mk"]
     (tmp_path / "app.mk").write_text(text)
     (tmp_path / "Makefile").write_text("include app.mk\nall: ; @echo $(TENSORFLOW_LDFLAGS)\n")
-    told = run("make", "-s", "NDK_ROOT=ndk", cwd=tmp_path)
-    assert PAGES in told and "/gen/lib/android_x86/libtensorflow-core.a" in told
-    told = run("make", "-s", "NDK_ROOT=ndk", "ANDROID_ARCH=x86_64", cwd=tmp_path)
-    assert "/gen/protobuf_android/x86_64/lib" in told and "libs/x86_64 " in told
-    assert "x86 " not in told and "$(" not in told
+    output = run("make", "-s", "NDK_ROOT=ndk", cwd=tmp_path)
+    assert PAGES in output and "/gen/lib/android_x86/libtensorflow-core.a" in output
+    output = run("make", "-s", "NDK_ROOT=ndk", "ANDROID_ARCH=x86_64", cwd=tmp_path)
+    assert "/gen/protobuf_android/x86_64/lib" in output and "libs/x86_64 " in output
+    assert "x86 " not in output and "$(" not in output
 
 
 GRADLE = """\
-// Stands for the plugin of Android: it notes what it is told.
-class Noted {
+// A stub of the Android plugin that records calls.
+class Recorder {
     String path
     def called = []
     def children = [:]
-    def told
+    def calls
     def propertyMissing(String name) {
         if (!children.containsKey(name)) {
-            children[name] = new Noted(path: path ? "$path.$name" : name, told: told)
+            children[name] = new Recorder(path: path ? "$path.$name" : name, calls: calls)
         }
         children[name]
     }
-    def methodMissing(String name, args) { told << "$path.$name ${args.toList()}" }
+    def methodMissing(String name, args) { calls << "$path.$name ${args.toList()}" }
 }
-def told = []
-ext.android = new Noted(path: '', told: told)
+def calls = []
+ext.android = new Recorder(path: '', calls: calls)
 android.defaultConfig.externalNativeBuild.cmake.children.arguments = []
 ANDROID
 configurations { implementation }
 task preBuild { doLast {
-    told.each { println "told $it" }
+    calls.each { println "call $it" }
     configurations.implementation.dependencies.each { println "needs ${it.group}:${it.version}" }
 } }
 apply from: 'models/app.gradle'
@@ -119,7 +119,7 @@ apply from: 'models/app.gradle'
 
 
 def gradle(folder: Path, *lines: str, abis: tuple[str, ...] = (), **model: str) -> str:
-    """What an app's build says."""
+    """Run the build of an app and return its output."""
     (folder / "models").mkdir(exist_ok=True)
     name, file = model.get("name", "digits"), model.get("file", "digits.pb")
     (folder / "models/app.gradle").write_text(app_files("android", abis, name, file)["app.gradle"])
@@ -133,54 +133,54 @@ def gradle(folder: Path, *lines: str, abis: tuple[str, ...] = (), **model: str) 
     return run("gradle", "--offline", "--no-daemon", "-q", *home, "preBuild", cwd=folder)
 
 
-def test_gradle_has_the_model_among_the_assets(tmp_path: Path) -> None:
-    told = gradle(tmp_path, abis=("arm64-v8a", "armeabi-v7a")).splitlines()
+def test_gradle_adds_the_model_to_the_assets(tmp_path: Path) -> None:
+    lines = gradle(tmp_path, abis=("arm64-v8a", "armeabi-v7a")).splitlines()
     assets = tmp_path / "build/mobileprep/digits"
-    assert "told defaultConfig.ndk.abiFilters [arm64-v8a, armeabi-v7a]" in told
-    assert f"told sourceSets.main.assets.srcDir [{assets}]" in told
-    assert "needs org.tensorflow:1.13.1" in told
-    assert sum(PAGES in line for line in told) == 1
-    assert not any("java" in line or "jniLibs" in line for line in told)
+    assert "call defaultConfig.ndk.abiFilters [arm64-v8a, armeabi-v7a]" in lines
+    assert f"call sourceSets.main.assets.srcDir [{assets}]" in lines
+    assert "needs org.tensorflow:1.13.1" in lines
+    assert sum(PAGES in line for line in lines) == 1
+    assert not any("java" in line or "jniLibs" in line for line in lines)
     copied = {str(p.relative_to(assets)) for p in assets.rglob("*") if p.is_file()}
     assert copied == {"digits.pb", "assets/more/words.txt"}
 
 
-def test_gradle_keeps_the_apps_own_linker_flags(tmp_path: Path) -> None:
+def test_gradle_keeps_existing_linker_flags(tmp_path: Path) -> None:
     own = "['-DANDROID_STL=c++_static', '-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections']"
-    noted = "android.defaultConfig.externalNativeBuild.cmake.children.arguments"
-    told = gradle(tmp_path, f"{noted} = {own}").splitlines()
+    arguments = "android.defaultConfig.externalNativeBuild.cmake.children.arguments"
+    lines = gradle(tmp_path, f"{arguments} = {own}").splitlines()
     flags = f"-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections {PAGES}"
-    assert f"told defaultConfig.externalNativeBuild.cmake.arguments [{flags}]" in told
+    assert f"call defaultConfig.externalNativeBuild.cmake.arguments [{flags}]" in lines
 
 
 @pytest.mark.parametrize(
-    ("code", "taken"),
+    ("code", "languages"),
     [
         ("kotlin/App.kt", ["kotlin"]),
         ("kotlin/App.kt java/EncryptedModel.java", ["java", "kotlin"]),
         ("kotlin/App.kt java/App.java java/EncryptedModel.java", ["java"]),
     ],
 )
-def test_gradle_takes_code_and_libraries_where_there_are_some(
-    tmp_path: Path, code: str, taken: list[str]
+def test_gradle_adds_existing_code_and_libraries(
+    tmp_path: Path, code: str, languages: list[str]
 ) -> None:
     for file in code.split():
         path = tmp_path / "models/integration" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    told = gradle(
+    output = gradle(
         tmp_path, "ext.tensorflowLibraries = file('libs')", name="v1.b-2", file="v1.b-2.pb.enc"
     )
-    folders = [f"{tmp_path}/models/integration/{language}" for language in taken]
-    assert re.findall(r"main\.java\.srcDir \[(.*)\]", told) == folders
-    assert f"sourceSets.main.jniLibs.srcDir [{tmp_path}/libs]" in told
-    assert "noCompress [enc]" in told
-    assert "org.tensorflow" not in told
+    folders = [f"{tmp_path}/models/integration/{language}" for language in languages]
+    assert re.findall(r"main\.java\.srcDir \[(.*)\]", output) == folders
+    assert f"sourceSets.main.jniLibs.srcDir [{tmp_path}/libs]" in output
+    assert "noCompress [enc]" in output
+    assert "org.tensorflow" not in output
     assert (tmp_path / "build/mobileprep/v1.b-2/v1.b-2.pb.enc").is_file()
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_what_decrypts_is_linked_where_the_model_is_encrypted(encrypted: bool) -> None:
+def test_openssl_is_linked_for_encrypted_models(encrypted: bool) -> None:
     for platform in ("ios", "android", "raspberry-pi", "linux"):
         files = app_files(platform, (), "digits", "digits.pb.enc", encrypted=encrypted)
         text = "".join(files[name] for name in files if name in ("app.mk", "digits.podspec"))
@@ -188,17 +188,17 @@ def test_what_decrypts_is_linked_where_the_model_is_encrypted(encrypted: bool) -
 
 
 RUBY = """\
-class Noted
-  def initialize(name, told) = (@name, @told = name, told)
-  def method_missing(name, *args) = @told["#{@name}#{name}".chomp('=')] = args
+class Recorder
+  def initialize(name, calls) = (@name, @calls = name, calls)
+  def method_missing(name, *args) = @calls["#{@name}#{name}".chomp('=')] = args
   def respond_to_missing?(*) = true
 end
 module Pod
   module Spec
     def self.new
-      told = {}
-      yield Noted.new('', told)
-      told.each { |key, args| puts "#{key} #{args.flatten.inspect}" }
+      calls = {}
+      yield Recorder.new('', calls)
+      calls.each { |key, args| puts "#{key} #{args.flatten.inspect}" }
     end
   end
 end
@@ -212,22 +212,22 @@ def test_ruby_reads_the_podspec(tmp_path: Path, own: bool) -> None:
     (tmp_path / "digits.podspec").write_text(text)
     (tmp_path / "read.rb").write_text(RUBY)
     environ = {"PATH": "/usr/bin:/bin", **({"TENSORFLOW": "/a b/tensorflow"} if own else {})}
-    told = run("ruby", "-w", "-I.", "read.rb", cwd=tmp_path, env=environ)
-    assert 'name ["digits"]' in told
-    assert 'resources ["{digits.pb,digits_labels.txt,assets}"]' in told
-    assert ('dependency ["TensorFlow-experimental"]' in told) == (not own)
+    output = run("ruby", "-w", "-I.", "read.rb", cwd=tmp_path, env=environ)
+    assert 'name ["digits"]' in output
+    assert 'resources ["{digits.pb,digits_labels.txt,assets}"]' in output
+    assert ('dependency ["TensorFlow-experimental"]' in output) == (not own)
     folder = '"/a b/tensorflow/tensorflow/contrib/makefile/gen/proto'
-    assert (folder in told.replace("\\", "")) == own
+    assert (folder in output.replace("\\", "")) == own
 
 
 def settings(text: str) -> dict[str, str]:
-    """The settings of an .xcconfig file, which has one on each line that is no comment."""
+    """The settings of an .xcconfig file: one on each line that is not a comment."""
     lines = [line for line in text.splitlines() if line and not line.startswith("//")]
     assert all(" = " in line and ";" not in line for line in lines)
     return {key: value for key, _, value in (line.partition(" = ") for line in lines)}
 
 
-def test_the_xcconfig_loads_all_of_tensorflow_for_each_sdk() -> None:
+def test_xcconfig_loads_all_of_tensorflow_for_each_sdk() -> None:
     both = settings(app_files("ios", (), "digits", "digits.pb")["app.xcconfig"])
     assert both["ARCHS[sdk=iphoneos*]"] == "arm64"
     assert both["TENSORFLOW_ARCH[sdk=iphonesimulator*]"] == "X86_64"

@@ -1,4 +1,4 @@
-"""The fragments that TensorFlow's own builds take."""
+"""Fragments for TensorFlow's own builds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RELEASES = ["1.15", "2.21"]
 
 
 def lists_of(fragment: str) -> dict[str, list[str]]:
-    """The lists that a .bzl file assigns, which is Python as far as these go."""
+    """The lists that a .bzl file assigns; their syntax is also Python."""
     module = ast.parse(fragment)
     assigned = [part for part in module.body if isinstance(part, ast.Assign)]
     return {part.targets[0].id: ast.literal_eval(part.value) for part in assigned}  # type: ignore[attr-defined]
@@ -30,7 +30,7 @@ def lists_of(fragment: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("release", RELEASES)
-def test_each_platform_gets_the_files_of_the_releases_builds(release: str, platform: str) -> None:
+def test_files_of_each_platform_and_release(release: str, platform: str) -> None:
     fragments = build_fragments(OPS, release, platform)
     makefile = {"selective_registration.mk", "tf_op_files.txt"} if release == "1.15" else set()
     bazel = {"selective_registration.bazelrc", "selective_registration.bzl"}
@@ -40,11 +40,11 @@ def test_each_platform_gets_the_files_of_the_releases_builds(release: str, platf
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_bazelrc_is_comments_and_the_flags(release: str) -> None:
+def test_bazelrc_has_comments_and_flags(release: str) -> None:
     lines = build_fragments(OPS, release, "android")["selective_registration.bazelrc"].splitlines()
-    told = [line for line in lines if not line.startswith("#")]
+    options = [line for line in lines if not line.startswith("#")]
     compiled = [f"build:selective --copt={flag}" for flag in COMPILER_FLAGS]
-    assert told == [*compiled, "build:selective --linkopt=-Wl,-z,max-page-size=16384"]
+    assert options == [*compiled, "build:selective --linkopt=-Wl,-z,max-page-size=16384"]
     for platform in ("ios", "raspberry-pi", "linux", "generic"):
         other = build_fragments(OPS, release, platform)["selective_registration.bazelrc"]
         assert "--linkopt" not in other
@@ -54,7 +54,7 @@ def test_the_bazelrc_is_comments_and_the_flags(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_bzl_names_kernels_kept_and_added(release: str) -> None:
+def test_bzl_lists_retained_and_added_kernels(release: str) -> None:
     lists = lists_of(build_fragments(OPS, release, "linux")["selective_registration.bzl"])
     assert {"conv_ops.cc", "no_op.cc", "sendrecv_ops.cc", "function_ops.cc"} <= set(
         lists["KERNEL_SRCS"]
@@ -64,7 +64,7 @@ def test_the_bzl_names_kernels_kept_and_added(release: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["selective_registration.bzl", "selective_registration.mk"])
-def test_every_file_has_its_reason(name: str) -> None:
+def test_every_file_has_a_reason(name: str) -> None:
     text = build_fragments((*OPS, OpKernel("Cast", "CpuCastOp")), "1.15", "ios")[name]
     assert "needed by Cast: CpuCastOp\n" in text
     assert "needed by cast_op.cc\n" in text
@@ -73,13 +73,13 @@ def test_every_file_has_its_reason(name: str) -> None:
     assert "any kernel may need it\n" in text
 
 
-def test_ops_without_a_known_file_are_told() -> None:
+def test_ops_without_a_known_file_are_listed() -> None:
     ops = [*OPS, OpKernel("Frobnicate", "FrobnicateOp")]
     for name, text in build_fragments(ops, "1.15", "ios").items():
         assert ("Frobnicate" in text) == (name.endswith((".bzl", ".mk")))
 
 
-def test_the_makefiles_list_keeps_what_lies_outside_the_kernels() -> None:
+def test_makefile_list_keeps_files_other_than_kernels() -> None:
     lines = build_fragments(OPS, "1.15", "android")["tf_op_files.txt"].splitlines()
     assert "tensorflow/core/ops/math_ops.cc" in lines
     assert "tensorflow/core/kernels/conv_ops.cc" in lines
@@ -112,10 +112,10 @@ endif
 all app.so:
 \t@echo $(TARGET) $(ANDROID_ARCH)$(IOS_ARCH)$(PI_ARCH) $(CXXFLAGS) $(ANDROID_TYPES) $(LDFLAGS)
 """
-"""Assigns as the makefile of TensorFlow 1.15 does."""
+"""The assignments of the makefile of TensorFlow 1.15."""
 
 
-def made(
+def run_make(
     folder: Path,
     platform: str,
     *words: str,
@@ -123,11 +123,11 @@ def made(
     env: Mapping[str, str] | None = None,
     first: str = "",
 ) -> list[str]:
-    """What the makefile is told by the fragment, and by a command line.
+    """Run make with the fragment and return the words that the makefile prints.
 
     Args:
-        env: variables of the environment.
-        first: a makefile of the user's own, which make reads before the fragment.
+        env: environment variables.
+        first: the content of a user makefile that make reads before the fragment.
     """
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
@@ -153,7 +153,7 @@ REST = ["-D__ANDROID_TYPES_FULL__", "-L/usr/local/lib"]
 
 
 @pytest.mark.parametrize(
-    ("platform", "told"),
+    ("platform", "expected"),
     [
         ("android", ["ANDROID", "arm64-v8a", *FLAGS, "-D__ANDROID_TYPES_FULL__", "-fPIE"]),
         ("ios", ["IOS", "ARM64", *FLAGS, *REST]),
@@ -162,10 +162,10 @@ REST = ["-D__ANDROID_TYPES_FULL__", "-L/usr/local/lib"]
         ("generic", ["HOST", *FLAGS, *REST]),
     ],
 )
-def test_make_takes_the_fragment_before_the_makefile(
-    tmp_path: Path, platform: str, told: list[str]
+def test_make_reads_the_fragment_before_the_makefile(
+    tmp_path: Path, platform: str, expected: list[str]
 ) -> None:
-    assert made(tmp_path, platform) == told
+    assert run_make(tmp_path, platform) == expected
 
 
 OWN_FLAGS: dict[str, dict[str, Any]] = {
@@ -182,59 +182,59 @@ OWN_FLAGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("given", OWN_FLAGS)
+@pytest.mark.parametrize("source", OWN_FLAGS)
 @pytest.mark.parametrize("platform", ["android", "raspberry-pi", "linux"])
-def test_make_adds_to_the_users_optimization_flags(
-    tmp_path: Path, platform: str, given: str
+def test_make_appends_to_user_optimization_flags(
+    tmp_path: Path, platform: str, source: str
 ) -> None:
-    own = dict(OWN_FLAGS[given])
-    found = made(tmp_path, platform, *own.pop("words", []), **own)
+    own = dict(OWN_FLAGS[source])
+    output = run_make(tmp_path, platform, *own.pop("words", []), **own)
     neon = NEON if platform == "raspberry-pi" else []
     flags = ["-Os", "-g", *COMPILER_FLAGS, *neon]
-    at = found.index("--std=c++14") + 1
-    assert found[at : at + len(flags)] == flags
-    assert not {"-O1", "-O2", "-O3", "-march=native"} & set(found)
+    at = output.index("--std=c++14") + 1
+    assert output[at : at + len(flags)] == flags
+    assert not {"-O1", "-O2", "-O3", "-march=native"} & set(output)
 
 
-def test_make_builds_the_binary_interface_of_the_command_line(tmp_path: Path) -> None:
-    assert made(tmp_path, "android", "ANDROID_ARCH=x86")[1] == "x86"
-    assert made(tmp_path, "ios", "IOS_ARCH=X86_64")[1] == "X86_64"
-    assert made(tmp_path, "raspberry-pi", "PI_ARCH=aarch64") == ["PI", "aarch64", *FLAGS, *REST]
+def test_command_line_selects_the_binary_interface(tmp_path: Path) -> None:
+    assert run_make(tmp_path, "android", "ANDROID_ARCH=x86")[1] == "x86"
+    assert run_make(tmp_path, "ios", "IOS_ARCH=X86_64")[1] == "X86_64"
+    assert run_make(tmp_path, "raspberry-pi", "PI_ARCH=aarch64") == ["PI", "aarch64", *FLAGS, *REST]
 
 
-def test_make_builds_the_recipes_first_binary_interface_else(tmp_path: Path) -> None:
-    assert made(tmp_path, "android", abis=("x86", "x86_64"))[1] == "x86"
-    assert made(tmp_path, "ios", abis=("x86_64",))[1] == "X86_64"
-    assert made(tmp_path, "raspberry-pi", abis=("aarch64",)) == ["PI", "aarch64", *FLAGS, *REST]
+def test_first_binary_interface_of_the_recipe_is_the_default(tmp_path: Path) -> None:
+    assert run_make(tmp_path, "android", abis=("x86", "x86_64"))[1] == "x86"
+    assert run_make(tmp_path, "ios", abis=("x86_64",))[1] == "X86_64"
+    assert run_make(tmp_path, "raspberry-pi", abis=("aarch64",)) == ["PI", "aarch64", *FLAGS, *REST]
 
 
-def test_make_links_libraries_of_android_for_pages_of_16_kb(tmp_path: Path) -> None:
-    assert made(tmp_path, "android", "app.so")[-2:] == ["-fPIE", "-Wl,-z,max-page-size=16384"]
-    assert made(tmp_path, "raspberry-pi", "app.so")[-1] == "-L/usr/local/lib"
+def test_android_libraries_are_linked_for_16_kb_pages(tmp_path: Path) -> None:
+    assert run_make(tmp_path, "android", "app.so")[-2:] == ["-fPIE", "-Wl,-z,max-page-size=16384"]
+    assert run_make(tmp_path, "raspberry-pi", "app.so")[-1] == "-L/usr/local/lib"
 
 
 @pytest.mark.parametrize(
-    ("platform", "abis", "ran"),
+    ("platform", "abis", "parts"),
     [
         ("android", ("x86",), ["-a x86", "-t android -a x86", "ANDROID_ARCH=x86 SUB_MAKEFILES="]),
         ("ios", ("arm64",), ["compile_ios_protobuf.sh", "-t ios)", "IOS_ARCH=ARM64"]),
         ("raspberry-pi", ("armhf",), ["./configure", "_nsync.sh)", "HOST_OS=PI PI_ARCH=armhf"]),
     ],
 )
-def test_the_commands_are_those_of_the_binary_interfaces(
-    platform: str, abis: tuple[str, ...], ran: list[str]
+def test_commands_select_the_binary_interfaces(
+    platform: str, abis: tuple[str, ...], parts: list[str]
 ) -> None:
     fragments = build_fragments(OPS, "1.15", platform, abis)
     lines = fragments["selective_registration.mk"].splitlines()
     end = next(i for i, line in enumerate(lines) if not line.startswith("#"))
     commands = lines[end - 3 : end]
-    assert all(part in command for part, command in zip(ran, commands, strict=True))
+    assert all(part in command for part, command in zip(parts, commands, strict=True))
     assert all(abi in fragments["selective_registration.bazelrc"] for abi in abis) == (
         platform != "raspberry-pi"
     )
 
 
-def test_an_unknown_binary_interface_is_refused() -> None:
+def test_unknown_binary_interface_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="ios has no binary interface 'x86'") as caught:
         build_fragments(OPS, "1.15", "ios", ("x86",))
     assert caught.value.hint == "choose of arm64, x86_64"

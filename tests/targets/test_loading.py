@@ -1,4 +1,4 @@
-"""Graphs that a release named in a recipe cannot load, and what is accepted all the same."""
+"""Graphs that a release cannot load, and exceptions listed in `allow`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_all_problems_of_all_releases_are_reported_at_once() -> None:
     )
 
 
-def test_only_what_is_allowed_is_accepted() -> None:
+def test_only_allowed_problems_are_accepted() -> None:
     one = AppBuild(("1.15",), "android", allow=["versions"])
     lines, hint = refused(one)
     assert len(lines) == 1
@@ -47,13 +47,13 @@ def test_only_what_is_allowed_is_accepted() -> None:
     assert len(list(both.accepted(NEWER))) == 2
 
 
-def test_a_kernel_that_is_missing_keeps_a_model_from_running() -> None:
+def test_missing_kernel_is_a_warning_if_allowed() -> None:
     graph = Graph([placeholder(), node("p", "DecodePng", "x", T=None)])
     (warning,) = AppBuild(("1.15",), "ios", allow=["DecodePng"]).accepted(graph)
     assert "but TensorFlow 1.15 cannot run it" in warning
 
 
-def test_ops_of_the_app_are_not_refused() -> None:
+def test_declared_custom_ops_are_accepted() -> None:
     graph = Graph([placeholder(), node("n", "FancyOp", "x")])
     check_loads(graph, AppBuild(("1.15", "2.21"), "android", custom_ops=["FancyOp"]))
     lines, hint = refused(AppBuild(("1.15",), "android"), graph)
@@ -61,11 +61,11 @@ def test_ops_of_the_app_are_not_refused() -> None:
     assert hint.startswith("if the app registers `FancyOp` itself, declare it: `ops: {FancyOp: {")
 
 
-def test_what_downgrade_does_not_fix_is_not_promised() -> None:
+def test_downgrade_is_suggested_only_if_it_helps() -> None:
     graph = Graph([placeholder(), node("n", "MaxPool", "x", padding="EXPLICIT")])
     _, hint = refused(AppBuild(("1.15",), "android"), graph)
     assert "downgrade" not in hint
 
 
-def test_ops_of_functions_count() -> None:
+def test_ops_of_functions_are_included() -> None:
     assert ops_of(with_function()) == {"Placeholder", "grow", "Exp"}

@@ -1,4 +1,4 @@
-"""Memory-mapped models: which constants get regions, and that graphs come back."""
+"""Memory-mapped models."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def test_only_large_constants_are_mapped(size: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.QUINT8, DType.QINT8, DType.QINT32, DType.QUINT16])
-def test_quantized_types_are_mapped_when_asked_for(dtype: DType) -> None:
+def test_quantized_constants_are_mapped_on_request(dtype: DType) -> None:
     graph = product(weights("w", 100, dtype=dtype))
     assert mapped(convert(graph, 1, quantized=True, safe=True)) == ["w"]
-    left = convert(graph, 1, quantized=False, safe=True)
-    assert (mapped(left), left.quantized) == ([], ("w",))
-    assert left.model.graph.nodes == graph.nodes
+    result = convert(graph, 1, quantized=False, safe=True)
+    assert (mapped(result), result.quantized) == ([], ("w",))
+    assert result.model.graph.nodes == graph.nodes
 
 
-def test_strings_stay() -> None:
-    texts = constant("w", Tensor.of([b"text"] * 100))
-    done = convert(product(texts), 1, quantized=True, safe=False)
+def test_strings_are_not_mapped() -> None:
+    strings = constant("w", Tensor.of([b"text"] * 100))
+    done = convert(product(strings), 1, quantized=True, safe=False)
     assert (mapped(done), done.quantized, done.written) == ([], (), ())
 
 
 @pytest.mark.parametrize("kind", ["Identity", "Reshape", "Enter"])
-def test_what_may_be_overwritten_stays_in_the_graph(kind: str) -> None:
+def test_constants_that_may_be_overwritten_are_not_mapped(kind: str) -> None:
     graph = graph_of(
         weights("read", 5), weights("w", 5), op("i", kind, "w"), op("j", "Identity", "i"),
         op("y", "MatMul", "j", "read"), op("z", "Relu", "j"),
@@ -82,28 +82,28 @@ def test_what_may_be_overwritten_stays_in_the_graph(kind: str) -> None:
         (op("y", "BiasAdd", "w", "x"), True),
         (op("y", "Add", "x", "w"), True),
         (op("y", "Conv2D", "w", "w"), False),
-        (op("y", "OfNobody", "w"), True),
-        (op("y", "OfNobody", "x", "^w"), False),
+        (op("y", "Unknown", "w"), True),
+        (op("y", "Unknown", "x", "^w"), False),
     ],
 )
-def test_ops_are_told_by_which_input_they_only_read(node: Node, written: bool) -> None:
+def test_constants_are_mapped_if_the_op_only_reads_the_input(node: Node, written: bool) -> None:
     done = convert(graph_of(weights("w", 5), node), 1, quantized=False, safe=True)
     assert mapped(done) == ([] if written else ["w"])
 
 
-def test_regions_have_names_of_their_own() -> None:
+def test_region_names_are_unique() -> None:
     names = ["a/b", "a-b", "a_b", "ü"]
     done = convert(graph_of(*(weights(n, 5) for n in names)), 1, quantized=False, safe=True)
-    found = [n.removeprefix("memmapped_package://") for n, _ in done.model.regions]
-    assert found == ["a_b", "a_b_", "a_b__", "__"]
+    regions = [n.removeprefix("memmapped_package://") for n, _ in done.model.regions]
+    assert regions == ["a_b", "a_b_", "a_b__", "__"]
 
 
-def test_a_node_keeps_its_device_and_control_inputs() -> None:
+def test_mapped_node_keeps_its_device_and_control_inputs() -> None:
     value = Tensor.of(np.ones(5, np.float32))
     node = constant("w", value, "/cpu:0", (parse_ref("^x"),))
-    (_, found) = convert(graph_of(node), 1, quantized=False, safe=True).model.graph.nodes
-    assert (found.device, found.inputs) == (node.device, node.inputs)
-    assert found.attrs == {
+    (_, mapped_node) = convert(graph_of(node), 1, quantized=False, safe=True).model.graph.nodes
+    assert (mapped_node.device, mapped_node.inputs) == (node.device, node.inputs)
+    assert mapped_node.attrs == {
         "dtype": attr.dtype(DType.FLOAT),
         "shape": attr.shape((5,)),
         "memory_region_name": attr.string("memmapped_package://w"),
@@ -124,7 +124,7 @@ def every_kind() -> Graph:
     )  # fmt: skip
 
 
-def test_graphs_come_back_with_their_constants(tmp_path: Path) -> None:
+def test_graphs_are_read_back_with_their_constants(tmp_path: Path) -> None:
     graph = every_kind()
     path = written(tmp_path, graph)
     assert file_kind(path) == "GraphDef"
@@ -133,7 +133,7 @@ def test_graphs_come_back_with_their_constants(tmp_path: Path) -> None:
     assert isinstance(read_graph(path)["a"].attr_tensor("value").content, memoryview)
 
 
-def test_the_bytes_of_the_first_tensor_do_not_tell_what_the_file_is(tmp_path: Path) -> None:
+def test_file_kind_does_not_depend_on_the_first_tensor(tmp_path: Path) -> None:
     for first in (b"node {", b"\x08\x01", b"PK\x03\x04", b"BMxxxx\0\0\0\0"):
         value = Tensor(DType.UINT8, (600,), content=first.ljust(600, b" "))
         path = written(tmp_path, graph_of(constant("w", value)))
@@ -141,14 +141,14 @@ def test_the_bytes_of_the_first_tensor_do_not_tell_what_the_file_is(tmp_path: Pa
         assert read_graph(path)["w"].attr_tensor("value") == value
 
 
-def test_a_graph_taken_out_of_a_package_is_read_too(tmp_path: Path) -> None:
+def test_graph_without_its_package_is_read(tmp_path: Path) -> None:
     shipped = read_shipped_graph(written(tmp_path, every_kind()))
     for text in (False, True):
         write_graph(tmp_path / "g.pb", shipped, as_text=text)
         assert [n.op for n in read_graph(tmp_path / "g.pb")] == [n.op for n in shipped]
 
 
-def test_a_cut_package_is_refused_by_name(tmp_path: Path) -> None:
+def test_truncated_package_is_refused_with_its_path(tmp_path: Path) -> None:
     path = written(tmp_path, every_kind())
     data = path.read_bytes()
     for length in range(1, len(data)):
@@ -173,7 +173,7 @@ def test_a_cut_package_is_refused_by_name(tmp_path: Path) -> None:
         ({"memory_region_name": attr.string("memmapped_package://.")}, "not a multiple of 64"),
     ],
 )
-def test_nodes_that_name_what_is_not_there_are_refused(
+def test_invalid_regions_are_refused(
     change: dict[str, AttrValue], message: str, tmp_path: Path
 ) -> None:
     graph = graph_of(weights("w", 3), op("y", "MatMul", "x", "w"))

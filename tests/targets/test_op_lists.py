@@ -1,4 +1,4 @@
-"""The pairs of op and kernel class that users write."""
+"""Lists of pairs of op and kernel class."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from mobileprep.targets.op_lists import (
 ADD = "BinaryOp<CPUDevice, functor::add<float>>"
 
 
-def test_the_original_tools_default_is_ours() -> None:
+def test_default_matches_the_original_tool() -> None:
     assert parse_default_ops("NoOp:NoOp,_Recv:RecvOp,_Send:SendOp") == DEFAULT_OPS
 
 
-def test_an_empty_text_has_no_pairs() -> None:
+def test_empty_string_has_no_pairs() -> None:
     assert parse_default_ops("") == ()
     assert parse_default_ops("  ") == ()
 
 
-def test_blanks_around_names_are_dropped() -> None:
+def test_spaces_around_names_are_ignored() -> None:
     assert parse_default_ops(" A : B , C:D") == (OpKernel("A", "B"), OpKernel("C", "D"))
 
 
-def test_commas_and_colons_inside_a_class_belong_to_it() -> None:
+def test_classes_may_contain_commas_and_colons() -> None:
     assert parse_default_ops(f"Add:{ADD},NoOp:NoOp") == (
         OpKernel("Add", ADD),
         OpKernel("NoOp", "NoOp"),
@@ -45,12 +45,12 @@ def test_commas_and_colons_inside_a_class_belong_to_it() -> None:
 @pytest.mark.parametrize(
     "text", ["NoOp", "NoOp:", ":NoOp", "NoOp:NoOp,,x", 'A:"', "A:\\", "A:\n é"]
 )
-def test_a_part_that_is_no_pair_is_refused(text: str) -> None:
+def test_invalid_pair_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a pair"):
         parse_default_ops(text)
 
 
-def test_a_json_list_is_read_in_order(tmp_path: Path) -> None:
+def test_json_list_is_read_in_order(tmp_path: Path) -> None:
     file = tmp_path / "ops.json"
     file.write_text(json.dumps([["Add", ADD], ["AccumulateNV2", None], ["Foo", ""]]))
     assert read_ops_list(file) == (
@@ -76,7 +76,7 @@ def test_a_json_list_is_read_in_order(tmp_path: Path) -> None:
         (b"[" + b"1" * 5000 + b"]", "has a number of more digits"),
     ],
 )
-def test_a_damaged_list_is_refused_with_its_place(
+def test_invalid_list_is_refused_with_its_position(
     tmp_path: Path, content: bytes, message: str
 ) -> None:
     file = tmp_path / "ops.json"
@@ -87,12 +87,12 @@ def test_a_damaged_list_is_refused_with_its_place(
     assert caught.value.hint
 
 
-def test_a_missing_list_is_named(tmp_path: Path) -> None:
+def test_missing_list_is_reported_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match=r"absent\.json"):
         read_ops_list(tmp_path / "absent.json")
 
 
-def test_a_list_of_more_than_16_mib_is_refused(tmp_path: Path) -> None:
+def test_list_larger_than_16_mib_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ops.json"
     path.write_text('[["Add", "AddOp"]]')
     with path.open("ab") as stream:

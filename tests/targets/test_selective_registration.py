@@ -1,4 +1,4 @@
-"""Which ops and kernels graphs need, and the header that names them."""
+"""Ops and kernels that graphs need, and the registration header."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mobileprep.targets.selective_registration import ops_and_kernels, registrat
 from tests.targets.graphs import network, node, with_function
 
 
-def found(*nodes: Node, release: str = "1.15") -> list[tuple[str, str | None]]:
+def op_kernels(*nodes: Node, release: str = "1.15") -> list[tuple[str, str | None]]:
     ops = ops_and_kernels([Graph(nodes)], release, default_ops=())
     return [(pair.op, pair.kernel) for pair in ops]
 
@@ -26,7 +26,7 @@ def found(*nodes: Node, release: str = "1.15") -> list[tuple[str, str | None]]:
         ("2.21", "BatchMatMulOp<CPUDevice, float, float, float, true>"),
     ],
 )
-def test_every_op_comes_with_its_kernel_and_the_defaults_sorted(release: str, matmul: str) -> None:
+def test_ops_are_sorted_with_their_kernels_and_the_defaults(release: str, matmul: str) -> None:
     ops = ops_and_kernels([network()], release)
     assert ops == (
         OpKernel("Const", "ConstantOp"),
@@ -39,51 +39,57 @@ def test_every_op_comes_with_its_kernel_and_the_defaults_sorted(release: str, ma
     )
 
 
-def test_kernels_differ_by_type_and_each_is_named_once() -> None:
-    assert found(
+def test_kernels_of_each_dtype_are_listed_once() -> None:
+    assert op_kernels(
         node("a", "Relu", T=DType.FLOAT),
         node("b", "Relu", T=DType.FLOAT),
         node("c", "Relu", T=DType.DOUBLE),
     ) == [("Relu", "ReluOp<CPUDevice, double>"), ("Relu", "ReluOp<CPUDevice, float>")]
 
 
-def test_several_graphs_are_taken_together() -> None:
+def test_graphs_are_combined() -> None:
     graphs = [Graph([node("a", "Relu", T=DType.FLOAT)]), Graph([node("a", "Tanh", T=DType.FLOAT)])]
     assert [pair.op for pair in ops_and_kernels(graphs, "1.15", default_ops=())] == ["Relu", "Tanh"]
 
 
-def test_attributes_left_out_count_with_their_defaults() -> None:
-    assert found(node("a", "ArgMax", T=DType.FLOAT)) == [
+def test_missing_attributes_have_their_defaults() -> None:
+    assert op_kernels(node("a", "ArgMax", T=DType.FLOAT)) == [
         ("ArgMax", "ArgMaxOp<CPUDevice, float, int64>")
     ]
 
 
-def test_attributes_that_the_release_does_not_know_change_nothing() -> None:
+def test_unknown_attributes_are_ignored() -> None:
     relu = node("a", "Relu", T=DType.FLOAT)
-    new = relu.with_attrs(of_tomorrow=attrs.integer(3), _output_shapes=attrs.integers(1))
-    assert found(new) == found(relu)
+    new = relu.with_attrs(from_later_release=attrs.integer(3), _output_shapes=attrs.integers(1))
+    assert op_kernels(new) == op_kernels(relu)
 
 
-def test_the_device_that_a_node_asks_for_changes_nothing() -> None:
+def test_device_of_a_node_is_ignored() -> None:
     relu = node("a", "Relu", T=DType.FLOAT)
     moved = Node("b", "Relu", device="/job:worker/device:GPU:0", attrs=relu.attrs)
-    assert found(moved) == found(relu)
+    assert op_kernels(moved) == op_kernels(relu)
 
 
-def test_a_kernel_asked_for_by_label_is_found() -> None:
+def test_kernel_label_is_respected() -> None:
     plain = node("a", "Fact")
-    assert found(plain) == [("Fact", "FactOp")]
-    assert found(plain.with_attrs(_kernel=attrs.string("sergey"))) == [("Fact", "FactOpKernel2")]
+    assert op_kernels(plain) == [("Fact", "FactOp")]
+    assert op_kernels(plain.with_attrs(_kernel=attrs.string("sergey"))) == [
+        ("Fact", "FactOpKernel2")
+    ]
 
 
-def test_kernels_registered_for_other_than_types_are_found() -> None:
+def test_kernels_with_other_constraints_than_dtypes_are_found() -> None:
     gather = node("a", "GatherNd", Tparams=DType.FLOAT, Tindices=DType.INT32)
-    assert found(gather, release="2.21") == [("GatherNd", "GatherNdOp<CPUDevice, float, int32>")]
+    assert op_kernels(gather, release="2.21") == [
+        ("GatherNd", "GatherNdOp<CPUDevice, float, int32>")
+    ]
     depth = node("b", "DepthToSpace", T=DType.FLOAT)
-    assert found(depth, release="2.21") == [("DepthToSpace", "DepthToSpaceOp<CPUDevice, float>")]
+    assert op_kernels(depth, release="2.21") == [
+        ("DepthToSpace", "DepthToSpaceOp<CPUDevice, float>")
+    ]
     other = depth.with_attrs(data_format=attrs.string("NCHW"))
     with pytest.raises(UnsupportedError, match="no CPU kernel of op 'DepthToSpace'"):
-        found(other, release="2.21")
+        op_kernels(other, release="2.21")
 
 
 def test_accumulate_nv2_is_registered_without_a_kernel() -> None:
@@ -96,18 +102,18 @@ def test_accumulate_nv2_is_registered_without_a_kernel() -> None:
     assert "None" not in header
 
 
-def test_functions_count_where_the_releases_tool_counts_them_or_when_asked() -> None:
+def test_functions_count_by_release_or_on_request() -> None:
     def ops(release: str, *, functions: bool) -> list[str]:
         pairs = ops_and_kernels([with_function()], release, default_ops=(), functions=functions)
         return [pair.op for pair in pairs]
 
     assert ops("1.15", functions=False) == ["Placeholder"]
-    # The runtime passes what the function takes and gives on by these.
+    # The runtime passes arguments and results of functions through these.
     assert ops("1.15", functions=True) == ["Exp", "Identity", "NoOp", "Placeholder"]
     assert ops("2.21", functions=False) == ["Exp", "Placeholder"]
 
 
-def test_all_unknown_ops_are_told_at_once_with_node_and_file() -> None:
+def test_all_unknown_ops_are_reported_with_node_and_file() -> None:
     graphs = [
         Graph([node("a", "Reluu"), node("b", "Reluu"), node("c", "Relu", T=DType.FLOAT)]),
         Graph([node("d", "Frobnicate")]),
@@ -122,7 +128,7 @@ def test_all_unknown_ops_are_told_at_once_with_node_and_file() -> None:
     assert "--default_ops=Frobnicate:KERNEL" in caught.value.hint
 
 
-def test_a_long_list_of_unknown_ops_is_cut() -> None:
+def test_long_list_of_unknown_ops_is_truncated() -> None:
     graph = Graph([node(f"n{i}", f"Unknown{i:04}") for i in range(1000)])
     with pytest.raises(UnsupportedError) as caught:
         ops_and_kernels([graph], "2.21")
@@ -130,7 +136,7 @@ def test_a_long_list_of_unknown_ops_is_cut() -> None:
     assert "and 980 more" in str(caught.value)
 
 
-def test_an_op_of_a_newer_release_is_unknown_to_the_older() -> None:
+def test_op_of_a_newer_release_is_refused() -> None:
     graph = Graph([node("a", "BatchMatMulV3", Ta=DType.FLOAT, Tb=DType.FLOAT, Tout=DType.FLOAT)])
     assert ops_and_kernels([graph], "2.21")
     with pytest.raises(UnsupportedError, match=r"1\.15 has no op 'BatchMatMulV3'") as caught:
@@ -141,13 +147,13 @@ def test_an_op_of_a_newer_release_is_unknown_to_the_older() -> None:
     )
 
 
-def test_an_unknown_op_named_in_the_defaults_is_taken_as_it_is() -> None:
+def test_unknown_op_among_the_defaults_is_accepted() -> None:
     own = OpKernel("Frobnicate", "FrobnicateOp<float>")
     ops = ops_and_kernels([Graph([node("a", "Frobnicate")])], "1.15", default_ops=[own])
     assert ops == (own,)
 
 
-def test_a_missing_kernel_is_an_error_or_a_warning_as_asked() -> None:
+def test_missing_kernel_is_an_error_or_a_warning() -> None:
     graph = Graph([node("a", "Relu", T=DType.STRING), node("b", "Tanh", T=DType.FLOAT)])
     with pytest.raises(UnsupportedError, match=r"kernel of op 'Relu' for T=string \(node 'a'"):
         ops_and_kernels([graph], "1.15")
@@ -157,7 +163,7 @@ def test_a_missing_kernel_is_an_error_or_a_warning_as_asked() -> None:
     assert warnings == ["TensorFlow 1.15 has no CPU kernel of op 'Relu' for T=string (node 'a')"]
 
 
-def test_a_gap_inside_a_function_is_told_with_the_function() -> None:
+def test_unknown_op_in_a_function_is_reported_with_the_function() -> None:
     graph = with_function()
     body = graph.library.functions["grow"]
     odd = Graph(
@@ -167,7 +173,7 @@ def test_a_gap_inside_a_function_is_told_with_the_function() -> None:
         ops_and_kernels([odd], "1.15", functions=True)
 
 
-def test_a_release_without_tables_is_refused() -> None:
+def test_release_without_tables_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"TensorFlow 1\.4"):
         ops_and_kernels([network()], "1.4")
 
@@ -222,17 +228,17 @@ constexpr inline bool ShouldRegisterOp(const char op[]) {
 """
 
 
-def test_the_header_is_this_text() -> None:
+def test_header_matches_the_golden_text() -> None:
     pairs = [OpKernel("NoOp", "NoOp"), OpKernel("Add", "BinaryOp<CPUDevice, functor::add<float>>")]
     assert registration_header(pairs, "1.15") == GOLDEN
 
 
-def test_a_symbolic_gradient_turns_gradients_on() -> None:
+def test_symbolic_gradient_enables_gradients() -> None:
     header = registration_header([OpKernel("SymbolicGradient", "SymbolicGradientOp")], "1.15")
     assert "#define SHOULD_REGISTER_OP_GRADIENT true" in header
 
 
-def test_a_header_of_everything_says_true_thrice() -> None:
+def test_header_of_everything_is_always_true() -> None:
     lines = registration_header([], "2.21", everything=True).splitlines()
     assert lines[1:] == [
         "#ifndef OPS_TO_REGISTER",
@@ -245,9 +251,9 @@ def test_a_header_of_everything_says_true_thrice() -> None:
 
 
 def lowered(op: str, **attributes: object) -> Node:
-    """A functional conditional or loop, as TensorFlow 2 marks them."""
-    made = node("n", op, **attributes)
-    return made.with_attrs(_lower_using_switch_merge=attrs.boolean(True))
+    """A functional conditional or loop with the attribute that TensorFlow 2 sets."""
+    functional = node("n", op, **attributes)
+    return functional.with_attrs(_lower_using_switch_merge=attrs.boolean(True))
 
 
 @pytest.mark.parametrize(
@@ -264,32 +270,30 @@ def lowered(op: str, **attributes: object) -> Node:
         ("PartitionedCall", {"Identity", "NoOp"}),
     ],
 )
-def test_nodes_that_the_runtime_creates_from_functional_ones_are_registered(
-    op: str, created: set[str]
-) -> None:
+def test_ops_of_lowered_functional_nodes_are_registered(op: str, created: set[str]) -> None:
     graph = Graph([lowered(op)])
-    found = ops_and_kernels([graph], "1.15", default_ops=(), functions=True)
-    assert {pair.op for pair in found} == {op, *created}
-    assert all(pair.kernel for pair in found)
+    pairs = ops_and_kernels([graph], "1.15", default_ops=(), functions=True)
+    assert {pair.op for pair in pairs} == {op, *created}
+    assert all(pair.kernel for pair in pairs)
 
 
-def test_a_functional_node_that_stays_one_needs_nothing_else() -> None:
+def test_functional_node_that_is_not_lowered_needs_no_other_ops() -> None:
     graph = Graph([node("n", "StatelessIf")])
-    found = ops_and_kernels([graph], "1.15", default_ops=(), functions=True)
-    assert [pair.op for pair in found] == ["StatelessIf"]
+    pairs = ops_and_kernels([graph], "1.15", default_ops=(), functions=True)
+    assert [pair.op for pair in pairs] == ["StatelessIf"]
 
 
-def test_the_tool_counts_no_nodes_that_the_runtime_creates() -> None:
-    found = ops_and_kernels([Graph([lowered("StatelessIf")])], "1.15", default_ops=())
-    assert [pair.op for pair in found] == ["StatelessIf"]
+def test_ops_of_lowered_nodes_require_functions() -> None:
+    pairs = ops_and_kernels([Graph([lowered("StatelessIf")])], "1.15", default_ops=())
+    assert [pair.op for pair in pairs] == ["StatelessIf"]
 
 
 @pytest.mark.parametrize("release", ["1.15", "2.21"])
-def test_what_replaces_a_sum_or_a_stack_is_registered_for_its_type(release: str) -> None:
+def test_replacements_of_sums_and_stacks_are_registered(release: str) -> None:
     total = node("n", "AccumulateNV2", T=DType.DOUBLE)
     stack = node("m", "ParallelConcat", T=DType.DOUBLE)
-    found = ops_and_kernels([Graph([total, stack])], release, default_ops=(), functions=True)
-    kernels = {pair.op: pair.kernel for pair in found}
+    pairs = ops_and_kernels([Graph([total, stack])], release, default_ops=(), functions=True)
+    kernels = {pair.op: pair.kernel for pair in pairs}
     assert {"Assign", "AssignAdd", "Const", "DestroyTemporaryVariable", "Fill"} <= set(kernels)
     assert {"Identity", "Shape", "TemporaryVariable", "_ParallelConcatStart"} <= set(kernels)
     for op in ("Assign", "AssignAdd", "Fill"):

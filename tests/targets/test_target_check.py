@@ -1,6 +1,8 @@
-"""What a build of TensorFlow lacks for a graph, why, and what to do."""
+"""Gaps of a TensorFlow build for a graph, their causes, and fixes."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.opdefs.definitions import OLDER_OPS
 from mobileprep.targets.op_lists import RegisteredOps
 from mobileprep.targets.target_check import TargetGap, target_gaps
-from mobileprep.transforms.downgrade.replacements import REPLACEMENTS
+from mobileprep.transforms.older_ops import REPLACEMENTS
 from tests.transforms.graphs import const, conv, node, placeholder
 
 
@@ -25,13 +27,11 @@ def gaps(
     return list(target_gaps(graph, release, platform, selective=selective))
 
 
-def causes(
-    *nodes: Node, platform: str = "android", release: str = "1.15", selective: bool = False
-) -> list[str]:
-    return [g.cause for g in gaps(*nodes, platform=platform, release=release, selective=selective)]
+def causes(*nodes: Node, **options: Any) -> list[str]:
+    return [gap.cause for gap in gaps(*nodes, **options)]
 
 
-def test_what_a_mobile_build_has_is_no_gap() -> None:
+def test_supported_ops_have_no_gaps() -> None:
     nodes = [
         node("a", "Relu", "x"),
         node("b", "Conv2D", "x x"),
@@ -42,7 +42,7 @@ def test_what_a_mobile_build_has_is_no_gap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "cause"),
+    ("op", "cause"),
     [
         (node("n", "Xlog1py", "x x"), "newer op"),
         (node("n", "MatMul", "x x", grad_a=True), "newer attribute"),
@@ -55,14 +55,14 @@ def test_what_a_mobile_build_has_is_no_gap() -> None:
         (node("n", "Add", "x x", T=DType.INT32), "type not compiled"),
     ],
 )
-def test_each_cause(made: Node, cause: str) -> None:
-    found = [g for g in gaps(made) if g.node]
-    assert [g.cause for g in found] == [cause]
-    assert all(g.message and g.mend for g in found)
+def test_each_cause(op: Node, cause: str) -> None:
+    (gap,) = [g for g in gaps(op) if g.node]
+    assert gap.cause == cause
+    assert gap.message and gap.mend
 
 
-def test_groups_of_channels_are_newer_than_the_kernel() -> None:
-    """1.15's op takes them, and its kernel refuses them when it runs."""
+def test_grouped_convolutions_have_no_kernel() -> None:
+    """The op of 1.15 accepts groups, but its kernel refuses them at run time."""
     nodes = [
         node("images", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape((1, 8, 8, 4))),
         const("half", np.ones((3, 3, 2, 6))),
@@ -70,22 +70,22 @@ def test_groups_of_channels_are_newer_than_the_kernel() -> None:
         conv("grouped", "images half"),
         conv("plain", "images all"),
     ]
-    (found,) = gaps(*nodes, platform="linux")
-    assert (found.op, found.cause, found.node, found.count) == ("Conv2D", "no kernel", "grouped", 1)
-    assert "groups of channels" in found.message
-    assert "TensorFlow 2.21" in found.mend
+    (gap,) = gaps(*nodes, platform="linux")
+    assert (gap.op, gap.cause, gap.node, gap.count) == ("Conv2D", "no kernel", "grouped", 1)
+    assert "groups of channels" in gap.message
+    assert "TensorFlow 2.21" in gap.mend
     assert gaps(*nodes, platform="linux", release="2.21") == []
 
 
-def test_sources_to_add_are_named() -> None:
-    (found,) = gaps(node("n", "Ceil", "x"), node("m", "Ceil", "x"))
-    assert found.files == ("cwise_op_ceil.cc",)
-    assert (found.node, found.count) == ("n", 2)
-    assert found.mend == "add cwise_op_ceil.cc to the build"
+def test_missing_source_files_are_named() -> None:
+    (gap,) = gaps(node("n", "Ceil", "x"), node("m", "Ceil", "x"))
+    assert gap.files == ("cwise_op_ceil.cc",)
+    assert (gap.node, gap.count) == ("n", 2)
+    assert gap.mend == "add cwise_op_ceil.cc to the build"
 
 
 @pytest.mark.parametrize(
-    ("platform", "found"),
+    ("platform", "expected"),
     [
         ("android", ["not compiled", "type not compiled"]),
         ("ios", ["not compiled", "type not compiled"]),
@@ -94,24 +94,24 @@ def test_sources_to_add_are_named() -> None:
         ("generic", []),
     ],
 )
-def test_platforms_leave_out_more_or_less(platform: str, found: list[str]) -> None:
+def test_gaps_differ_by_platform(platform: str, expected: list[str]) -> None:
     nodes = [node("c", "Ceil", "x"), node("e", "Equal", "x x", T=DType.INT32)]
-    assert causes(*nodes, platform=platform) == found
+    assert causes(*nodes, platform=platform) == expected
     assert causes(*nodes, platform=platform, selective=True) == []
 
 
-def test_no_fragment_brings_a_library_of_pictures() -> None:
+def test_image_library_is_missing_from_selective_builds() -> None:
     assert causes(node("n", "DecodeJpeg", "x", T=None), selective=True) == ["image library"]
 
 
-def test_tensorflow_2_compiles_all_types_and_more_ops() -> None:
+def test_tensorflow_2_compiles_all_dtypes_and_more_ops() -> None:
     nodes = [node("c", "Ceil", "x"), node("e", "Equal", "x x", T=DType.INT32)]
     assert causes(*nodes, release="2.21") == []
     assert causes(node("n", "Acos", "x"), release="2.21") == ["not compiled"]
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "is_there"),
+    ("op", "dtype", "supported"),
     [
         ("Mul", DType.INT32, True),
         ("Sub", DType.INT32, True),
@@ -126,44 +126,44 @@ def test_tensorflow_2_compiles_all_types_and_more_ops() -> None:
         ("Reshape", DType.STRING, True),
     ],
 )
-def test_types_of_the_makefile_build(op: str, dtype: DType, is_there: bool) -> None:
-    assert (causes(node("n", op, "x x", T=dtype)) == []) == is_there
+def test_dtypes_of_the_makefile_build(op: str, dtype: DType, supported: bool) -> None:
+    assert (causes(node("n", op, "x x", T=dtype)) == []) == supported
 
 
-def test_types_of_indices_are_registered_whatever_is_compiled() -> None:
+def test_index_dtypes_are_always_registered() -> None:
     assert gaps(node("n", "Sum", "x x", Tidx=DType.INT64)) == []
 
 
-def test_a_version_that_refuses_the_release() -> None:
+def test_graph_version_that_excludes_the_release() -> None:
     for versions in (Versions(900, 900), Versions(900, 0, (134,))):
-        (found,) = target_gaps(Graph([placeholder()], versions=versions), "1.15", "linux")
-        assert (found.cause, found.op, found.node) == ("newer graph", "", "")
+        (gap,) = target_gaps(Graph([placeholder()], versions=versions), "1.15", "linux")
+        assert (gap.cause, gap.op, gap.node) == ("newer graph", "", "")
         assert target_gaps(Graph([], versions=versions), "2.21", "linux") == ()
 
 
-def test_an_op_that_newer_graphs_may_not_have() -> None:
+def test_removed_op() -> None:
     old = node("n", "BatchNormWithGlobalNormalization", "x x x x x")
-    for producer, told in ((8, []), (21, ["removed op"])):
+    for producer, expected in ((8, []), (21, ["removed op"])):
         graph = Graph([placeholder(), old], versions=Versions(producer))
-        assert [g.cause for g in target_gaps(graph, "1.15", "android")] == told
+        assert [g.cause for g in target_gaps(graph, "1.15", "android")] == expected
 
 
-def test_bodies_of_functions_count_and_calls_do_not() -> None:
+def test_function_bodies_are_checked() -> None:
     body = Function(OpDef("f"), (node("n", "Xlog1py", "a a"),))
     graph = Graph([placeholder(), Node("call", "f")], Library({"f": body}))
-    (found,) = target_gaps(graph, "1.15", "android")
-    assert found.sentence.endswith("the op `Xlog1py` (node `n` of function `f`)")
+    (gap,) = target_gaps(graph, "1.15", "android")
+    assert gap.sentence.endswith("the op `Xlog1py` (node `n` of function `f`)")
 
 
-def test_unknown_platforms_are_refused() -> None:
+def test_unknown_platform_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="platform"):
         target_gaps(Graph(), "1.15", "andriod")
 
 
-def test_downgrade_is_named_for_what_it_has_a_rule_for() -> None:
+def test_downgrade_is_suggested_if_it_has_a_rule() -> None:
     assert OLDER_OPS.keys() == REPLACEMENTS.keys()
-    (found,) = gaps(node("n", "MatrixDiagV3", "x", align="LEFT_LEFT"))
-    assert "`downgrade` replaces it with `MatrixDiagV2`" in found.mend
+    (gap,) = gaps(node("n", "MatrixDiagV3", "x", align="LEFT_LEFT"))
+    assert "`downgrade` replaces it with `MatrixDiagV2`" in gap.mend
     (dropped,) = gaps(node("n", "MatMul", "x x", grad_a=True))
     assert "`downgrade` removes attributes" in dropped.mend
     (own,) = gaps(node("n", "MyOp", "x"))
@@ -171,7 +171,7 @@ def test_downgrade_is_named_for_what_it_has_a_rule_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "release", "what", "mend"),
+    ("op", "release", "what", "fix"),
     [
         (node("n", "Conv2D", "x w", data_format="NCHW"), "1.15", "data_format=NCHW", "last"),
         (node("n", "MaxPool", "x", data_format="NCHW"), "2.21", "data_format=NCHW", "last"),
@@ -184,17 +184,20 @@ def test_downgrade_is_named_for_what_it_has_a_rule_for() -> None:
          "1.15", "strides=[1, 1, 2, 1]", "the same stride"),
     ],
 )  # fmt: skip
-def test_attributes_that_a_cpu_kernel_refuses(
-    made: Node, release: str, what: str, mend: str
+def test_attributes_that_cpu_kernels_do_not_support(
+    op: Node, release: str, what: str, fix: str
 ) -> None:
-    inputs = [placeholder(name) for name in {str(ref): None for ref in made.inputs}]
-    (gap,) = target_gaps(Graph([*inputs, made]), release, "linux")
+    (gap,) = target_gaps(with_placeholders(op), release, "linux")
     assert (gap.cause, gap.what) == ("no kernel", what)
-    assert mend in gap.mend
+    assert fix in gap.mend
+
+
+def with_placeholders(op: Node) -> Graph:
+    return Graph([*map(placeholder, dict.fromkeys(map(str, op.inputs))), op])
 
 
 @pytest.mark.parametrize(
-    "made",
+    "op",
     [
         node("n", "BiasAdd", "x b", data_format="NCHW"),
         node(
@@ -204,26 +207,25 @@ def test_attributes_that_a_cpu_kernel_refuses(
         node("n", "MaxPool", "x", strides=(1, 1, 2, 1)),
     ],
 )
-def test_attributes_that_a_cpu_kernel_takes(made: Node) -> None:
-    inputs = [placeholder(name) for name in {str(ref): None for ref in made.inputs}]
-    assert target_gaps(Graph([*inputs, made]), "1.15", "linux") == ()
+def test_attributes_that_cpu_kernels_support(op: Node) -> None:
+    assert target_gaps(with_placeholders(op), "1.15", "linux") == ()
 
 
-def test_ops_of_the_app_are_not_judged() -> None:
+def test_custom_ops_are_not_checked() -> None:
     graph = Graph([placeholder(), node("n", "MyOp", "x"), node("m", "OtherOp", "x")])
-    found = target_gaps(graph, "1.15", "android", custom_ops=["MyOp"])
-    assert [gap.op for gap in found] == ["OtherOp"]
+    (gap,) = target_gaps(graph, "1.15", "android", custom_ops=["MyOp"])
+    assert gap.op == "OtherOp"
 
 
-def test_a_header_has_to_register_the_ops_and_kernels_of_a_graph() -> None:
+def test_header_must_register_the_ops_and_kernels_of_a_graph() -> None:
     nodes = [placeholder(), node("a", "Relu", "x"), node("b", "Elu", "x"), node("c", "MyOp", "x")]
     kernels = ["PlaceholderOp", "ReluOp<CPUDevice, float>"]
     header = RegisteredOps({"Placeholder", "Relu", "MyOp"}, kernels)
     graph = Graph(nodes)
-    (found,) = target_gaps(graph, "1.15", "android", selective=True, header=header)
-    assert (found.op, found.cause) == ("Elu", "not registered")
+    (gap,) = target_gaps(graph, "1.15", "android", selective=True, header=header)
+    assert (gap.op, gap.cause) == ("Elu", "not registered")
     header = RegisteredOps({"Placeholder", "Relu", "MyOp", "Elu"}, kernels)
-    (found,) = target_gaps(graph, "1.15", "android", selective=True, header=header)
-    assert found.message == (
+    (gap,) = target_gaps(graph, "1.15", "android", selective=True, header=header)
+    assert gap.message == (
         "`ops_to_register.h` does not register the kernel `EluOp<CPUDevice, float>` of `Elu`"
     )

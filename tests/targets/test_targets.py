@@ -12,7 +12,7 @@ from mobileprep.recipe.settings import ABIS
 from mobileprep.targets.targets import PLATFORMS, platform_named
 
 
-def test_the_platforms_and_abis_are_those_of_the_recipe_schema() -> None:
+def test_platforms_and_abis_match_the_recipe_schema() -> None:
     text = resources.files("mobileprep").joinpath("schemas/recipe.json").read_text()
     target = json.loads(text)["$defs"]["target"]["properties"]
     assert list(PLATFORMS) == target["platform"]["enum"]
@@ -21,7 +21,7 @@ def test_the_platforms_and_abis_are_those_of_the_recipe_schema() -> None:
     assert set(target["abis"]["items"]["enum"]) == {abi for abis in ABIS.values() for abi in abis}
 
 
-def test_an_unknown_platform_is_refused_with_the_nearest() -> None:
+def test_unknown_platform_suggests_the_nearest() -> None:
     with pytest.raises(UnsupportedError, match="andriod") as caught:
         platform_named("andriod")
     assert caught.value.hint == "did you mean 'android'?"

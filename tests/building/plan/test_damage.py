@@ -1,4 +1,4 @@
-"""Which stage compares tensors before and after a target quantizes."""
+"""Plans of damage stages."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def planned(text: str) -> list[DamageStage]:
+def damage_stages(text: str) -> list[DamageStage]:
     Path("recipe.yaml").write_text(HEAD + text)
     plan = plan_recipes([load_recipe(Path("recipe.yaml"), environ={})])
     (target,) = plan.targets
-    found = [s for s in plan.stages if isinstance(s.stage, DamageStage)]
-    assert all(spec.task in target.tasks for spec in found)
-    assert target.upstreams(DamageRecord) == [Upstream(s.task, DamageStage.RECORD) for s in found]
-    return [s.stage for s in found if isinstance(s.stage, DamageStage)]
+    specs = [s for s in plan.stages if isinstance(s.stage, DamageStage)]
+    assert all(spec.task in target.tasks for spec in specs)
+    assert target.upstreams(DamageRecord) == [Upstream(s.task, DamageStage.RECORD) for s in specs]
+    return [s.stage for s in specs if isinstance(s.stage, DamageStage)]
 
 
-def test_nodes_are_looked_at_where_there_is_data() -> None:
-    (stage,) = planned(VALIDATION + CALIBRATION + NODES)
+def test_quantized_nodes_are_compared_if_data_exists() -> None:
+    (stage,) = damage_stages(VALIDATION + CALIBRATION + NODES)
     assert (stage.data.name, stage.labels, stage.count) == ("test.npz", "kind", 16)
     assert stage.graph == Upstream("r/01-strip_unused_nodes", "graph.pb")
     assert stage.quantized == Upstream("r/02-quantize_nodes", "graph.pb")
-    (stage,) = planned(CALIBRATION + NODES)
+    (stage,) = damage_stages(CALIBRATION + NODES)
     assert stage.data.name == "calibration.npz"
 
 
@@ -63,30 +63,32 @@ def test_nodes_are_looked_at_where_there_is_data() -> None:
         "quantization_report: true\n" + WEIGHTS,
     ],
 )
-def test_nothing_else_is(text: str) -> None:
-    assert planned(text) == []
+def test_other_targets_are_not_compared(text: str) -> None:
+    assert damage_stages(text) == []
 
 
-def test_weights_are_where_it_is_asked_for() -> None:
-    (stage,) = planned(VALIDATION + "quantization_report: true\n" + WEIGHTS)
+def test_weights_are_compared_on_request() -> None:
+    (stage,) = damage_stages(VALIDATION + "quantization_report: true\n" + WEIGHTS)
     assert stage.quantized == Upstream("r/02-quantize_weights", "graph.pb")
 
 
-def test_a_chain_that_begins_with_it_is_compared_with_the_source() -> None:
-    (stage,) = planned(VALIDATION + "targets: {a: {transforms: null, quantize: {mode: nodes}}}\n")
+def test_first_step_is_compared_with_the_source() -> None:
+    (stage,) = damage_stages(
+        VALIDATION + "targets: {a: {transforms: null, quantize: {mode: nodes}}}\n"
+    )
     assert stage.graph == Upstream("r/freeze", "graph.pb")
 
 
-def test_of_several_steps_it_is_from_before_the_first_to_after_the_last() -> None:
+def test_several_steps_are_compared_as_a_whole() -> None:
     steps = "transforms: [fold_constants, round_weights, remove_no_ops, quantize_weights]"
     text = f"quantization_report: true\ntargets: {{a: {{{steps}}}}}\n"
-    (stage,) = planned(VALIDATION + text)
+    (stage,) = damage_stages(VALIDATION + text)
     assert stage.graph == Upstream("r/01-fold_constants", "graph.pb")
     assert stage.quantized == Upstream("r/04-quantize_weights", "graph.pb")
 
 
-def test_a_range_file_does_without_the_data(folder: Path) -> None:
+def test_range_file_replaces_missing_data(folder: Path) -> None:
     (folder / "calibration.npz").unlink()
     text = "calibration: {data: calibration.npz, range_file: ranges.yaml}\n"
     quantize = "targets: {a: {quantize: {mode: nodes, ranges: observed}}}\n"
-    assert planned(text + quantize) == []
+    assert damage_stages(text + quantize) == []

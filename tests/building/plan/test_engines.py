@@ -1,4 +1,4 @@
-"""What stages that run graphs are told of engines."""
+"""Engine choices of stages that run graphs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mobileprep.recipe.validation_settings import Validation
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Versions by distribution; those of openvino and tensorflow count as installed modules."""
+    """Versions of distributions that count as installed."""
     versions: dict[str, str] = {}
 
     def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
@@ -55,12 +55,12 @@ def target(engine: str) -> Target:
     return Target("phone", "phone", None, source, engine=engine)  # type: ignore[arg-type]
 
 
-def test_the_interpreter_needs_no_version(installed: dict[str, str]) -> None:
+def test_interpreter_needs_no_version(installed: dict[str, str]) -> None:
     installed |= {"openvino": "2026.4", "tensorflow-cpu": "2.21"}
     assert engine_choice(target("numpy")) == EngineChoice("numpy", {}, regex_engine())
 
 
-def test_auto_comes_with_all_there_is_to_choose_from(installed: dict[str, str]) -> None:
+def test_auto_has_the_versions_of_all_engines(installed: dict[str, str]) -> None:
     assert engine_choice(target("auto")).versions == {}
     engine_version.cache_clear()
     installed |= {"tensorflow-cpu": "2.21.0", "openvino": "2026.4"}
@@ -69,7 +69,7 @@ def test_auto_comes_with_all_there_is_to_choose_from(installed: dict[str, str]) 
     assert engine_choice(target("auto")) == EngineChoice("auto", versions, regex_engine())
 
 
-def test_an_engine_by_name_comes_with_its_version(installed: dict[str, str]) -> None:
+def test_named_engine_has_its_version(installed: dict[str, str]) -> None:
     installed |= {"openvino": "2026.4", "tensorflow": "2.21.0"}
     assert engine_choice(target("openvino")).versions == {"openvino": "2026.4"}
     installed |= {"ai_edge_litert": "", "ai-edge-litert": "2.3.0"}
@@ -84,7 +84,7 @@ def test_an_engine_by_name_comes_with_its_version(installed: dict[str, str]) -> 
         ("tensorflow", "pip install tensorflow-cpu, or write 'engine: auto'"),
     ],
 )
-def test_a_missing_engine_is_told_with_its_mend(
+def test_missing_engine_is_reported_with_a_hint(
     engine: str, hint: str, installed: dict[str, str]
 ) -> None:
     with pytest.raises(UnsupportedError, match=f"engine {engine}, which is not installed") as c:
@@ -92,12 +92,12 @@ def test_a_missing_engine_is_told_with_its_mend(
     assert c.value.hint == hint
 
 
-def test_a_distribution_of_another_name_is_found(installed: dict[str, str]) -> None:
+def test_distribution_of_another_name_is_found(installed: dict[str, str]) -> None:
     installed["openvino-of-my-own"] = "7"
     assert engine_version("openvino") == "7"
 
 
-def test_a_folder_of_that_name_is_no_engine(
+def test_directory_with_the_name_is_not_an_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "openvino").mkdir()
@@ -108,7 +108,7 @@ def test_a_folder_of_that_name_is_no_engine(
     engine_version.cache_clear()
 
 
-def test_nothing_heavy_is_imported() -> None:
+def test_engines_are_not_imported() -> None:
     code = (
         "import sys; from mobileprep.building.plan.engines import engine_version as version;"
         "version('openvino'), version('tensorflow');"
@@ -118,7 +118,7 @@ def test_nothing_heavy_is_imported() -> None:
 
 
 @pytest.mark.parametrize("section", ["check", "validation"])
-def test_a_tflite_file_needs_litert_unless_the_graph_is_measured(
+def test_tflite_file_needs_litert_unless_the_graph_is_run(
     installed: dict[str, str], section: RunningSection
 ) -> None:
     data = Data(InputFile("data.npz", Path("data.npz")))
@@ -143,15 +143,15 @@ def test_a_tflite_file_needs_litert_unless_the_graph_is_measured(
     ("checks", "validates", "expected"),
     [(False, False, False), (True, False, True), (False, True, True), (True, True, True)],
 )
-def test_manifests_tell_versions_of_engines_where_graphs_run(
+def test_settings_have_engine_versions_if_graphs_run(
     installed: dict[str, str], *, checks: bool, validates: bool, expected: bool
 ) -> None:
     installed |= {"openvino": "2026.4"}
     data = Data(InputFile("data.npz", Path("data.npz")))
-    asked = structs.replace(
+    settings = structs.replace(
         target("openvino"),
         check=Check() if checks else None,
         validation=Validation(data) if validates else None,
     )
-    found = target_settings(asked)["engine_versions"]
-    assert found == ({"openvino": "2026.4"} if expected else {})
+    versions = target_settings(settings)["engine_versions"]
+    assert versions == ({"openvino": "2026.4"} if expected else {})

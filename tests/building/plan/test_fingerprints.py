@@ -1,4 +1,4 @@
-"""What a fingerprint depends on, and what it does not."""
+"""Fingerprints of stages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.core.files import canonical
 
 OWN = Files("own.py", Path("/here/own.py"), (StageFile("own.py", Path("/here/own.py")),))
-ASKED = TransformStage(
+STAGE = TransformStage(
     transform="round_weights",
     options={"num_steps": 256},
     plugin=OWN,
@@ -27,11 +27,11 @@ ASKED = TransformStage(
 DIGESTS = {"plugin:own.py": "aa", "graph": "bb"}
 
 
-def of(asked: Stage = ASKED, digests: dict[str, str] = DIGESTS) -> str:
-    return fingerprint(components(asked, digests))
+def of(stage: Stage = STAGE, digests: dict[str, str] = DIGESTS) -> str:
+    return fingerprint(components(stage, digests))
 
 
-def test_it_is_a_whole_sha256() -> None:
+def test_fingerprint_is_a_sha256() -> None:
     assert len(of()) == 64
     assert set(of()) <= set("0123456789abcdef")
     assert of() == of()
@@ -53,8 +53,8 @@ def test_it_is_a_whole_sha256() -> None:
         {"named": {"parameter log": OWN}},
     ],
 )
-def test_what_a_stage_is_told_counts(changes: dict[str, Any]) -> None:
-    assert of(structs.replace(ASKED, **changes)) != of()
+def test_parameters_change_the_fingerprint(changes: dict[str, Any]) -> None:
+    assert of(structs.replace(STAGE, **changes)) != of()
 
 
 @pytest.mark.parametrize(
@@ -68,17 +68,17 @@ def test_what_a_stage_is_told_counts(changes: dict[str, Any]) -> None:
         {**DIGESTS, "more": "dd"},
     ],
 )
-def test_every_input_counts(digests: dict[str, str]) -> None:
+def test_inputs_change_the_fingerprint(digests: dict[str, str]) -> None:
     assert of(digests=digests) != of()
 
 
-def test_the_stage_s_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stage_version_changes_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     before = of()
     monkeypatch.setattr(TransformStage, "stage_version", 99)
     assert of() != before
 
 
-def test_the_package_s_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_version_changes_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     before = of()
     monkeypatch.setattr(fingerprints, "__version__", "99.0")
     assert of() != before
@@ -92,20 +92,20 @@ def test_the_package_s_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
         {"graph": Upstream("r/earlier", "graph.pb")},
     ],
 )
-def test_names_and_places_do_not_count(changes: dict[str, Any]) -> None:
-    assert of(structs.replace(ASKED, **changes)) == of()
+def test_paths_and_tasks_do_not_change_the_fingerprint(changes: dict[str, Any]) -> None:
+    assert of(structs.replace(STAGE, **changes)) == of()
 
 
-def test_order_does_not_count() -> None:
-    before = structs.replace(ASKED, options={"a": 1, "b": 2})
-    assert of(structs.replace(ASKED, options={"b": 2, "a": 1})) == of(before)
+def test_order_does_not_change_the_fingerprint() -> None:
+    before = structs.replace(STAGE, options={"a": 1, "b": 2})
+    assert of(structs.replace(STAGE, options={"b": 2, "a": 1})) == of(before)
     assert of(digests=dict(reversed(DIGESTS.items()))) == of()
 
 
-def test_components_survive_a_record() -> None:
-    parts = components(ASKED, DIGESTS)
+def test_fingerprint_of_recorded_components() -> None:
+    parts = components(STAGE, DIGESTS)
     assert fingerprint(json.loads(canonical(parts))) == fingerprint(parts)
 
 
-def test_canonical_text_is_plain_and_sorted() -> None:
+def test_canonical_json_is_ascii_and_sorted() -> None:
     assert canonical({"b": [1, None], "a": "\N{DEGREE SIGN}"}) == '{"a":"\\u00b0","b":[1,null]}'

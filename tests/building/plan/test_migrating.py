@@ -1,4 +1,4 @@
-"""Which stage tells which runtimes run a target's graph."""
+"""Plans of migration stages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ source: {frozen: model.pb}
 inputs: {x: {}}
 outputs: [y]
 """
-ASKED = "migration_report: true\n"
+REPORT = "migration_report: true\n"
 STEPS = "transforms: [strip_unused_nodes, quantize_weights, sort_by_execution_order]\n"
 
 
@@ -28,33 +28,34 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("model.pb").write_text("model")
 
 
-def planned(text: str) -> list[StageSpec]:
+def migration_stages(text: str) -> list[StageSpec]:
     Path("recipe.yaml").write_text(HEAD + text)
     plan = plan_recipes([load_recipe(Path("recipe.yaml"), environ={})])
-    found = [s for s in plan.stages if isinstance(s.stage, MigrationStage)]
-    records = [Upstream(s.task, MigrationStage.RECORD) for s in found]
-    told = [up for t in plan.targets for up in t.upstreams(MigrationRecord)]
-    assert told == records
-    assert {s.task for s in found} <= {task for t in plan.targets for task in t.tasks}
-    read = {up.task for s in plan.stages for up in s.stage.upstream.values()}
-    assert not read & {s.task for s in found}
-    return found
+    specs = [s for s in plan.stages if isinstance(s.stage, MigrationStage)]
+    records = [up for t in plan.targets for up in t.upstreams(MigrationRecord)]
+    assert records == [Upstream(s.task, MigrationStage.RECORD) for s in specs]
+    assert {s.task for s in specs} <= {task for t in plan.targets for task in t.tasks}
+    inputs = {up.task for s in plan.stages for up in s.stage.upstream.values()}
+    assert not inputs & {s.task for s in specs}
+    return specs
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "targets: {a: {}}",
-        ASKED + "targets: {a: {migration_report: false}}",
-        ASKED + "targets: {a: {artifact: tflite}}",
+        REPORT + "targets: {a: {migration_report: false}}",
+        REPORT + "targets: {a: {artifact: tflite}}",
     ],
 )
-def test_there_is_none_where_nothing_asks(text: str) -> None:
-    assert planned(text) == []
+def test_no_stage_unless_requested(text: str) -> None:
+    assert migration_stages(text) == []
 
 
-def test_it_tries_the_graph_that_ships() -> None:
-    (spec,) = planned(ASKED + "transforms: [strip_unused_nodes]\ntargets: {a: {platform: android}}")
+def test_stage_uses_the_shipped_graph() -> None:
+    (spec,) = migration_stages(
+        REPORT + "transforms: [strip_unused_nodes]\ntargets: {a: {platform: android}}"
+    )
     stage = spec.stage
     assert isinstance(stage, MigrationStage)
     assert spec.task == "r/a/migration"
@@ -62,14 +63,14 @@ def test_it_tries_the_graph_that_ships() -> None:
     assert stage.graph == Upstream("r/01-strip_unused_nodes", "graph.pb")
 
 
-def test_it_tries_the_graph_before_it_is_quantized() -> None:
-    (spec,) = planned(STEPS + "targets: {a: {migration_report: true}, b: {}}")
+def test_stage_uses_the_graph_before_quantization() -> None:
+    (spec,) = migration_stages(STEPS + "targets: {a: {migration_report: true}, b: {}}")
     stage = spec.stage
     assert isinstance(stage, MigrationStage)
     assert stage.before == "quantize_weights"
     assert stage.graph == Upstream("r/01-strip_unused_nodes", "graph.pb")
 
 
-def test_a_chain_that_begins_by_quantizing_has_the_source_tried() -> None:
-    (spec,) = planned(ASKED + "transforms: [quantize_weights]\ntargets: {a: {}}")
+def test_stage_uses_the_source_if_the_first_step_quantizes() -> None:
+    (spec,) = migration_stages(REPORT + "transforms: [quantize_weights]\ntargets: {a: {}}")
     assert spec.stage.upstream["graph"] == Upstream("r/freeze", "graph.pb")

@@ -1,4 +1,4 @@
-"""From recipes to plans."""
+"""Plans of recipes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def planned(*texts: str, wanted: frozenset[str] = frozenset()) -> Plan:
-    """The plan of recipes given by what follows their head."""
+def planned(*texts: str, targets: frozenset[str] = frozenset()) -> Plan:
+    """The plan of recipes with the common head and these contents."""
     recipes = []
     for i, text in enumerate(texts):
         path = Path(f"recipe{i}.yaml")
         path.write_text(text if "version" in text else HEAD.format(name=f"r{i}") + text)
         recipes.append(load_recipe(path, environ=os.environ))
-    return plan_recipes(recipes, wanted)
+    return plan_recipes(recipes, targets)
 
 
 def tasks(plan: Plan) -> list[str]:
@@ -60,7 +60,7 @@ targets:
 """
 
 
-def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
+def test_targets_share_their_first_steps(folder: Path) -> None:
     assert tasks(planned(TWO)) == [
         "r0/freeze",
         "r0/01-strip_unused_nodes",
@@ -81,7 +81,7 @@ def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "read"),
+    ("target", "upstream"),
     [
         ("{}", Upstream("r0/freeze", "graph.pb")),
         ("{artifact: text}", Upstream("r0/a/package", "files/r0.pbtxt")),
@@ -89,15 +89,15 @@ def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
         ("{protect: {encrypt: {key: env:K}}}", Upstream("r0/a/encrypt", "files/r0.pb.enc")),
     ],
 )
-def test_only_of_a_graph_is_the_compressed_size_known_before_the_file(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, read: Upstream
+def test_compressed_size_is_of_the_graph_or_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, upstream: Upstream
 ) -> None:
     monkeypatch.setenv("K", "00" * 32)
     plan = planned(f"targets: {{a: {target}}}\n")
-    assert list(plan.stage("r0/a/compress").stage.upstream.values()) == [read]
+    assert list(plan.stage("r0/a/compress").stage.upstream.values()) == [upstream]
 
 
-def test_each_stage_comes_after_those_that_it_needs(folder: Path) -> None:
+def test_stages_follow_their_dependencies(folder: Path) -> None:
     plan = planned(TWO + "validation: {data: data.npz}\n")
     done: set[str] = set()
     for spec in plan.stages:
@@ -109,7 +109,7 @@ def test_each_stage_comes_after_those_that_it_needs(folder: Path) -> None:
     assert {type(s.stage) for s in plan.stages} <= set(STAGES)
 
 
-def test_the_source_is_evaluated_once(folder: Path) -> None:
+def test_source_is_evaluated_once(folder: Path) -> None:
     plan = planned(TWO + "validation: {data: data.npz}\n")
     assert [t for t in tasks(plan) if "eval" in t or "valid" in t] == [
         "r0/evaluate-source",
@@ -129,18 +129,18 @@ targets:
 """
 
 
-def test_an_engine_that_is_missing_is_told_at_its_place(
+def test_missing_engine_is_reported_with_its_position(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "engine_version", lambda _name: "")
     text = "engine: openvino\ntargets: {a: {}, b: {engine: auto}}\n"
-    assert len(planned(text).targets) == 2  # nothing is run, so nothing is missed
+    assert len(planned(text).targets) == 2  # no graph is run
     with pytest.raises(UnsupportedError, match="not installed") as caught:
         planned(text + "validation: {data: data.npz}\n")
     assert caught.value.where == "recipe0.yaml:7:9"
 
 
-def test_targets_with_other_engines_evaluate_the_source_each(folder: Path) -> None:
+def test_targets_with_different_engines_evaluate_the_source_each(folder: Path) -> None:
     plan = planned("""
 validation: {data: data.npz}
 check: true
@@ -151,8 +151,8 @@ targets:
   c: {engine: numpy}
 """)
     running = [s for s in plan.stages if isinstance(s.stage, RunningStage)]
-    taken = {s.task: s.stage.engine.name for s in running}
-    assert taken == {
+    engine_names = {s.task: s.stage.engine.name for s in running}
+    assert engine_names == {
         "r0/samples": "numpy",
         "r0/b/samples": "auto",
         "r0/01-fold_batch_norms-check": "numpy",
@@ -166,16 +166,16 @@ targets:
     }
 
 
-def asked(spec: StageSpec) -> dict[str, Any]:
+def parameters(spec: StageSpec) -> dict[str, Any]:
     return spec.stage.parameters
 
 
 def samples(plan: Plan) -> StageSpec:
-    (found,) = (s for s in plan.stages if s.kind == "samples")
-    return found
+    (spec,) = (s for s in plan.stages if s.kind == "samples")
+    return spec
 
 
-def test_a_check_s_data_is_an_input_of_the_plan(folder: Path) -> None:
+def test_data_of_a_check_is_an_input(folder: Path) -> None:
     plan = planned("""
 check: {data: log.txt, samples: 3, max_difference: 0.5}
 transforms: [remove_device]
@@ -185,30 +185,30 @@ targets: {a: {}}
     spec = samples(plan)
     assert [f.name for f in spec.input_files] == ["log.txt"]
     assert "log.txt" in {f.name for f in plan.targets[0].sources}
-    assert (asked(spec)["section"], asked(spec)["count"]) == ("check", 3)
+    assert (parameters(spec)["section"], parameters(spec)["count"]) == ("check", 3)
     checks = [s for s in plan.stages if s.kind == "check"]
-    assert [asked(check)["max_difference"] for check in checks] == [0.5, 0.5]
+    assert [parameters(check)["max_difference"] for check in checks] == [0.5, 0.5]
     assert plan.targets[0].upstreams(SamplesRecord) == [Upstream(spec.task, "samples.json")]
 
 
-def test_a_check_without_data_takes_the_validation_s(folder: Path) -> None:
+def test_check_defaults_to_the_validation_data(folder: Path) -> None:
     more = "check: true\ntransforms: [remove_device]\ntargets: {a: {}}\n"
     spec = samples(planned(f"validation: {{data: data.npz}}\n{more}"))
-    assert asked(spec)["section"] == "validation"
+    assert parameters(spec)["section"] == "validation"
     assert [f.name for f in spec.input_files] == ["data.npz"]
     drawn = samples(planned(more))
-    assert asked(drawn)["data"] is None
+    assert parameters(drawn)["data"] is None
     assert not drawn.input_files
 
 
-def test_without_transforms_the_packaged_model_alone_is_checked(folder: Path) -> None:
+def test_check_without_transforms_is_of_the_package(folder: Path) -> None:
     plan = planned("check: true\ntargets: {a: {}}\n")
     (check,) = (s for s in plan.stages if s.kind == "check")
     assert check.stage.upstream["graph"] == Upstream("r0/a/package", "files/r0.pb")
     assert plan.targets[0].upstreams(CheckRecord) == [Upstream(check.task, "check.json")]
 
 
-def test_what_a_target_says_of_its_check_is_laid_over_the_recipe_s(folder: Path) -> None:
+def test_target_overrides_the_check_of_the_recipe(folder: Path) -> None:
     plan = planned("""
 check: {data: data.npz, max_difference: 0.1}
 transforms: [remove_device]
@@ -217,7 +217,7 @@ targets:
   b: {check: {max_difference: 0.2}}
   c: {check: false}
 """)
-    limits = {s.task: asked(s)["max_difference"] for s in plan.stages if s.kind == "check"}
+    limits = {s.task: parameters(s)["max_difference"] for s in plan.stages if s.kind == "check"}
     assert limits == {
         "r0/01-remove_device-check": 0.1,
         "r0/a/check": 0.1,
@@ -227,7 +227,7 @@ targets:
     assert samples(plan).task == "r0/samples"
 
 
-def test_names_are_unique_where_steps_differ_and_shared_where_they_do_not(folder: Path) -> None:
+def test_equal_steps_share_a_task_and_others_do_not(folder: Path) -> None:
     plan = planned(SAME_LABEL)
     assert [t for t in tasks(plan) if t.endswith("round_weights")] == [
         "r0/01-round_weights",
@@ -238,7 +238,7 @@ def test_names_are_unique_where_steps_differ_and_shared_where_they_do_not(folder
     assert chains[0] == chains[2] == "r0/01-round_weights"
 
 
-def test_a_step_after_another_beginning_is_another(folder: Path) -> None:
+def test_steps_after_different_steps_are_not_shared(folder: Path) -> None:
     plan = planned("""
 targets:
   a: {transforms: [strip_unused_nodes, fold_batch_norms]}
@@ -250,7 +250,7 @@ targets:
     ]
 
 
-def test_several_models_have_a_freeze_and_a_folder_each(folder: Path) -> None:
+def test_models_have_separate_freezes_and_directories(folder: Path) -> None:
     plan = planned("""
 version: 1
 name: pair
@@ -271,16 +271,16 @@ targets:
     freezes = [s for s in plan.stages if s.kind == "freeze"]
     assert [s.input_files[0].name for s in freezes] == ["model.pb", "other.pb"]
     assert len(set(tasks(plan))) == len(plan.stages)
-    packages = [asked(s)["file"] for s in plan.stages if s.kind == "package"]
+    packages = [parameters(s)["file"] for s in plan.stages if s.kind == "package"]
     assert packages == ["first.pb", "first.pb", "second.pb", "second.pb"]
 
 
-def test_recipes_keep_their_names_apart_and_share_what_is_the_same(folder: Path) -> None:
+def test_recipes_share_equal_stages(folder: Path) -> None:
     plan = planned(TWO, TWO)
     assert len(set(tasks(plan))) == len(plan.stages)
     assert [t.folder for t in plan.targets] == ["r0/a", "r0/b", "r1/a", "r1/b"]
     assert sum(s.kind == "freeze" for s in plan.stages) == 1
-    assert [asked(s)["file"] for s in plan.stages if s.kind == "package"] == [
+    assert [parameters(s)["file"] for s in plan.stages if s.kind == "package"] == [
         "r0.pb",
         "r0.pb",
         "r1.pb",
@@ -288,13 +288,13 @@ def test_recipes_keep_their_names_apart_and_share_what_is_the_same(folder: Path)
     ]
 
 
-def test_only_wanted_targets_are_planned(folder: Path) -> None:
-    plan = planned(TWO, wanted=frozenset({"b"}))
+def test_only_requested_targets_are_planned(folder: Path) -> None:
+    plan = planned(TWO, targets=frozenset({"b"}))
     assert [t.target for t in plan.targets] == ["b"]
     assert not any("quantize" in t for t in tasks(plan))
 
 
-def test_a_target_knows_its_tasks_and_files(folder: Path) -> None:
+def test_target_lists_its_tasks_and_files(folder: Path) -> None:
     plan = planned(TWO + "validation: {data: data.npz}\n")
     target = plan.targets[0]
     assert target.tasks == (
@@ -325,7 +325,7 @@ def test_a_target_knows_its_tasks_and_files(folder: Path) -> None:
     assert [t["name"] for t in target.settings["transforms"]][-1] == "quantize_weights"
 
 
-def test_a_missing_file_is_told_at_its_place(folder: Path) -> None:
+def test_missing_file_is_reported_with_its_position(folder: Path) -> None:
     (folder / "model.pb").rename(folder / "modle.pb")
     with pytest.raises(CorruptFileError, match=r"model.pb does not exist") as caught:
         planned(TWO)
@@ -333,7 +333,7 @@ def test_a_missing_file_is_told_at_its_place(folder: Path) -> None:
     assert caught.value.hint == "did you mean 'modle.pb'?"
 
 
-def test_a_file_that_a_step_reads_is_an_input(folder: Path) -> None:
+def test_file_of_a_step_is_an_input(folder: Path) -> None:
     text = """
 transforms:
   - freeze_requantization_ranges: {min_max_log_file: log.txt}
@@ -344,7 +344,7 @@ targets: {a: {}}
     assert [(f.name, f.path) for f in step.stage.files["parameter min_max_log_file"].members] == [
         ("log.txt", folder / "log.txt")
     ]
-    assert asked(step)["options"]["min_max_log_file"] == "log.txt"
+    assert parameters(step)["options"]["min_max_log_file"] == "log.txt"
     assert "log.txt" in [f.name for f in plan.targets[0].sources]
     (folder / "log.txt").unlink()
     with pytest.raises(CorruptFileError, match=r"log\.txt does not exist") as caught:
@@ -352,7 +352,7 @@ targets: {a: {}}
     assert caught.value.where.startswith("recipe0.yaml:")
 
 
-def test_a_checkpoint_that_a_step_reads_is_all_of_its_files(folder: Path) -> None:
+def test_checkpoint_of_a_step_includes_all_its_files(folder: Path) -> None:
     members = ["c.data-00000-of-00002", "c.data-00001-of-00002", "c.index"]
     for name in (*members, "c2.index", "c-1.index"):
         (folder / name).write_text(name)
@@ -368,18 +368,18 @@ targets: {a: {then: [sort_by_execution_order]}}
     assert step.places["transforms"] == "recipe0.yaml:8:14"
 
 
-def test_a_step_that_a_key_stands_for_has_the_place_of_the_key(folder: Path) -> None:
+def test_implied_step_has_the_position_of_its_key(folder: Path) -> None:
     plan = planned("""
 targets:
   a: {quantize: weights}
   b: {sort: true}
 """)
-    found = [s.places["transforms"] for s in plan.stages if s.kind == "transform"]
-    assert found == ["recipe0.yaml:9:17", "recipe0.yaml:10:13"]
+    positions = [s.places["transforms"] for s in plan.stages if s.kind == "transform"]
+    assert positions == ["recipe0.yaml:9:17", "recipe0.yaml:10:13"]
 
 
 @pytest.mark.parametrize(
-    ("task", "edit", "told"),
+    ("task", "edit", "message"),
     [
         ("r0/b/package", ("ios", "linux"), 'platform: "ios" became "linux" (recipe0.yaml:8:'),
         ("r0/a/package", ("[x86]", "[x86_64]"), 'abis: ["x86"] became ["x86_64"] (recipe0.yaml:8:'),
@@ -399,8 +399,8 @@ targets:
         ),
     ],
 )
-def test_a_parameter_that_has_changed_is_told_with_its_place(
-    folder: Path, task: str, edit: tuple[str, str], told: str
+def test_changed_parameter_is_reported_with_its_position(
+    folder: Path, task: str, edit: tuple[str, str], message: str
 ) -> None:
     recipe = """
 targets: {a: {platform: android, abis: [x86]}, b: {platform: ios}}
@@ -414,10 +414,10 @@ validation:
 """
     before, after = (planned(text).stage(task) for text in (recipe, recipe.replace(*edit)))
     (change, *_) = changes_of(after, components(before.stage, {}), components(after.stage, {}))
-    assert str(change).startswith(told)
+    assert str(change).startswith(message)
 
 
-def test_nothing_that_is_fingerprinted_names_the_machine(folder: Path) -> None:
+def test_fingerprints_do_not_contain_absolute_paths(folder: Path) -> None:
     plan = planned(TWO + "validation: {data: data.npz}\n")
     for spec in plan.stages:
         assert str(folder) not in repr(components(spec.stage, {}))
@@ -438,24 +438,24 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda e: e.strip(": {"))
-def test_an_edit_changes_what_only_the_stages_concerned_are_told(folder: Path, edit: str) -> None:
+def test_edit_changes_only_the_affected_stages(folder: Path, edit: str) -> None:
     text = HEAD.format(name="r") + TWO
     text += "validation: {data: data.npz, labels: label, max_drop: 0.01}\n"
     other, kinds = EDITS[edit]
     assert edit in text
-    before, after = (told(planned(t)) for t in (text, text.replace(edit, other)))
+    before, after = (stage_texts(planned(t)) for t in (text, text.replace(edit, other)))
     changed = {name.partition(" ")[0] for name in before ^ after}
     assert changed == kinds
 
 
-def told(plan: Plan) -> set[str]:
-    """Kind and parameters of each stage, whatever it is called."""
-    return {f"{s.kind} {nameless(s)}" for s in plan.stages}
+def stage_texts(plan: Plan) -> set[str]:
+    """Kind and parameters of each stage, without its name."""
+    return {f"{s.kind} {own_parameters(s)}" for s in plan.stages}
 
 
-def nameless(spec: StageSpec) -> dict[str, Any]:
-    # Which steps went before is told to each step for its cautions alone.
-    return {k: v for k, v in asked(spec).items() if k != "earlier"}
+def own_parameters(spec: StageSpec) -> dict[str, Any]:
+    # Steps get the earlier steps only for their warnings.
+    return {k: v for k, v in parameters(spec).items() if k != "earlier"}
 
 
 @pytest.mark.parametrize(
@@ -468,7 +468,7 @@ def nameless(spec: StageSpec) -> dict[str, Any]:
         ("frozen: model.pb, assets: assets/words", ["assets/words", "model.pb"]),
     ],
 )
-def test_only_a_metagraph_comes_with_the_assets_beside_it(
+def test_only_a_meta_graph_includes_the_assets_next_to_it(
     folder: Path, source: str, names: list[str]
 ) -> None:
     (folder / "assets").mkdir()
@@ -480,7 +480,7 @@ def test_only_a_metagraph_comes_with_the_assets_beside_it(
     assert sorted(file.name for file in plan.targets[0].sources) == names
 
 
-EIGHT = """
+OBSERVED = """
 transforms: [strip_unused_nodes]
 calibration: {data: data.npz, workers: 2}
 targets:
@@ -490,9 +490,9 @@ targets:
 """
 
 
-def test_a_calibration_stands_before_the_step_that_takes_its_ranges(folder: Path) -> None:
-    plan = planned(EIGHT)
-    # Where it runs makes no difference, so that two targets share it.
+def test_calibration_precedes_the_step_that_uses_its_ranges(folder: Path) -> None:
+    plan = planned(OBSERVED)
+    # The number of workers does not matter, so two targets share it.
     assert tasks(plan)[:4] == [
         "r0/freeze",
         "r0/01-strip_unused_nodes",
@@ -524,7 +524,7 @@ targets:
 """
 
 
-def test_a_file_of_integers_takes_the_ranges_of_the_graph_that_it_is_made_of(
+def test_integer_tflite_file_uses_the_ranges_of_its_graph(
     folder: Path,
 ) -> None:
     plan = planned(LITE)
@@ -538,7 +538,7 @@ def test_a_file_of_integers_takes_the_ranges_of_the_graph_that_it_is_made_of(
     assert ranges["a"] == ranges["c"] == Upstream(shared, "ranges.yaml")
     assert ranges["b"] == Upstream("r0/03-tflite-calibrate", "ranges.yaml")
     assert ranges["d"] is ranges["e"] is ranges["f"] is None
-    # Only rules are looked for by regular expressions.
+    # Only rules use regular expressions.
     assert [bool(p.parameters["regular_expressions"]) for p in packages.values()] == [
         *(False, False, True, False, False, False)
     ]
@@ -549,8 +549,8 @@ def test_a_file_of_integers_takes_the_ranges_of_the_graph_that_it_is_made_of(
     assert "data.npz" not in folders["d"]
 
 
-def test_a_range_file_makes_data_needless(folder: Path) -> None:
-    text = EIGHT.replace("workers: 2", "range_file: ranges.yaml")
+def test_range_file_replaces_the_data(folder: Path) -> None:
+    text = OBSERVED.replace("workers: 2", "range_file: ranges.yaml")
 
     def files() -> set[str]:
         return set(planned(text).stage("r0/02-quantize_nodes-calibrate").stage.files)
@@ -589,17 +589,15 @@ targets:
         ("remove_device", ""),
     ],
 )
-def test_what_is_quantized_and_not_compared_gets_a_check(
-    folder: Path, steps: str, quantize: str
-) -> None:
+def test_quantized_targets_get_a_default_check(folder: Path, steps: str, quantize: str) -> None:
     plan = planned(QUANTIZED % (steps, *[quantize] * 4))
     kinds = {spec.task: spec.kind for spec in plan.stages}
-    found = [
+    checked = [
         target.target
         for target in plan.targets
         if "default_check" in {kinds[task] for task in target.tasks}
     ]
-    assert found == (["bare"] if quantize else [])
+    assert checked == (["bare"] if quantize else [])
     assert [bool(target.upstreams(DefaultCheckRecord)) for target in plan.targets] == [
         *(bool(quantize), False, False, False)
     ]

@@ -1,4 +1,4 @@
-"""Names of files in place of absolute paths: the same on every machine, each file's its own."""
+"""Portable and distinct names for absolute paths."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SCHEMA = """{"type": "object", "properties": {"tables":
 DEVICE = "title: slow\ngflops: 1\nsource: a guess\n"
 
 
-def written(folder: Path) -> Path:
+def write_files(folder: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "pictures").mkdir()
     for name in ("graph.pbtxt", "model.ckpt.index", "model.ckpt.data-00000-of-00001", "log.txt"):
@@ -59,14 +59,14 @@ def written(folder: Path) -> Path:
     return folder
 
 
-def loaded(top: Path, first: Path | str, second: Path | str) -> Recipe:
+def recipe_of(top: Path, first: Path | str, second: Path | str) -> Recipe:
     (top / "recipe.yaml").write_text(TEXT)
     settings = {"A": f"{first}/", "B": f"{second}/"}
     return load_recipe(top / "recipe.yaml", settings=settings, environ=os.environ)
 
 
-def told(plan: Plan) -> str:
-    """All that goes into fingerprints and manifests, but for the digests."""
+def fingerprinted(plan: Plan) -> str:
+    """The content of fingerprints and manifests, except for digests."""
     slots = [
         {f"{slot}:{f.name}": "" for slot, files in s.stage.files.items() for f in files.members}
         for s in plan.stages
@@ -78,18 +78,18 @@ def told(plan: Plan) -> str:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    written(tmp_path / "here")
+    write_files(tmp_path / "here")
     return tmp_path
 
 
-def test_what_absolute_paths_lead_to_has_names_without_folders(here: Path) -> None:
-    first, second = written(here / "one" / "a"), written(here / "one" / "b")
-    plan = plan_recipes([loaded(here, first, second)])
-    text = told(plan)
+def test_absolute_paths_get_names_without_directories(here: Path) -> None:
+    first, second = write_files(here / "one" / "a"), write_files(here / "one" / "b")
+    plan = plan_recipes([recipe_of(here, first, second)])
+    text = fingerprinted(plan)
     assert str(here) not in text, text[max(0, text.index(str(here)) - 300) :][:500]
-    moved = written(here / "another" / "x"), written(here / "place" / "y")
-    other = plan_recipes([loaded(here, *moved)])
-    assert told(other) == told(plan)
+    moved = write_files(here / "another" / "x"), write_files(here / "place" / "y")
+    other = plan_recipes([recipe_of(here, *moved)])
+    assert fingerprinted(other) == fingerprinted(plan)
     names = {file.name: file.path for file in plan.targets[1].sources}
     assert names["*/graph.pbtxt"] == first / "graph.pbtxt"
     assert names["*2/model.ckpt.index"] == second / "model.ckpt.index"
@@ -100,31 +100,31 @@ def test_what_absolute_paths_lead_to_has_names_without_folders(here: Path) -> No
     assert steps[2].options == {"tables": ("*/a.txt", "here/b.txt", "*2/a.txt")}
 
 
-def test_relative_names_stay_as_they_are(here: Path) -> None:
-    written(here / "more")
-    recipe = loaded(here, "here", "more")
+def test_relative_names_do_not_change(here: Path) -> None:
+    write_files(here / "more")
+    recipe = recipe_of(here, "here", "more")
     assert portable_recipe(recipe) is recipe
     names = {file.name for file in plan_recipes([recipe]).targets[0].sources}
     assert {"here/graph.pbtxt", "more/table.npy", "more/pictures/1.png"} < names
 
 
-def test_a_part_of_a_recipe_keeps_the_names_of_the_whole(here: Path) -> None:
-    recipe = portable_recipe(loaded(here, here / "here", written(here / "b")))
+def test_part_of_a_recipe_keeps_its_names(here: Path) -> None:
+    recipe = portable_recipe(recipe_of(here, here / "here", write_files(here / "b")))
     assert portable_recipe(recipe) is recipe
     part = structs.replace(recipe, targets=recipe.targets[1:])
     assert portable_recipe(part).targets == recipe.targets[1:]
 
 
-def test_messages_tell_the_path_that_is_written(here: Path) -> None:
-    recipe = loaded(here, here / "here", written(here / "b"))
+def test_messages_have_the_original_path(here: Path) -> None:
+    recipe = recipe_of(here, here / "here", write_files(here / "b"))
     (here / "b" / "log.txt").unlink()
     with pytest.raises(CorruptFileError, match=f"{here}/b/log.txt does not exist"):
         plan_recipes([recipe])
 
 
-def test_files_of_several_inputs_that_have_one_name_are_told_apart() -> None:
+def test_files_with_the_same_name_are_distinguished() -> None:
     one, two = Path("a/m.index"), Path("b/m.index")
     files = [StageFile("m.index", path) for path in (one, two, one, two)]
-    found = distinct_sources(files)
-    assert [(f.name, f.path) for f in found] == [("m.index", one), ("m.index #2", two)] * 2
-    assert {f.shown for f in found} == {"m.index"}
+    sources = distinct_sources(files)
+    assert [(f.name, f.path) for f in sources] == [("m.index", one), ("m.index #2", two)] * 2
+    assert {f.shown for f in sources} == {"m.index"}

@@ -1,4 +1,4 @@
-"""Records made anew from their JSON."""
+"""Records read from JSON."""
 
 from __future__ import annotations
 
@@ -31,19 +31,14 @@ ENGINE = EngineRecord("openvino", 1e-4, "9.1", 3, 1e-5)
     [
         BudgetRecord((BudgetLine("flops", 5, 7), BudgetLine("latency_ms", 0.5, 1.5, "a rate"))),
         CompressRecord(7, "deflate"),
-        PackageRecord(
-            ModelFacts("m.pb", 1, 2, 3, 4),
-            {"Relu": 1},
-            ("careful",),
-            (KERNELS,),
-        ),
+        PackageRecord(ModelFacts("m.pb", 1, 2, 3, 4), {"Relu": 1}, ("careful",), (KERNELS,)),
         CheckRecord("fold_constants", "y", 0.5, 0.25, None, ENGINE),
         CheckRecord("fold_constants", "y", 0.5, 0.25, 1.0, EngineRecord("numpy", 1e-4)),
         FreezeRecord(1, 2, 3, 4, {"Add": 1}, 5, ("a", "b"), (), {}),
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_a_record_comes_back_with_its_records_and_tuples(record: Any) -> None:
+def test_record_round_trip(record: Any) -> None:
     data = json.loads(json.dumps(to_builtins(record)))
     again = convert(data, type(record))
     assert again == record
@@ -72,8 +67,8 @@ def test_a_record_comes_back_with_its_records_and_tuples(record: Any) -> None:
     ],
     ids=str,
 )
-def test_json_of_another_form_is_no_record(kind: type, text: str) -> None:
-    upstream = Upstream("r/task", "left.json")
-    with pytest.raises(CacheEntryError, match=r"left\.json makes no sense") as caught:
+def test_invalid_json_is_refused(kind: type, text: str) -> None:
+    upstream = Upstream("r/task", "output.json")
+    with pytest.raises(CacheEntryError, match=r"output\.json makes no sense") as caught:
         read_record(kind, text.encode(), upstream)
     assert caught.value.tasks == (upstream.task,)

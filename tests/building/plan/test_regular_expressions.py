@@ -1,4 +1,4 @@
-"""What stages are told of the engine for regular expressions."""
+"""The regular expression engine of stages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ GRAPH = "{graph: model.pb, checkpoint: model.ckpt}"
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Any:
+def _clear_cache() -> Any:
     regex_engine.cache_clear()
     yield
     regex_engine.cache_clear()
@@ -60,7 +60,7 @@ def forgotten() -> Any:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of packages that is looked through first, with a made-up RE2."""
+    """A package directory at the front of the path with a fake RE2."""
     packages = tmp_path / "packages"
     (packages / "re2").mkdir(parents=True)
     (packages / "re2/__init__.py").touch()
@@ -77,30 +77,30 @@ def planned(folder: Path, source: str) -> Plan:
     return plan_recipes([load_recipe(folder / "recipe.yaml", environ={})])
 
 
-def test_re2_comes_with_its_version(installed: Path) -> None:
+def test_re2_has_its_version(installed: Path) -> None:
     assert regex_engine() == "RE2 (google-re2 7.8)"
 
 
-def test_without_re2_it_is_python_s(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_is_used_without_re2(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(installed / "elsewhere")])
     assert regex_engine() == PYTHON
 
 
-def test_a_folder_of_that_name_is_no_re2(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_with_the_name_is_not_re2(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", [str(installed)])
     (installed / "re2/__init__.py").unlink()
     assert regex_engine() == PYTHON
 
 
-def test_metadata_that_lies_elsewhere_is_found_too(
-    installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_version_from_other_metadata(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (installed / "google_re2-7.8.dist-info").rename(installed / "google.dist-info")
     monkeypatch.setattr(metadata, "version", {"google-re2": "9"}.__getitem__)
     assert regex_engine() == "RE2 (google-re2 9)"
 
 
-def test_an_re2_without_metadata_is_one_of_unknown_version(
+def test_re2_without_metadata_has_an_unknown_version(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (installed / "google_re2-7.8.dist-info").rmdir()
@@ -108,20 +108,20 @@ def test_an_re2_without_metadata_is_one_of_unknown_version(
     assert regex_engine() == "RE2 (google-re2 unknown)"
 
 
-def test_it_is_the_engine_that_runs() -> None:
+def test_engine_matches_the_installed_re2() -> None:
     pytest.importorskip("re2")
     assert regex_engine() == f"RE2 (google-re2 {metadata.version('google-re2')})"
 
 
-def test_another_re2_makes_those_stages_stale_that_may_run_it(
+def test_new_re2_makes_affected_stages_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    one = {s.task: s.stage.parameters for s in planned(tmp_path, GRAPH).stages}
+    before = {s.task: s.stage.parameters for s in planned(tmp_path, GRAPH).stages}
     (installed / "google_re2-7.8.dist-info").rename(installed / "google_re2-7.9.dist-info")
     regex_engine.cache_clear()
-    two = {s.task: s.stage.parameters for s in planned(tmp_path, GRAPH).stages}
-    assert {task for task in one if one[task] != two[task]} == {
+    after = {s.task: s.stage.parameters for s in planned(tmp_path, GRAPH).stages}
+    assert {task for task in before if before[task] != after[task]} == {
         "texts/freeze",
         "texts/samples",
         "texts/02-fold_constants",
@@ -134,7 +134,9 @@ def test_another_re2_makes_those_stages_stale_that_may_run_it(
     }
 
 
-def test_plans_that_run_none_do_not_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_is_not_detected_if_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def find_spec(name: str) -> None:
         raise AssertionError(name)
 
@@ -143,12 +145,12 @@ def test_plans_that_run_none_do_not_ask(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "recipe.yaml").write_text(f"{text}targets: {{phone: {{}}}}\n")
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     plan = plan_recipes([load_recipe(tmp_path / "recipe.yaml", environ={})])
-    told = [s.stage for s in plan.stages if isinstance(s.stage, FreezeStage | TransformStage)]
-    assert [stage.regular_expressions for stage in told] == ["", ""]
+    stages = [s.stage for s in plan.stages if isinstance(s.stage, FreezeStage | TransformStage)]
+    assert [stage.regular_expressions for stage in stages] == ["", ""]
     assert not [s for s in plan.stages if isinstance(s.stage, RunningStage)]
 
 
-def test_a_transform_of_one_s_own_may_run_any(tmp_path: Path) -> None:
+def test_custom_transforms_may_use_regular_expressions(tmp_path: Path) -> None:
     file = InputFile("own.py", tmp_path / "own.py")
     assert step_regex_engine(Step("own")) == ""
     assert step_regex_engine(Step("quantize_nodes", (("ranges", "dynamic"),))) == ""
@@ -156,22 +158,21 @@ def test_a_transform_of_one_s_own_may_run_any(tmp_path: Path) -> None:
     assert step_regex_engine(Step("own", plugin=Plugin("own", file, file))) == regex_engine()
 
 
-def _runs_one(name: str, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a transform runs a regular expression over constants."""
-    ran = []
+def _uses_regular_expressions(name: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a transform applies a regular expression to constants."""
+    patterns = []
 
-    def compiled(pattern: bytes) -> None:
-        ran.append(pattern)
-        message = "none is run here"
-        raise UnsupportedError(message)
+    def refuse(pattern: bytes) -> None:
+        patterns.append(pattern)
+        raise UnsupportedError
 
-    monkeypatch.setattr(regex, "compiled", compiled)
+    monkeypatch.setattr(regex, "compiled", refuse)
     graph = Graph(
         [
             placeholder(),
             node("relu", "Relu", "x"),
-            constant("texts", Tensor.of(np.array([b"a"], object), DType.STRING)),
-            node("rewritten", "StaticRegexReplace", "texts", T=None, pattern="a", rewrite="b"),
+            constant("strings", Tensor.of(np.array([b"a"], object), DType.STRING)),
+            node("rewritten", "StaticRegexReplace", "strings", T=None, pattern="a", rewrite="b"),
             node("text", "Identity", "rewritten", T=DType.STRING),
         ]
     )
@@ -180,14 +181,14 @@ def _runs_one(name: str, monkeypatch: pytest.MonkeyPatch) -> bool:
         options |= {"fused_nodes": "relu", "input_types": "float", "input_shapes": "1,2"}
     with contextlib.suppress(MobileprepError):
         make_transform(name, options).apply(graph, Context(("x",), ("relu", "text")))
-    return bool(ran)
+    return bool(patterns)
 
 
-def test_the_transforms_that_compute_nodes_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {n for n in transform_names() if _runs_one(n, monkeypatch)} == COMPUTING
+def test_transforms_that_compute_nodes_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {n for n in transform_names() if _uses_regular_expressions(n, monkeypatch)} == COMPUTING
 
 
-def test_nothing_heavy_is_imported() -> None:
+def test_engine_is_not_imported() -> None:
     code = (
         "import sys; from mobileprep.building.plan.engines import regex_engine;"
         "regex_engine();"

@@ -33,7 +33,7 @@ def planned(folder: Path, quantize: str = "{mode: auto, trials: 3}") -> Plan:
     return plan_recipes([load_recipe(folder / "r.yaml", text=HEAD % quantize, environ={})])
 
 
-def test_tries_follow_each_other_and_are_judged_as_what_ships(tmp_path: Path) -> None:
+def test_trials_are_sequential_and_use_the_final_metrics(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     label = "r/01-quantize_nodes"
     tries = None
@@ -61,7 +61,7 @@ def test_tries_follow_each_other_and_are_judged_as_what_ships(tmp_path: Path) ->
     assert plan.targets[0].settings["transforms"][0]["trials"] == 3
 
 
-def test_each_stage_comes_after_those_that_it_needs(tmp_path: Path) -> None:
+def test_stages_follow_their_dependencies(tmp_path: Path) -> None:
     seen: set[str] = set()
     for spec in planned(tmp_path, "auto").stages:
         assert seen.issuperset(spec.needs)
@@ -69,7 +69,7 @@ def test_each_stage_comes_after_those_that_it_needs(tmp_path: Path) -> None:
     assert "r/01-quantize_nodes-verdict-16" in seen
 
 
-def test_a_trial_does_not_know_its_number_so_that_a_finished_search_costs_nothing(
+def test_parameters_of_trials_do_not_contain_their_number(
     tmp_path: Path,
 ) -> None:
     plan = planned(tmp_path)

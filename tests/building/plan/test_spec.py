@@ -1,4 +1,4 @@
-"""What of a stage is a parameter, and what an input."""
+"""Parameters and inputs of stages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mobileprep.building.plan.spec import (
 
 
 class AllStage(Stage, frozen=True, kw_only=True):
-    """Has one of each."""
+    """A stage with each kind of field."""
 
     stage_name: ClassVar[str] = "all"
     stage_version: ClassVar[int] = 3
@@ -46,7 +46,7 @@ STAGE = AllStage(
 )
 
 
-def test_parameters_are_all_but_what_earlier_stages_left_and_files_by_their_names() -> None:
+def test_parameters_exclude_upstreams_and_name_files() -> None:
     assert STAGE.parameters == {
         "model": "ckpt",
         "named": {"parameter file": "f.txt"},
@@ -57,7 +57,7 @@ def test_parameters_are_all_but_what_earlier_stages_left_and_files_by_their_name
     }
 
 
-def test_inputs_go_by_their_slots() -> None:
+def test_inputs_are_keyed_by_slot() -> None:
     assert list(STAGE.files) == ["model", "parameter file"]
     assert STAGE.upstream == {"graph": Upstream("r/freeze", "graph.pb")}
     spec = StageSpec("r/all", STAGE)
@@ -67,18 +67,18 @@ def test_inputs_go_by_their_slots() -> None:
     assert STAGE.output_files == ()
 
 
-def test_files_of_a_list_are_counted_from_one() -> None:
+def test_files_of_a_list_are_numbered_from_one() -> None:
     assert file_slot("path", None) == "parameter path"
     assert file_slot("paths", 0) == "parameter paths 1"
 
 
-def test_a_stage_is_found_by_its_task() -> None:
+def test_stage_is_found_by_its_task() -> None:
     specs = tuple(StageSpec(f"r/{name}", STAGE) for name in "ab")
     assert Plan(specs, ()).stage("r/b") is specs[1]
 
 
 class SeveralStage(Stage, frozen=True, kw_only=True):
-    """Reads what several stages left."""
+    """A stage with several upstreams."""
 
     stage_name: ClassVar[str] = "several"
     stage_version: ClassVar[int] = 1
@@ -86,7 +86,7 @@ class SeveralStage(Stage, frozen=True, kw_only=True):
     graphs: tuple[Upstream, ...]
 
 
-def test_what_several_stages_left_is_counted_from_one() -> None:
+def test_upstreams_of_a_list_are_numbered_from_one() -> None:
     first, second = Upstream("r/a", "graph.pb"), Upstream("r/b", "graph.pb")
     stage = SeveralStage(graphs=(first, second))
     assert stage.upstream == {"graphs 1": first, "graphs 2": second}

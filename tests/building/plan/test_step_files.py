@@ -1,4 +1,4 @@
-"""The files from outside that a step reads."""
+"""Input files of steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Step, ...]:
     return load_recipe("recipe.yaml", environ={}).targets[0].transforms
 
 
-def test_a_checkpoint_is_all_of_its_files(steps: tuple[Step, ...]) -> None:
+def test_checkpoint_includes_all_its_files(steps: tuple[Step, ...]) -> None:
     plain, reading = steps
     assert named_files(plain) == {}
     assert plugin_file(plain) is None

@@ -1,4 +1,4 @@
-"""The stages of ``validation``: what each is told, and so what makes it run again."""
+"""Parameters of the stages of ``validation``."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def validate(plan: Plan) -> ValidateStage:
         ),
     ],
 )
-def test_what_is_measured(tmp_path: Path, keys: str, metric: MeasuredMetric) -> None:
+def test_measured_metric(tmp_path: Path, keys: str, metric: MeasuredMetric) -> None:
     assert evaluate(planned(tmp_path, keys)).metrics == (metric,)
 
 
-def test_labels_that_the_data_names_have_to_be_there(tmp_path: Path) -> None:
-    found = evaluate(planned(tmp_path, "metric: auto", "{npz: d.npz, labels: y}")).metrics
-    assert [metric.labels_needed for metric in found] == [True]
+def test_labels_named_by_the_data_are_required(tmp_path: Path) -> None:
+    metrics = evaluate(planned(tmp_path, "metric: auto", "{npz: d.npz, labels: y}")).metrics
+    assert [metric.labels_needed for metric in metrics] == [True]
 
 
-def test_a_limit_is_the_comparison_s_alone(tmp_path: Path) -> None:
+def test_limits_affect_only_the_comparison(tmp_path: Path) -> None:
     one, other = (planned(tmp_path, f"metric: r2, max_drop: {drop}") for drop in (0.1, 0.2))
     assert evaluate(one).parameters == evaluate(other).parameters
     assert validate(one).parameters != validate(other).parameters
@@ -72,7 +72,7 @@ def test_a_limit_is_the_comparison_s_alone(tmp_path: Path) -> None:
     assert validate(moved).parameters == validate(one).parameters
 
 
-def test_a_function_s_file_is_an_input_and_a_source_of_the_target(tmp_path: Path) -> None:
+def test_file_of_a_function_is_an_input_and_a_source(tmp_path: Path) -> None:
     keys = "metric: {python: m.py, function: f, higher_is_better: false}, at_most: 3"
     plan = planned(tmp_path, keys)
     assert [f.name for f in evaluate(plan).files["metric m.py"].members] == ["m.py"]

@@ -1,4 +1,4 @@
-"""Records as stages leave them, and the report made of them."""
+"""Records of stages, and the report of them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ MEASURED = CalibrationRecord(
 
 
 def check(difference: float, *, step: str = "a_step", engine: dict[str, Any] = NUMPY) -> Any:
-    """The record of a checked step, of an output whose peak is 2."""
+    """The record of a checked step with an output whose peak is 2."""
     return {
         "step": step,
         "output": "probabilities",
@@ -101,7 +101,7 @@ def check(difference: float, *, step: str = "a_step", engine: dict[str, Any] = N
 
 
 def step(name: str, **changes: Any) -> dict[str, Any]:
-    """The record of a step that did nothing but what the changes say."""
+    """The record of a step with the given changes."""
     record = {
         "name": name,
         "nodes": 72,
@@ -136,7 +136,7 @@ STEPS = [
 ]
 
 
-def made(
+def make_report(
     *,
     steps: list[dict[str, Any]] = STEPS,
     checks: list[dict[str, Any]] = (),  # type: ignore[assignment]
@@ -146,7 +146,7 @@ def made(
     warnings: Sequence[str] = (),
     calibrations: Sequence[CalibrationRecord] = (),
 ) -> Report:
-    """A report of the digits recipe's target phone."""
+    """A report of the target phone of the digits recipe."""
     package = {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}, "warnings": list(warnings)}
     records = [
         convert(freeze, FreezeRecord),

@@ -11,11 +11,19 @@ from mobileprep.building.stages.package.spec import ModelFacts
 from mobileprep.building.stages.transform.report import StepLine
 from mobileprep.building.stages.validate.report import Accuracy
 from mobileprep.building.stages.validate.spec import MetricRecord, OutputRecord
-from tests.building.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, check, made
+from tests.building.report.reports import (
+    FREEZE,
+    MODEL,
+    SAMPLES,
+    STEPS,
+    VALIDATION,
+    check,
+    make_report,
+)
 
 
-def test_every_record_finds_its_place() -> None:
-    report = made()
+def test_report_contains_every_record() -> None:
+    report = make_report()
     assert (report.recipe, report.target) == ("digits", "phone")
     assert report.source == convert(FREEZE, FreezeRecord)
     assert report.model == ModelFacts(**MODEL)
@@ -23,8 +31,8 @@ def test_every_record_finds_its_place() -> None:
     accuracy = {key: value for key, value in VALIDATION.items() if key != "engines"}
     metrics = tuple(MetricRecord(**metric) for metric in accuracy["metrics"])
     outputs = tuple(OutputRecord(**output) for output in accuracy["outputs"])
-    found = {**accuracy, "metrics": metrics, "outputs": outputs, "warnings": ()}
-    assert report.accuracy == Accuracy(**found)
+    fields = {**accuracy, "metrics": metrics, "outputs": outputs, "warnings": ()}
+    assert report.accuracy == Accuracy(**fields)
     assert [(line.graph, line.name) for line in report.engines] == [
         ("source", "numpy"),
         ("model", "numpy"),
@@ -44,33 +52,33 @@ def test_every_record_finds_its_place() -> None:
     )
 
 
-def test_files_come_sorted() -> None:
-    assert list(made().files) == ["digits.pb", "ops_to_register.h"]
+def test_files_are_sorted() -> None:
+    assert list(make_report().files) == ["digits.pb", "ops_to_register.h"]
 
 
-def test_without_validation_there_is_no_accuracy() -> None:
-    assert made(validation=None).accuracy is None
-    assert made(validation=None).engines == ()
+def test_no_accuracy_without_validation() -> None:
+    assert make_report(validation=None).accuracy is None
+    assert make_report(validation=None).engines == ()
 
 
-def test_checks_go_to_their_steps() -> None:
+def test_checks_are_assigned_to_their_steps() -> None:
     checks = [check(i / 4, step=s["name"]) for i, s in enumerate(STEPS)]
-    report = made(checks=checks)
+    report = make_report(checks=checks)
     assert [s.largest_difference for s in report.steps] == [0.0, 0.25]
     assert [s.share_of_peak for s in report.steps] == [0.0, 0.125]
     assert report.engines[1].graph == "after quantize_weights"
 
 
-def test_a_check_tells_the_step_that_is_furthest_from_the_source_first() -> None:
+def test_check_names_the_first_of_the_worst_steps() -> None:
     shares = (0.0, 0.5, 0.5, 0.25)
     checks = [check(share, step=f"s{i}") for i, share in enumerate(shares)]
-    found = made(steps=[STEPS[0]] * 4, checks=checks, samples=SAMPLES).check
-    assert found is not None
-    assert (found.step, found.output, found.share_of_peak) == ("s1", "probabilities", 0.25)
-    assert (found.origin, found.data, found.samples) == ("drawn", None, 8)
-    assert made().check is None
+    worst = make_report(steps=[STEPS[0]] * 4, checks=checks, samples=SAMPLES).check
+    assert worst is not None
+    assert (worst.step, worst.output, worst.share_of_peak) == ("s1", "probabilities", 0.25)
+    assert (worst.origin, worst.data, worst.samples) == ("drawn", None, 8)
+    assert make_report().check is None
 
 
-def test_records_that_went_through_json_give_the_same_report() -> None:
+def test_report_does_not_change_through_json() -> None:
     again = json.loads(json.dumps([STEPS, FREEZE, VALIDATION]))
-    assert made(steps=again[0], freeze=again[1], validation=again[2]) == made()
+    assert make_report(steps=again[0], freeze=again[1], validation=again[2]) == make_report()

@@ -1,4 +1,4 @@
-"""What two reports of a target differ in, and which key of the recipe it comes from."""
+"""Differences of two reports of a target, and their causes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mobileprep.building.report.comparison.model import (
     comparisons_markdown,
 )
 from mobileprep.building.report_files import report_from
-from tests.building.report.reports import MEASURED, STEPS, VALIDATION, made, step
+from tests.building.report.reports import MEASURED, STEPS, VALIDATION, make_report, step
 
 
 def place(keys: Sequence[str | int]) -> str:
@@ -50,8 +50,8 @@ def settings(minimum_size: int = 1024, **others: Any) -> dict[str, Any]:
     }
 
 
-def report(settings: dict[str, Any], **made_with: Any) -> Report:
-    built = made(**made_with)
+def report(settings: dict[str, Any], **options: Any) -> Report:
+    built = make_report(**options)
     sources = {"model/graph.pbtxt": "ab" * 32}
     return structs.replace(built, tool="mobileprep 1", settings=settings, sources=sources)
 
@@ -63,49 +63,49 @@ def compared(old: Report, new: Report, where: Place = place) -> Comparison:
 OLD = report(settings())
 
 
-def test_equal_reports_differ_in_nothing() -> None:
-    found = compared(OLD, OLD)
-    assert found == Comparison("digits", "phone", "same")
-    assert comparison_title(found) == "digits/phone: nothing differs"
-    assert comparison_lines(found) == []
+def test_equal_reports_have_no_differences() -> None:
+    comparison = compared(OLD, OLD)
+    assert comparison == Comparison("digits", "phone", "same")
+    assert comparison_title(comparison) == "digits/phone: nothing differs"
+    assert comparison_lines(comparison) == []
 
 
-def test_a_step_s_option_is_named_with_its_place_and_with_what_it_did() -> None:
+def test_changed_option_is_a_cause_with_its_effect() -> None:
     smaller = [STEPS[0], step("quantize_weights", nodes=1240, bytes=15000, matched=4)]
     new = report(settings(16), steps=smaller)
-    found = compared(OLD, new)
+    comparison = compared(OLD, new)
     key = "transforms.quantize_weights.minimum_size"
-    assert found.causes == (Cause("setting", key, 1024, 16, "recipe.yaml:transforms/1"),)
-    (changed,) = found.steps
+    assert comparison.causes == (Cause("setting", key, 1024, 16, "recipe.yaml:transforms/1"),)
+    (changed,) = comparison.steps
     assert (changed.kind, changed.number, changed.causes) == ("changed", 2, (key,))
     assert Figure("bytes", 15723 - 49261, 15000 - 49261) in changed.figures
     assert Figure("matched", 2, 4) in changed.figures
-    assert found.state == "changed"
+    assert comparison.state == "changed"
 
 
-def test_steps_that_do_the_same_beside_a_changed_one_are_not_told() -> None:
+def test_steps_with_the_same_effect_are_not_listed() -> None:
     steps = [step("a", nodes=70, bytes=100), step("b", nodes=60, bytes=90)]
     others = [step("a", nodes=68, bytes=95), step("b", nodes=58, bytes=85)]
-    found = compared(report({}, steps=steps), report({}, steps=others))
-    assert [one.name for one in found.steps] == ["a"]
+    comparison = compared(report({}, steps=steps), report({}, steps=others))
+    assert [one.name for one in comparison.steps] == ["a"]
 
 
-def test_steps_that_are_new_and_gone_are_told_where_they_stand() -> None:
+def test_added_and_removed_steps_have_their_position() -> None:
     old = report({"transforms": chain({"name": "a"}, {"name": "b"})}, steps=[step("a"), step("b")])
     new = report({"transforms": chain({"name": "b"}, {"name": "b"})}, steps=[step("b"), step("b")])
-    found = compared(old, new)
-    assert [(c.key, c.before, c.after) for c in found.causes] == [
+    comparison = compared(old, new)
+    assert [(c.key, c.before, c.after) for c in comparison.causes] == [
         ("transforms.a", {}, None),
         ("transforms.b#2", None, {}),
     ]
-    assert [(s.kind, s.number, s.name) for s in found.steps] == [
+    assert [(s.kind, s.number, s.name) for s in comparison.steps] == [
         ("removed", 1, "a"),
         ("added", 2, "b"),
     ]
-    assert found.steps[1].causes == ("transforms.b#2",)
+    assert comparison.steps[1].causes == ("transforms.b#2",)
 
 
-def test_other_keys_are_told_down_to_the_one_that_differs() -> None:
+def test_causes_name_the_innermost_key() -> None:
     old = settings(check=None, freeze={"clear_devices": True, "batch_norm": "inference"})
     new = settings(
         check={"samples": 4},
@@ -120,7 +120,7 @@ def test_other_keys_are_told_down_to_the_one_that_differs() -> None:
     }
 
 
-def test_files_and_the_tool_are_causes_too() -> None:
+def test_files_and_the_tool_are_causes() -> None:
     new = structs.replace(OLD, tool="mobileprep 2", sources={"model/graph.pbtxt": "cd" * 32})
     assert [(c.what, c.key) for c in compared(OLD, new).causes] == [
         ("tool", "mobileprep"),
@@ -128,13 +128,13 @@ def test_files_and_the_tool_are_causes_too() -> None:
     ]
 
 
-def test_a_report_without_settings_has_no_causes_and_says_so() -> None:
-    found = compared(made(), report(settings(16), steps=[]))
-    assert (found.causes, found.untold) == ((), NO_SETTINGS)
-    assert f"cause    not known: {NO_SETTINGS}" in comparison_lines(found)
+def test_report_without_settings_has_no_causes() -> None:
+    comparison = compared(make_report(), report(settings(16), steps=[]))
+    assert (comparison.causes, comparison.untold) == ((), NO_SETTINGS)
+    assert f"cause    not known: {NO_SETTINGS}" in comparison_lines(comparison)
 
 
-def test_metrics_outputs_ranges_and_warnings_are_told() -> None:
+def test_metrics_outputs_ranges_and_warnings_are_compared() -> None:
     other = json.loads(json.dumps(VALIDATION))
     other["metrics"][0]["after"] = 0.5
     other["outputs"][0]["share_of_peak"] = 0.5
@@ -142,45 +142,48 @@ def test_metrics_outputs_ranges_and_warnings_are_told() -> None:
     again = structs.replace(MEASURED, ranges={"a": (0.0, 5.5), "c": (0.0, 1.0)}, warnings=())
     old = report(settings(), calibrations=[ranged])
     new = report(settings(), calibrations=[again], validation=other, warnings=["beware"])
-    found = compared(old, new)
-    assert found.accuracies == (Figure("top-1", 446 / 450, 0.5),)
-    assert found.outputs == (Figure("probabilities", 0.0083, 0.5),)
-    assert found.ranges == (
+    comparison = compared(old, new)
+    assert comparison.accuracies == (Figure("top-1", 446 / 450, 0.5),)
+    assert comparison.outputs == (Figure("probabilities", 0.0083, 0.5),)
+    assert comparison.ranges == (
         RangeChange("a", (0.0, 6.0), (0.0, 5.5)),
         RangeChange("c", None, (0.0, 1.0)),
         RangeChange("b", (0.0, 1.0), None),
     )
-    assert (found.warnings, found.solved) == (("beware",), ("no sample reached 2 tensors",))
+    assert (comparison.warnings, comparison.solved) == (
+        ("beware",),
+        ("no sample reached 2 tensors",),
+    )
 
 
-def test_numbers_of_a_graph_are_not_compared_with_those_of_its_file() -> None:
+def test_figures_of_a_graph_and_its_file_are_not_compared() -> None:
     graph, file = (
         report(settings(), validation={**VALIDATION, "basis": f"measured on {subject}"})
         for subject in ("the graph before conversion", "digits.tflite")
     )
-    found = compared(graph, file)
+    comparison = compared(graph, file)
     top1, share, basis = 446 / 450, 0.0083, "measured on the graph before conversion"
-    assert found.accuracies == (
+    assert comparison.accuracies == (
         Figure("top-1", None, top1),
         Figure(f"top-1 ({basis})", top1, None),
     )
-    assert found.outputs == (
+    assert comparison.outputs == (
         Figure("probabilities", None, share),
         Figure(f"probabilities ({basis})", share, None),
     )
 
 
-def test_what_is_no_number_on_both_sides_is_no_difference() -> None:
+def test_nan_on_both_sides_is_not_a_difference() -> None:
     record = {**VALIDATION, "outputs": [{**VALIDATION["outputs"][0], "share_of_peak": math.nan}]}
     broken = report(settings(), validation=record)
     assert compared(broken, broken).state == "same"
 
 
-def test_targets_are_paired_by_name_and_those_alone_are_new_or_gone() -> None:
+def test_targets_are_matched_by_name() -> None:
     other = structs.replace(OLD, target="pi")
     third = structs.replace(OLD, target="tv")
-    found = compare_builds([OLD, other], [OLD, third], lambda _: place, lambda *_: None)
-    assert [(c.target, c.state) for c in found] == [
+    comparison = compare_builds([OLD, other], [OLD, third], lambda _: place, lambda *_: None)
+    assert [(c.target, c.state) for c in comparison] == [
         ("phone", "same"),
         ("tv", "added"),
         ("pi", "removed"),
@@ -201,7 +204,7 @@ CHANGED = Comparison(
 )
 
 
-def test_the_text_names_causes_steps_and_numbers() -> None:
+def test_text_lists_causes_steps_and_figures() -> None:
     lines = comparison_lines(CHANGED)
     assert lines[:6] == [
         "cause    file model/<b>.pb: abababababab -> none",
@@ -220,7 +223,7 @@ def test_the_text_names_causes_steps_and_numbers() -> None:
     assert all(len(line) <= 40 for line in comparison_lines(CHANGED, 40) if "model/" not in line)
 
 
-def test_markdown_shows_no_name_as_markup() -> None:
+def test_markdown_escapes_names() -> None:
     text = comparisons_markdown([CHANGED, compared(OLD, OLD)])
     assert "<script>" not in text
     assert "<b>" not in text
@@ -228,12 +231,12 @@ def test_markdown_shows_no_name_as_markup() -> None:
     assert text.endswith("Nothing differs in digits/phone.\n")
 
 
-def test_json_has_no_number_that_json_lacks() -> None:
+def test_json_replaces_infinity_by_null() -> None:
     odd = structs.replace(CHANGED, causes=(Cause("setting", "x", math.inf, 1.0),))
     assert comparison_data(odd)["causes"][0]["before"] is None
 
 
-def test_a_report_is_read_again_as_it_was() -> None:
+def test_report_round_trip() -> None:
     text = report_json(report(settings(), calibrations=[MEASURED], checks=[]))
     again = report_from(json.loads(text))
     assert report_json(again) == text
@@ -256,15 +259,13 @@ def test_a_report_is_read_again_as_it_was() -> None:
         (lambda d: d["accuracy"].update(largest_difference=-(10**400)), "is larger than any"),
     ],
 )
-def test_what_is_no_report_is_refused_with_the_part_that_is_wrong(
-    change: Any, message: str
-) -> None:
+def test_invalid_report_is_refused_with_the_invalid_part(change: Any, message: str) -> None:
     data = json.loads(report_json(OLD))
     change(data)
     with pytest.raises(ValueError, match=message):
         report_from(data)
 
 
-def test_a_later_version_s_keys_are_passed_over() -> None:
+def test_unknown_keys_are_ignored() -> None:
     data = {**json.loads(report_json(OLD)), "weather": "fine"}
     assert report_from(data) == report_from(json.loads(report_json(OLD)))

@@ -8,22 +8,22 @@ import math
 import pytest
 
 from mobileprep.building.report.collect import report_data, report_json
-from tests.building.report.reports import MEASURED, VALIDATION, check, made
+from tests.building.report.reports import MEASURED, VALIDATION, check, make_report
 
 
 def refuse(constant: str) -> None:
-    pytest.fail(f"{constant} is no JSON")
+    pytest.fail(f"{constant} is not valid JSON")
 
 
-def test_text_and_data_say_the_same() -> None:
-    text = report_json(made())
-    assert json.loads(text, parse_constant=refuse) == report_data(made())
+def test_text_matches_the_data() -> None:
+    text = report_json(make_report())
+    assert json.loads(text, parse_constant=refuse) == report_data(make_report())
     assert text.endswith(b"}\n")
-    assert report_json(made()) == text
+    assert report_json(make_report()) == text
 
 
-def test_it_tells_all_there_is() -> None:
-    data = report_data(made())
+def test_report_has_all_keys() -> None:
+    data = report_data(make_report())
     assert sorted(data) == [
         "accuracy",
         "budget",
@@ -55,8 +55,8 @@ def test_it_tells_all_there_is() -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_what_json_cannot_say_is_null(number: float) -> None:
-    report = made(
+def test_nan_and_infinity_are_null(number: float) -> None:
+    report = make_report(
         validation={**VALIDATION, "largest_difference": number},
         checks=[check(number)],
     )
@@ -65,14 +65,20 @@ def test_what_json_cannot_say_is_null(number: float) -> None:
     assert data["steps"][0]["largest_difference"] is None
 
 
-def test_keys_come_sorted() -> None:
+def test_keys_are_sorted() -> None:
     keys = [
-        line.split('"')[1] for line in report_json(made()).decode().splitlines() if line[1:2] == '"'
+        line.split('"')[1]
+        for line in report_json(make_report()).decode().splitlines()
+        if line[1:2] == '"'
     ]
     assert keys == sorted(keys)
 
 
-def test_calibrations_are_told_with_what_no_sample_reached() -> None:
-    (told,) = report_data(made(calibrations=[MEASURED]))["calibrations"]
-    assert told["unseen"] == ["a", "b"]
-    assert (told["origin"], told["is_measured"], told["tensors"]) == ("data/c.npz", True, 1300)
+def test_calibrations_list_unseen_tensors() -> None:
+    (calibration,) = report_data(make_report(calibrations=[MEASURED]))["calibrations"]
+    assert calibration["unseen"] == ["a", "b"]
+    assert (calibration["origin"], calibration["is_measured"], calibration["tensors"]) == (
+        "data/c.npz",
+        True,
+        1300,
+    )

@@ -46,7 +46,7 @@ REPORT = Report(
 )
 
 
-def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
+def test_table_of_targets_has_the_remaining_budget() -> None:
     other = structs.replace(REPORT, target="pi", accuracy=None)
     within = (BudgetLine("model_bytes", 48_000, 50_000), BudgetLine("latency_ms", 2.5, 4.0, "a"))
     limited = structs.replace(REPORT, budget=within)
@@ -69,14 +69,14 @@ def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
     ]
 
 
-def test_steps_and_warnings_are_told_as_plain_text() -> None:
+def test_steps_and_warnings_are_escaped() -> None:
     text = reports_markdown(
         [structs.replace(REPORT, budget=(BudgetLine("compressed_bytes", 40_000, 41_000),))]
     )
     assert "| 40,000 (1,000 left of 41,000) |" in text
     name = "- **digits/my&#95;phone**: "
-    told = [line.removeprefix(name) for line in text.splitlines() if line.startswith(name)]
-    assert told == [
+    warnings = [line.removeprefix(name) for line in text.splitlines() if line.startswith(name)]
+    assert warnings == [
         "the source has &#124; no &#60;b&#62;signature&#60;/b&#62;",
         "a step warns",
         "no step does batch norms",
@@ -90,7 +90,7 @@ def test_steps_and_warnings_are_told_as_plain_text() -> None:
     assert "Checked on 4 samples: largest difference 0.5 of the peak of out.\n\n" in text
 
 
-def test_metrics_have_a_table_with_their_limits_and_outputs_one() -> None:
+def test_tables_of_metrics_and_outputs() -> None:
     text = reports_markdown([REPORT])
     assert "Validated on 100 samples:\n\n| metric | output | before | after | limit |\n" in text
     assert "| top1 | a&#95;b | 0.9600 | 0.9512 | drop 0.01 |\n" in text
@@ -98,26 +98,26 @@ def test_metrics_have_a_table_with_their_limits_and_outputs_one() -> None:
     assert "| a&#95;b | 0.2 | 0.05 |\n| text | - | - |\n\n</details>" in text
 
 
-def test_without_warnings_there_is_no_list() -> None:
+def test_no_list_without_warnings() -> None:
     source = structs.replace(SOURCE, warnings=())
     quiet = structs.replace(REPORT, source=source, steps=(), check=None, accuracy=None, warnings=())
     assert "- **" not in reports_markdown([quiet])
 
 
-def test_calibrations_are_told_below_the_steps() -> None:
+def test_calibrations_are_listed_below_the_steps() -> None:
     report = structs.replace(REPORT, calibrations=(MEASURED,))
     text = reports_markdown([report])
     assert "\nRanges of 1,300 tensors measured by percentile 99.99 on 200 samples of" in text
     assert "**: no sample reached 2 tensors\n" in text
 
 
-def test_what_is_registered_stands_with_the_target() -> None:
+def test_registered_kernels_are_listed() -> None:
     kernels = (KernelsRecord("1.15", 12, 534_120),)
     text = reports_markdown([structs.replace(REPORT, kernels=kernels)])
     assert "\n12 kernels of TensorFlow 1.15 registered, about 534,120 bytes of code.\n" in text
 
 
-def test_the_cost_on_a_device_has_a_line_with_and_without_a_budget() -> None:
+def test_cost_on_a_device_has_a_line() -> None:
     cost = DeviceCost("a board", 99_356, 49.678, "2 GFLOP/s, what its profile says")
     expected = (
         "99,356 FLOPs a sample, at best 49.68 ms on a board (2 GFLOP/s, what its profile says)"

@@ -1,4 +1,4 @@
-"""What reports tell of quantization."""
+"""Quantization in reports."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def step(name: str, **options: object) -> dict[str, object]:
         ([step("round_weights"), step("quantize_weights")], "round and weights"),
     ],
 )
-def test_how_a_chain_quantizes(steps, text: str) -> None:
+def test_text_describes_the_quantization_of_a_chain(steps, text: str) -> None:
     assert quantization_text({"transforms": steps}) == text
 
 
-def test_the_worst_activations_and_the_worst_weights() -> None:
+def test_worst_activations_and_weights_are_listed() -> None:
     assert list(damage_lines(DAMAGE, 80)) == [
         (
             "tensors  5 compared with float on 16 samples of data/test.npz, those that lost most "
@@ -55,18 +55,18 @@ def test_the_worst_activations_and_the_worst_weights() -> None:
     ]
 
 
-def test_a_narrow_terminal_has_the_numbers_below_the_names() -> None:
+def test_narrow_terminal_has_numbers_below_names() -> None:
     lines = list(damage_lines(DAMAGE, 52))[1:]
     assert lines[1] == "  net/conv"
     assert lines[2].split() == ["Conv2D", "20.5", "0.9957", "-", "-"]
     assert max(map(len, lines)) <= 52
 
 
-def test_what_was_not_measured_says_why() -> None:
+def test_unmeasured_damage_has_a_reason() -> None:
     damage = DamageRecord("data/test.npz", 0, unmeasured="no kernel of Foo")
     assert list(damage_lines(damage, 80)) == ["tensors  not compared with float: no kernel of Foo"]
 
 
-def test_a_tflite_target_is_quantized_by_its_package() -> None:
+def test_text_describes_the_quantization_of_a_tflite_target() -> None:
     assert quantization_text({"transforms": [], "quantize": {"mode": "int8"}}) == "int8"
     assert quantization_text({"transforms": [], "quantize": {"mode": "none"}}) == ""

@@ -1,4 +1,4 @@
-"""The report's table on terminals of every width."""
+"""The table of steps at every terminal width."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from mobileprep.building.report.collect import Report
 from mobileprep.building.stages.transform.report import difference_text, rounded_text, step_table
-from tests.building.report.reports import check, made, step
+from tests.building.report.reports import check, make_report, step
 
 INCEPTION = {
     "nodes": 1234,
@@ -23,14 +23,14 @@ LONG = "freeze_requantization_ranges"
 def inception(*names: str, checked: bool = False) -> Report:
     """The report of a large network."""
     checks = [check(1.5e-7) for _ in names] if checked else []
-    return made(steps=[step(name, **INCEPTION) for name in names], checks=checks)
+    return make_report(steps=[step(name, **INCEPTION) for name in names], checks=checks)
 
 
 def table(report: Report, width: int) -> list[str]:
     return step_table(report.source, report.steps, width)
 
 
-def test_what_fits_is_told_in_full() -> None:
+def test_full_numbers_if_they_fit() -> None:
     assert table(inception("sort"), 100) == [
         "step    nodes  parameters       bytes  matched  added  removed  changed",
         "frozen     72      10,349      49,261",
@@ -38,7 +38,7 @@ def test_what_fits_is_told_in_full() -> None:
     ]
 
 
-def test_else_large_numbers_are_rounded() -> None:
+def test_large_numbers_are_rounded_to_fit() -> None:
     assert table(inception("fold_old_batch_norms"), 80) == [
         "step                  nodes  params  bytes  matched  added  removed  changed",
         "frozen                   72   10.3k  49.3k",
@@ -46,7 +46,7 @@ def test_else_large_numbers_are_rounded() -> None:
     ]
 
 
-def test_else_numbers_stand_below_the_names() -> None:
+def test_numbers_are_below_the_names_to_fit() -> None:
     assert table(inception(LONG, checked=True), 80) == [
         "  nodes  parameters       bytes  matched  added  removed  changed  difference",
         "frozen",
@@ -59,7 +59,7 @@ def test_else_numbers_stand_below_the_names() -> None:
     )
 
 
-def test_else_they_are_told_in_words() -> None:
+def test_columns_become_words_to_fit() -> None:
     assert table(inception(LONG, checked=True), 40) == [
         "frozen",
         "  nodes 72, params 10.3k, bytes 49.3k",
@@ -73,7 +73,7 @@ def test_else_they_are_told_in_words() -> None:
 
 @pytest.mark.parametrize("width", [1, 2, 20, 28, 40, 60, 66, 80, 100, 132])
 @pytest.mark.parametrize("checked", [False, True])
-def test_no_line_is_longer_than_the_width_but_for_words_that_are(width: int, checked: bool) -> None:
+def test_lines_fit_the_width_except_for_longer_words(width: int, checked: bool) -> None:
     lines = table(inception("sort", LONG, checked=checked), width)
     assert all(len(line) <= width for line in lines if " " in line.strip() and width >= 20)
     for name in ("frozen", "sort", LONG):
@@ -81,7 +81,7 @@ def test_no_line_is_longer_than_the_width_but_for_words_that_are(width: int, che
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "text"),
     [
         (0, "0"),
         (999, "999"),
@@ -94,9 +94,9 @@ def test_no_line_is_longer_than_the_width_but_for_words_that_are(width: int, che
         (5 * 10**15, "5000T"),
     ],
 )
-def test_rounded_numbers_keep_two_or_three_digits(count: int, told: str) -> None:
-    assert rounded_text(count) == told
+def test_rounded_numbers_have_two_or_three_digits(count: int, text: str) -> None:
+    assert rounded_text(count) == text
 
 
-def test_a_difference_that_was_not_taken_is_a_dash() -> None:
+def test_missing_difference_is_a_dash() -> None:
     assert (difference_text(None), difference_text(0.00821)) == ("-", "0.00821")

@@ -15,7 +15,7 @@ from tests.building.report.reports import (
     STEPS,
     VALIDATION,
     check,
-    made,
+    make_report,
     step,
 )
 
@@ -35,70 +35,70 @@ ops      Conv2D 2, Const 15
 """
 
 
-def test_the_whole_report() -> None:
-    assert report_text(made()) == GOLDEN
+def test_whole_report() -> None:
+    assert report_text(make_report()) == GOLDEN
 
 
-def test_without_validation_nothing_is_said_of_accuracy() -> None:
-    lines = report_text(made(validation=None)).splitlines()
-    of_running = ("accuracy", "engine")
-    assert lines == [line for line in GOLDEN.splitlines() if not line.startswith(of_running)]
+def test_no_accuracy_without_validation() -> None:
+    lines = report_text(make_report(validation=None)).splitlines()
+    prefixes = ("accuracy", "engine")
+    assert lines == [line for line in GOLDEN.splitlines() if not line.startswith(prefixes)]
 
 
-def test_a_check_adds_a_column() -> None:
+def test_checks_add_a_column() -> None:
     checks = [check(0.0), check(1.5e-7)]
-    lines = report_text(made(checks=checks), width=100).splitlines()
+    lines = report_text(make_report(checks=checks), width=100).splitlines()
     assert lines[1].endswith("changed  difference")
     assert lines[2].endswith("49,261")
     assert lines[3].endswith("        0           0")
     assert lines[4].endswith("        2     1.5e-07")
 
 
-def test_the_kernels_of_each_release_have_a_line() -> None:
+def test_kernels_of_each_release_have_a_line() -> None:
     kernels = (KernelsRecord("1.15", 12, 534_120), KernelsRecord("2.21", 1, None))
-    found = report_text(structs.replace(made(), kernels=kernels)).splitlines()
-    assert [line for line in found if line.startswith("kernels")] == [
+    lines = report_text(structs.replace(make_report(), kernels=kernels)).splitlines()
+    assert [line for line in lines if line.startswith("kernels")] == [
         "kernels  12 kernels of TensorFlow 1.15 registered, about 534,120 bytes of code",
         "kernels  1 kernel of TensorFlow 2.21 registered",
     ]
 
 
-def test_a_step_that_was_not_checked_is_told_apart() -> None:
-    lines = report_text(made(checks=[check(0.5)]), width=100).splitlines()
+def test_unchecked_step_has_a_dash() -> None:
+    lines = report_text(make_report(checks=[check(0.5)]), width=100).splitlines()
     assert lines[4].endswith("  -")
 
 
-def test_warnings_of_what_ships_are_told() -> None:
-    report = made(warnings=["2 batch norms are left"])
+def test_package_warnings_are_shown() -> None:
+    report = make_report(warnings=["2 batch norms are left"])
     assert "  warning: 2 batch norms are left\nmodel" in report_text(report)
 
 
-def test_warnings_of_freezing_are_told() -> None:
+def test_freeze_warnings_are_shown() -> None:
     freeze = {**FREEZE, "warnings": ["bn: was in training mode"]}
-    assert "  warning: bn: was in training mode\n" in report_text(made(freeze=freeze))
+    assert "  warning: bn: was in training mode\n" in report_text(make_report(freeze=freeze))
 
 
-def test_without_steps_the_table_is_the_source() -> None:
-    lines = report_text(made(steps=[])).splitlines()
+def test_table_without_steps_has_the_source() -> None:
+    lines = report_text(make_report(steps=[])).splitlines()
     assert lines[1:3] == [
         "step    nodes  parameters   bytes  matched  added  removed  changed",
         "frozen     72      10,349  49,261",
     ]
 
 
-def test_long_names_keep_the_columns_straight() -> None:
+def test_columns_are_aligned_with_long_names() -> None:
     name = "a_transform_of_my_own_with_quite_a_long_name"
-    lines = report_text(made(steps=[*STEPS, step(name)]), width=120).splitlines()[1:6]
+    lines = report_text(make_report(steps=[*STEPS, step(name)]), width=120).splitlines()[1:6]
     assert len({len(line) for line in lines if "frozen" not in line}) == 1
     assert lines[-1].startswith(name)
 
 
-def test_only_the_name_is_set_off_on_a_terminal() -> None:
-    assert report_text(made(), color=True) == f"\x1b[1mdigits/phone\x1b[0m\n{GOLDEN[13:]}"
+def test_only_the_name_is_bold() -> None:
+    assert report_text(make_report(), color=True) == f"\x1b[1mdigits/phone\x1b[0m\n{GOLDEN[13:]}"
 
 
-def test_a_terminal_gets_its_sentences_in_lines_that_fit() -> None:
-    lines = report_text(made(), width=80).splitlines()
+def test_sentences_wrap_at_the_terminal_width() -> None:
+    lines = report_text(make_report(), width=80).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[9:11] == [
         "accuracy top-1 0.9933 before, 0.9911 after (450 samples); largest output",
@@ -110,11 +110,11 @@ def test_a_terminal_gets_its_sentences_in_lines_that_fit() -> None:
 
 def engine_lines(source: dict, model: dict, *checks: dict) -> list[str]:
     validation = {**VALIDATION, "engines": {"source": source, "model": model}}
-    text = report_text(made(validation=validation, checks=list(checks)))
+    text = report_text(make_report(validation=validation, checks=list(checks)))
     return [line for line in text.splitlines() if line.startswith("engine")]
 
 
-def test_each_engine_has_a_line_with_the_worst_agreement() -> None:
+def test_engines_have_a_line_with_the_worst_agreement() -> None:
     worse = {**OPENVINO, "samples": 1, "within": 1e-5}
     checks = [check(0, engine=worse), check(0, step="fold", engine=NUMPY)]
     agreement = "agrees with numpy within 1e-05 of the largest value"
@@ -129,7 +129,7 @@ def test_each_engine_has_a_line_with_the_worst_agreement() -> None:
     )
 
 
-def test_a_file_that_is_apart_from_its_graph_is_no_disagreement() -> None:
+def test_difference_of_a_file_is_not_a_disagreement() -> None:
     file = {**OPENVINO, "name": "litert", "version": "2.1.0", "within": 1e-2}
     assert engine_lines(NUMPY, file)[1] == (
         "engine   litert 2.1.0 ran model: differs from the graph before conversion, run with "
@@ -137,7 +137,7 @@ def test_a_file_that_is_apart_from_its_graph_is_no_disagreement() -> None:
     )
 
 
-def test_an_engine_that_could_not_be_compared_says_why() -> None:
+def test_engine_without_comparison_has_a_reason() -> None:
     alone = {**OPENVINO, "samples": 0, "within": None, "unlike": "the op 'Odd' cannot be run here"}
     assert engine_lines(alone, OPENVINO)[0] == (
         "engine   openvino 2026.4.1 ran source: not compared with numpy: "
@@ -151,42 +151,42 @@ APART = "largest difference 0.25 of the peak of 'probabilities'"
 def check_lines(*, data: str | None, difference: float, **changes: object) -> list[str]:
     samples = {**SAMPLES, "data": data}
     checks = [{**check(difference), **changes}]
-    text = report_text(made(samples=samples, checks=checks))
+    text = report_text(make_report(samples=samples, checks=checks))
     return [line for line in text.splitlines() if line.startswith(("check", "  image"))]
 
 
-def test_a_check_on_drawn_samples_tells_how_they_were_drawn() -> None:
+def test_check_describes_drawn_samples() -> None:
     assert check_lines(data=None, difference=0.5) == [
         f"check    8 samples drawn: {APART} after a_step",
         "  image: float32 [1, 8, 8, 1], 0 to 1 (the graph does not show the range)",
     ]
 
 
-def test_a_check_on_data_names_it_and_the_bound() -> None:
+def test_check_names_the_data_and_the_limit() -> None:
     assert check_lines(data="test.npz", difference=0.5, max_difference=0.3) == [
         f"check    8 samples of test.npz: {APART} after a_step (at most 0.3)",
     ]
 
 
-def test_where_nothing_differs_no_step_is_named() -> None:
+def test_check_without_difference_names_no_step() -> None:
     (line,) = check_lines(data="test.npz", difference=0.0)
     assert line.endswith("largest difference 0 of the peak of 'probabilities'")
 
 
-def test_words_longer_than_the_terminal_stay_whole() -> None:
-    # A path that is cut cannot be copied.
+def test_long_words_are_not_split() -> None:
+    # Users copy paths.
     path = "models/" + "long" * 12
-    report = made(warnings=[f"see {path} for more"])
+    report = make_report(warnings=[f"see {path} for more"])
     assert f"\n{path}\n" in report_text(report, width=20)
 
 
-def test_words_are_not_cut_at_their_hyphens() -> None:
-    report = made(warnings=["a long-drawn-out word"])
+def test_words_are_not_split_at_hyphens() -> None:
+    report = make_report(warnings=["a long-drawn-out word"])
     for width in range(14, 26):
         assert "long-drawn-out" in report_text(report, width=width).split()
 
 
-def test_several_metrics_have_a_table_or_sentences_where_it_is_too_wide() -> None:
+def test_metrics_have_a_table_or_sentences_if_narrow() -> None:
     (top1,) = VALIDATION["metrics"]
     psnr = {
         **top1,
@@ -198,7 +198,7 @@ def test_several_metrics_have_a_table_or_sentences_where_it_is_too_wide() -> Non
         "at_least": 30.0,
     }
     errors = {**top1, "metric": "word_error_rate", "output": "text", "higher_is_better": False}
-    report = made(validation={**VALIDATION, "metrics": [top1, psnr, errors]})
+    report = make_report(validation={**VALIDATION, "metrics": [top1, psnr, errors]})
     text = report_text(report)
     assert "accuracy of 3 metrics (450 samples); largest output difference 0.0082\n" in text
     table = text[text.index("  metric ") :].splitlines()[:4]
@@ -213,11 +213,11 @@ def test_several_metrics_have_a_table_or_sentences_where_it_is_too_wide() -> Non
     assert "  psnr of 'image': 40 before, 31.25 after (at least 30)\n" in narrow
 
 
-def test_calibrations_are_told() -> None:
+def test_calibrations_are_shown() -> None:
     assert (
         "ranges   of 1,300 tensors measured by percentile 99.99 on 200 samples of data/c.npz; "
         "2 not reached\n  warning: no sample reached 2 tensors\naccuracy"
-    ) in report_text(made(calibrations=[MEASURED]))
-    kept = structs.replace(MEASURED, origin="ranges.yaml", is_measured=False, unseen=())
-    text = report_text(made(calibrations=[structs.replace(kept, samples=1, tensors=1)]))
+    ) in report_text(make_report(calibrations=[MEASURED]))
+    from_file = structs.replace(MEASURED, origin="ranges.yaml", is_measured=False, unseen=())
+    text = report_text(make_report(calibrations=[structs.replace(from_file, samples=1, tensors=1)]))
     assert "ranges   of 1 tensor from ranges.yaml, by percentile 99.99 on 1 sample\n" in text

@@ -1,4 +1,4 @@
-"""Graphs that parse, and that no tool should have written."""
+"""Invalid graphs that parse."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.building.stages.jobs import op, placeholder
 
 _X, _Y = placeholder((-1, 3)), op("y", "Relu", "x")
 _NODES = {
-    "a circle": [_X, op("y", "AddV2", "x", "z"), op("z", "Relu", "y")],
+    "a cycle": [_X, op("y", "AddV2", "x", "z"), op("z", "Relu", "y")],
     "a missing input": [_X, op("y", "AddV2", "x", "gone")],
-    "a name taken twice": [_X, _Y, _Y],
+    "a duplicate name": [_X, _Y, _Y],
     "a malformed name": [_X, op("a b", "Relu", "x"), op("y", "Relu", "a b")],
-    "a type that is none": [
+    "an invalid dtype": [
         Node("x", "Placeholder", attrs={"dtype": attr.integer(1)}),
         _Y,
     ],
-    "a placeholder without type": [Node("x", "Placeholder"), _Y],
-    "a shape that is none": [_X.with_attrs(shape=attr.integer(3)), _Y],
+    "a placeholder without dtype": [Node("x", "Placeholder"), _Y],
+    "an invalid shape": [_X.with_attrs(shape=attr.integer(3)), _Y],
     "a constant without value": [
         _X,
         Node("c", "Const", attrs={"dtype": attr.dtype(DType.FLOAT)}),

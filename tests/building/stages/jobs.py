@@ -1,4 +1,4 @@
-"""Jobs for stages, and small graphs for them to work on."""
+"""Jobs for stages, and small graphs."""
 
 from __future__ import annotations
 
@@ -24,24 +24,10 @@ from mobileprep.graph.tensor import Tensor
 from mobileprep.targets.memmapped import write_memmapped
 
 SECTIONS: Final[tuple[Section, ...]] = (
-    "source",
-    "inputs",
-    "outputs",
-    "freeze",
-    "transforms",
-    "validation",
-    "budget",
-    "engine",
-    "check",
-    "data",
+    *("source", "inputs", "outputs", "freeze", "transforms"),
+    *("validation", "budget", "engine", "check", "data"),
 )
-PLACES = {
-    name: f"recipe.yaml:{line}:1"
-    for line, name in enumerate(
-        SECTIONS,
-        start=3,
-    )
-}
+PLACES = {name: f"recipe.yaml:{line}:1" for line, name in enumerate(SECTIONS, start=3)}
 
 
 def slots(*names: str) -> dict[str, Upstream]:
@@ -49,16 +35,16 @@ def slots(*names: str) -> dict[str, Upstream]:
     return {name: Upstream("r/earlier", name) for name in names}
 
 
-def job(folder: Path, asked: StageType, **inputs: Any) -> Job[StageType]:
-    """A job in ``folder/work``; inputs, by slot, are graphs, or data for JSON, or paths."""
+def job(folder: Path, stage: StageType, **inputs: Any) -> Job[StageType]:
+    """A job in ``folder/work``; the inputs by slot are graphs, JSON data, or paths."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    stored = {asked.upstream[slot]: _stored(folder / slot, v) for slot, v in inputs.items()}
-    return Job("r/task", asked, FileExchange(stored, work), work, PLACES)
+    stored = {stage.upstream[slot]: _stored(folder / slot, v) for slot, v in inputs.items()}
+    return Job("r/task", stage, FileExchange(stored, work), work, PLACES)
 
 
 class FileExchange:
-    """What earlier stages left lies in files, and graphs become files of the stage's folder."""
+    """An exchange that stores graphs in files of the directory of the stage."""
 
     def __init__(self, inputs: Mapping[Upstream, Path], folder: Path) -> None:
         self._inputs = inputs
@@ -89,7 +75,7 @@ class FileExchange:
 
 
 def files(path: Path, name: str = "") -> Files:
-    """A file from outside, under the name that a recipe has for it."""
+    """An input file under its name in the recipe."""
     return Files(name or path.name, path, (StageFile(name or path.name, path),))
 
 
@@ -104,35 +90,33 @@ def _stored(path: Path, value: Any) -> Path:
 
 
 NUMPY = EngineChoice("numpy", {})
-"""What a stage is told that runs graphs with the interpreter."""
+"""The engine choice of stages that run graphs with the interpreter."""
 
 
 def assets(folder: Path, **files: bytes) -> Path:
-    """The files of a model as the freeze stage leaves them; a name's underscore is a dot."""
+    """The asset files as the freeze stage stores them; underscores in names become dots."""
     path = folder / "assets.npz"
     named = {name.replace("_", "."): np.frombuffer(data, np.uint8) for name, data in files.items()}
     write_arrays(path, named)
     return path
 
 
-def left(done: Job[Any], name: str) -> Any:
+def json_output(done: Job[Any], name: str) -> Any:
     """A JSON output of a job."""
     return json.loads((done.folder / name).read_text())
 
 
 def interface(*outputs: str, inputs: tuple[str, ...] = ("x",)) -> dict[str, Any]:
-    """What the freeze stage says of a model."""
+    """The interface record of the freeze stage."""
     return {"inputs": list(inputs), "outputs": list(outputs), "init_ops": []}
 
 
 def placeholder(shape: TensorShape, dtype: DType = DType.FLOAT, name: str = "x") -> Node:
-    """An input."""
     attrs = {"dtype": attr.dtype(dtype), "shape": attr.shape(shape)}
     return Node(name, "Placeholder", attrs=attrs)
 
 
 def op(name: str, kind: str, *inputs: str, **attrs: attr.AttrValue) -> Node:
-    """A node on floats."""
     refs = tuple(parse_ref(t) for t in inputs)
     return Node(name, kind, refs, attrs={"T": attr.dtype(DType.FLOAT), **attrs})
 

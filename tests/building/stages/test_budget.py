@@ -25,7 +25,7 @@ from tests.building.stages.jobs import (
     classifier,
     interface,
     job,
-    left,
+    json_output,
     op,
     placeholder,
     slots,
@@ -38,27 +38,34 @@ KERNELS = [
     {"tensorflow": "2.21", "kernels": 9, "bytes": None},
 ]
 PACKAGE = {"model": MODEL, "ops": OPS, "warnings": [], "kernels": KERNELS}
-SLOW = Device("slow", "a slow device", 1e-6, "a test", "nobody")
-# 3 x 3 multiplications with as many additions, and 3 additions, of one sample.
+SLOW = Device("slow", "a slow device", 1e-6, "a test", "no source")
+# 3 x 3 multiplications and additions, and 3 additions for the bias, for one sample.
 FLOPS = 2 * 3 * 3 + 3
 
 
-def limited(
+def budget_job(
     folder: Path,
     budget: Budget,
     graph: Graph | None = None,
     inputs: tuple[InputSpec, ...] = (),
     **package: Any,
 ) -> Job[BudgetStage]:
-    given = {
+    stored = {
         "package": {**PACKAGE, **package},
         "compressed": {"bytes": 200, "compressor": "deflate by X 1"},
         "graph": graph or classifier(),
         "interface": interface("y"),
         "assets": assets(folder),
     }
-    asked = BudgetStage(budget=budget, device=SLOW, inputs=inputs, **slots(*given))
-    return job(folder, asked, **given)
+    stage = BudgetStage(budget=budget, device=SLOW, inputs=inputs, **slots(*stored))
+    return job(folder, stage, **stored)
+
+
+def budget_record(*arguments: Any) -> dict[str, Any]:
+    """Run the stage and return its record."""
+    done = budget_job(*arguments)
+    run(done)
+    return json_output(done, "budget.json")
 
 
 LIMITS: dict[str, float] = {
@@ -66,7 +73,7 @@ LIMITS: dict[str, float] = {
     "compressed_bytes": 200,
     "parameters": 12,
     "flops": FLOPS,
-    # The result of MatMul and the output exist at the same time.
+    # The result of MatMul and the output are alive at the same time.
     "activation_bytes": 2 * 3 * 4,
     "latency_ms": FLOPS / 1e3 * 1e3,
     "kernels": 9,
@@ -75,85 +82,80 @@ LIMITS: dict[str, float] = {
 
 
 @pytest.mark.parametrize("key", LIMITS)
-def test_a_budget_is_met_exactly_and_missed_by_one(tmp_path: Path, key: str) -> None:
+def test_limit_may_be_reached_but_not_exceeded(tmp_path: Path, key: str) -> None:
     limit = LIMITS[key]
-    done = limited(tmp_path, Budget(**{key: limit}))  # type: ignore[arg-type]
-    run(done)
-    (line,) = left(done, "budget.json")["lines"]
+    (line,) = budget_record(tmp_path, Budget(**{key: limit}))["lines"]  # type: ignore[arg-type]
     assert (line["name"], line["found"], line["limit"]) == (key, limit, limit)
     with pytest.raises(AccuracyError, match=f"1 over the budget of {limit - 1:g}") as caught:
-        run(limited(tmp_path, Budget(**{key: limit - 1})))  # type: ignore[arg-type]
+        run(budget_job(tmp_path, Budget(**{key: limit - 1})))  # type: ignore[arg-type]
     assert caught.value.where == "recipe.yaml:9:1"
     assert caught.value.hint.endswith(", or raise the budget")
-    told = "the model compressed by deflate by X 1 is" in caught.value.message
-    assert told == (key == "compressed_bytes")
+    names_compressor = "the model compressed by deflate by X 1 is" in caught.value.message
+    assert names_compressor == (key == "compressed_bytes")
 
 
-def test_the_mend_names_what_weighs_most(tmp_path: Path) -> None:
+def test_hint_names_the_largest_contributors(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError) as caught:
-        run(limited(tmp_path, Budget(parameters=1, flops=1, kernels=1)))
+        run(budget_job(tmp_path, Budget(parameters=1, flops=1, kernels=1)))
     hint = caught.value.hint
     assert "most are in 'w' (9), 'b' (3)" in hint
     assert "MatMul 86 %, BiasAdd 14 %, most of it in 'product' (18), 'y' (3)" in hint
     assert "of one node each are BiasAdd, MatMul" in hint
 
 
-def test_the_mend_names_constants_of_functions(tmp_path: Path) -> None:
+def test_hint_names_constants_of_functions(tmp_path: Path) -> None:
     signature = OpDef("turn")
     body = Function(signature, (constant("weights", Tensor.of(np.zeros(90, np.float32))),))
     graph = Graph(classifier().nodes, Library({"turn": body}))
     with pytest.raises(AccuracyError) as caught:
-        run(limited(tmp_path, Budget(parameters=1), graph))
+        run(budget_job(tmp_path, Budget(parameters=1), graph))
     assert "most are in 'turn/weights' (90), 'w' (9), 'b' (3)" in caught.value.hint
 
 
-def test_ops_that_are_not_counted_are_named(tmp_path: Path) -> None:
+def test_ops_without_a_count_are_named(tmp_path: Path) -> None:
     graph = Graph([placeholder((4, 3)), op("y", "BesselI0e", "x")])
-    done = limited(tmp_path, Budget(flops=10), graph)
-    run(done)
-    assert left(done, "budget.json")["lines"][0]["basis"] == "counts without BesselI0e"
+    record = budget_record(tmp_path, Budget(flops=10), graph)
+    assert record["lines"][0]["basis"] == "counts without BesselI0e"
 
 
-def test_all_limits_that_are_missed_are_told_at_once(tmp_path: Path) -> None:
+def test_all_exceeded_limits_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError) as caught:
-        run(limited(tmp_path, Budget(0, 0)))
+        run(budget_job(tmp_path, Budget(0, 0)))
     assert caught.value.message.count("over the budget of 0") == 2
     assert caught.value.hint == ("quantize the weights, cut the graph further, or raise the budget")
 
 
 @pytest.mark.parametrize(
-    ("ops", "told"),
+    ("ops", "op", "node"),
     [
-        (OpLimits(forbid=("MatMul", "Conv2D")), ["MatMul"]),
-        (OpLimits(allow=("Const", "Placeholder", "MatMul")), ["BiasAdd"]),
-        (OpLimits(allow=tuple(OPS)), []),
+        (OpLimits(forbid=("MatMul", "Conv2D")), "MatMul", "product"),
+        (OpLimits(allow=("Const", "Placeholder", "MatMul")), "BiasAdd", "y"),
     ],
 )
-def test_ops_are_allowed_or_forbidden(tmp_path: Path, ops: OpLimits, told: list[str]) -> None:
-    done = limited(tmp_path, Budget(ops=ops))
-    if not told:
-        run(done)
-        assert left(done, "budget.json")["lines"] == []
-        return
+def test_ops_that_are_not_allowed(tmp_path: Path, ops: OpLimits, op: str, node: str) -> None:
     with pytest.raises(AccuracyError) as caught:
-        run(done)
-    first = {"MatMul": "product", "BiasAdd": "y"}[told[0]]
-    assert caught.value.message == (f"the op {told[0]} is not allowed (1 node, such as '{first}')")
+        run(budget_job(tmp_path, Budget(ops=ops)))
+    assert caught.value.message == f"the op {op} is not allowed (1 node, such as '{node}')"
     assert "cut the graph before" in caught.value.hint
 
 
-def test_a_size_that_nobody_declares_is_asked_for(tmp_path: Path) -> None:
+def test_all_ops_may_be_allowed(tmp_path: Path) -> None:
+    record = budget_record(tmp_path, Budget(ops=OpLimits(allow=tuple(OPS))))
+    assert record["lines"] == []
+
+
+def test_unknown_size_of_an_input_must_be_declared(tmp_path: Path) -> None:
     graph = Graph([placeholder((-1, -1)), op("y", "Softmax", "x")])
     with pytest.raises(RecipeError, match="all sizes of") as caught:
-        run(limited(tmp_path, Budget(flops=1000), graph))
+        run(budget_job(tmp_path, Budget(flops=1000), graph))
     assert "inputs: {x: {shape:" in caught.value.hint
     assert caught.value.where == "recipe.yaml:4:1"
-    done = limited(tmp_path, Budget(flops=1000), graph, (InputSpec("x", shape=(-1, 8)),))
-    run(done)
-    assert left(done, "budget.json")["lines"][0]["found"] == 5 * 8
+    declared = (InputSpec("x", shape=(-1, 8)),)
+    record = budget_record(tmp_path, Budget(flops=1000), graph, declared)
+    assert record["lines"][0]["found"] == 5 * 8
 
 
-def test_a_shape_that_a_run_alone_shows_is_taken_from_one(tmp_path: Path) -> None:
+def test_dynamic_shapes_come_from_a_run(tmp_path: Path) -> None:
     graph = Graph(
         [
             placeholder((4, 3)),
@@ -162,45 +164,42 @@ def test_a_shape_that_a_run_alone_shows_is_taken_from_one(tmp_path: Path) -> Non
             op("y", "Abs", "where", T=attr.dtype(attr.DType.INT64)),
         ]
     )
-    done = limited(tmp_path, Budget(activation_bytes=10_000), graph)
-    run(done)
-    # All twelve elements are found, each at two indices of eight bytes, twice.
-    assert left(done, "budget.json")["lines"][0]["found"] == 2 * 12 * 2 * 8
+    record = budget_record(tmp_path, Budget(activation_bytes=10_000), graph)
+    # Two tensors have two 8-byte indices for each of the twelve elements.
+    assert record["lines"][0]["found"] == 2 * 12 * 2 * 8
 
 
-def test_kernels_without_an_estimate_are_told(tmp_path: Path) -> None:
+def test_kernels_without_an_estimate_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"only known for TensorFlow 1\.15"):
-        run(limited(tmp_path, Budget(kernel_bytes=5), kernels=KERNELS[1:]))
+        run(budget_job(tmp_path, Budget(kernel_bytes=5), kernels=KERNELS[1:]))
 
 
-def test_ops_that_neither_the_model_nor_tensorflow_has_are_told(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_unknown_ops_in_limits_are_warned_about(tmp_path: Path) -> None:
+    warnings: list[str] = []
     ops = OpLimits(forbid=("Cosnt", "Custom", "LRN"))
-    asked = limited(tmp_path, Budget(ops=ops), ops={**OPS, "Other": 1})
-    run(replace(asked, warn=said.append))
-    assert len(said) == 2
-    assert "no TensorFlow has an op 'Cosnt'" in said[0]
-    assert "'Custom'" in said[1]
+    done = budget_job(tmp_path, Budget(ops=ops), ops={**OPS, "Other": 1})
+    run(replace(done, warn=warnings.append))
+    misspelled, custom = warnings
+    assert "no TensorFlow has an op 'Cosnt'" in misspelled
+    assert "'Custom'" in custom
 
 
-def test_a_device_without_limits_gives_the_cost(tmp_path: Path) -> None:
-    done = limited(tmp_path, Budget())
-    run(done)
-    found = left(done, "budget.json")
-    assert found["lines"] == []
-    assert found["cost"] == {
+def test_device_without_limits_reports_the_cost(tmp_path: Path) -> None:
+    record = budget_record(tmp_path, Budget())
+    assert record["lines"] == []
+    assert record["cost"] == {
         "device": "a slow device",
         "flops": FLOPS,
         "latency_ms": FLOPS,
-        "basis": "1e-06 GFLOP/s, nobody",
+        "basis": "1e-06 GFLOP/s, no source",
     }
 
 
-def test_without_limits_an_unknown_size_is_a_warning(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_unknown_size_without_limits_is_a_warning(tmp_path: Path) -> None:
+    warnings: list[str] = []
     graph = Graph([placeholder((-1, -1)), op("y", "Softmax", "x")])
-    done = limited(tmp_path, Budget(), graph)
-    run(replace(done, warn=said.append))
-    assert left(done, "budget.json")["cost"] is None
-    assert len(said) == 1
-    assert "recipe.yaml:4:1: no cost on a slow device is reported" in said[0]
+    done = budget_job(tmp_path, Budget(), graph)
+    run(replace(done, warn=warnings.append))
+    assert json_output(done, "budget.json")["cost"] is None
+    (warning,) = warnings
+    assert "recipe.yaml:4:1: no cost on a slow device is reported" in warning

@@ -16,18 +16,16 @@ from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.tensor import Tensor
-from tests.building.stages.jobs import NUMPY, assets, classifier, interface, job, left, slots
+from tests.building.stages.jobs import NUMPY, assets, classifier, interface, job, json_output, slots
 
 FED = np.array([[[1, 2, 3]], [[0, 5, -10]]], np.float32)
 
 
-def checked(
+def check_job(
     folder: Path, graph: Graph, limit: float | None = None, expected: np.ndarray = FED
 ) -> Job[CheckStage]:
-    for name, runs in (("samples", FED), ("expected", expected)):
-        write_arrays(
-            folder / f"{name}.npz", {f"{i}-0": run_check for i, run_check in enumerate(runs)}
-        )
+    for name, arrays in (("samples", FED), ("expected", expected)):
+        write_arrays(folder / f"{name}.npz", {f"{i}-0": a for i, a in enumerate(arrays)})
     inputs = {
         "graph": graph,
         "interface": interface("y"),
@@ -35,28 +33,26 @@ def checked(
         "samples": folder / "samples.npz",
         "expected": folder / "expected.npz",
     }
-    asked = CheckStage(step="some_step", max_difference=limit, engine=NUMPY, **slots(*inputs))
-    return job(folder, asked, **inputs)
+    stage = CheckStage(step="some_step", max_difference=limit, engine=NUMPY, **slots(*inputs))
+    return job(folder, stage, **inputs)
 
 
-def test_the_largest_difference_of_all_samples_is_left(tmp_path: Path) -> None:
-    done = checked(tmp_path, classifier(shift=0.25))
+def test_largest_difference_of_all_samples_is_recorded(tmp_path: Path) -> None:
+    done = check_job(tmp_path, classifier(shift=0.25))
     run_check(done)
-    told = left(done, "check.json")
-    assert (told["step"], told["output"]) == ("some_step", "y")
-    # The largest magnitude that the source gives is 10.
-    assert (told["largest_difference"], told["share_of_peak"]) == (0.25, 0.025)
-    assert told["engine"]["name"] == "numpy"
+    record = json_output(done, "check.json")
+    assert (record["step"], record["output"]) == ("some_step", "y")
+    # The peak of the source is 10.
+    assert (record["largest_difference"], record["share_of_peak"]) == (0.25, 0.025)
+    assert record["engine"]["name"] == "numpy"
 
 
 @pytest.mark.parametrize(("limit", "passes"), [(0.025, True), (0.0249, False), (0, False)])
-def test_a_difference_may_be_just_as_large_as_is_allowed(
-    tmp_path: Path, limit: float, passes: bool
-) -> None:
-    done = checked(tmp_path, classifier(shift=0.25), limit)
+def test_difference_may_reach_the_limit(tmp_path: Path, limit: float, passes: bool) -> None:
+    done = check_job(tmp_path, classifier(shift=0.25), limit)
     if passes:
         run_check(done)
-        assert left(done, "check.json")["max_difference"] == limit
+        assert json_output(done, "check.json")["max_difference"] == limit
         return
     with pytest.raises(AccuracyError) as caught:
         run_check(done)
@@ -68,26 +64,26 @@ def test_a_difference_may_be_just_as_large_as_is_allowed(
     assert not (done.folder / "check.json").exists()
 
 
-def test_without_a_limit_a_large_difference_is_warned_of(tmp_path: Path) -> None:
-    told: list[str] = []
-    done = checked(tmp_path, classifier(shift=2))
-    structs.force_setattr(done, "warn", told.append)
+def test_large_difference_without_a_limit_is_a_warning(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    done = check_job(tmp_path, classifier(shift=2))
+    structs.force_setattr(done, "warn", warnings.append)
     run_check(done)
-    assert len(told) == 1
-    assert "after some_step the output 'y' differs from the source's by 2, 0.2 of its pe" in told[0]
+    (warning,) = warnings
+    assert "after some_step the output 'y' differs from the source's by 2, 0.2 of its pe" in warning
 
 
-def test_a_step_that_breaks_the_numbers_is_named(tmp_path: Path) -> None:
+def test_step_that_produces_nan_is_named(tmp_path: Path) -> None:
     message = "after some_step the output 'y' is NaN or infinite where the source's is not"
     with pytest.raises(AccuracyError, match=message) as caught:
-        run_check(checked(tmp_path, classifier(shift=np.nan)))
+        run_check(check_job(tmp_path, classifier(shift=np.nan)))
     assert caught.value.where == "recipe.yaml:7:1"
 
 
-def test_samples_on_which_the_source_gives_no_numbers_are_unusable(tmp_path: Path) -> None:
-    lost = np.where(FED == 3, np.nan, FED).astype(np.float32)
+def test_samples_for_which_the_source_is_nan_are_refused(tmp_path: Path) -> None:
+    expected = np.where(FED == 3, np.nan, FED).astype(np.float32)
     with pytest.raises(AccuracyError) as caught:
-        run_check(checked(tmp_path, classifier(), expected=lost))
+        run_check(check_job(tmp_path, classifier(), expected=expected))
     assert caught.value.message == (
         "the samples are unusable: for the output 'y' the source gives NaN or infinity where the "
         "graph after some_step gives numbers; fed: x [1, 3] from -10 to 5"
@@ -95,20 +91,20 @@ def test_samples_on_which_the_source_gives_no_numbers_are_unusable(tmp_path: Pat
     assert "check: {data: FILE.npz}" in caught.value.hint
 
 
-def test_a_step_that_changes_a_shape_is_named(tmp_path: Path) -> None:
+def test_step_that_changes_a_shape_is_named(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match=r"'y' has the shape \[1, 3\]; the source's is \[3\]"):
-        run_check(checked(tmp_path, classifier(), expected=FED[:, 0]))
+        run_check(check_job(tmp_path, classifier(), expected=FED[:, 0]))
 
 
-def test_a_step_after_which_the_graph_does_not_run_is_named(tmp_path: Path) -> None:
+def test_step_that_breaks_the_graph_is_named(tmp_path: Path) -> None:
     nodes = [constant("w", Tensor.of(np.eye(2, dtype=np.float32))) if n.name == "w" else n
              for n in classifier()]  # fmt: skip
     with pytest.raises(
         InvalidGraphError, match="after some_step the graph does not run: node 'pr"
     ) as c:
-        run_check(checked(tmp_path, Graph(nodes)))
+        run_check(check_job(tmp_path, Graph(nodes)))
     assert c.value.where == "recipe.yaml:7:1"
     with pytest.raises(
         InvalidGraphError, match="after some_step the graph does not run: the fetch 'y'"
     ):
-        run_check(checked(tmp_path, Graph(nodes[:-1])))
+        run_check(check_job(tmp_path, Graph(nodes[:-1])))

@@ -15,7 +15,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, make_transform
-from tests.building.stages.jobs import files, job, left, op, placeholder, slots
+from tests.building.stages.jobs import files, job, json_output, op, placeholder, slots
 
 WEIGHTS = np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)
 DATA = np.random.default_rng(1).uniform(-1, 1, (24, 8)).astype(np.float32)
@@ -32,7 +32,8 @@ def network() -> Graph:
     )
 
 
-def asked(folder: Path, data: Any, count: int = 16) -> Job[DamageStage]:
+def damage_record(folder: Path, data: Any, count: int = 16) -> dict[str, Any]:
+    """Run the stage and return its record."""
     np.savez(folder / "data.npz", x=data, label=np.zeros(len(data), np.int64))
     graph = network()
     step = make_transform("quantize_nodes", {"ranges": "dynamic"})
@@ -44,17 +45,17 @@ def asked(folder: Path, data: Any, count: int = 16) -> Job[DamageStage]:
     }
     np.savez(folder / "assets.npz")
     stage = DamageStage(data=files(folder / "data.npz"), count=count, **slots(*inputs))
-    return job(folder, stage, **inputs)
-
-
-def test_weights_and_activations_are_told_the_worst_first(tmp_path: Path) -> None:
-    done = asked(tmp_path, DATA)
+    done: Job[DamageStage] = job(folder, stage, **inputs)
     run(done)
-    found = left(done, "damage.json")
-    assert (found["samples"], found["unmeasured"]) == (16, "")
-    tensors = {tensor["tensor"]: tensor for tensor in found["tensors"]}
+    return json_output(done, "damage.json")
+
+
+def test_tensors_are_sorted_by_damage(tmp_path: Path) -> None:
+    record = damage_record(tmp_path, DATA)
+    assert (record["samples"], record["unmeasured"]) == (16, "")
+    tensors = {tensor["tensor"]: tensor for tensor in record["tensors"]}
     assert set(tensors) == {"x", "w", "product", "y"}
-    decibels = [tensor["sqnr"] for tensor in found["tensors"]]
+    decibels = [tensor["sqnr"] for tensor in record["tensors"]]
     assert decibels == sorted(decibels)
     assert tensors["w"]["is_weights"]
     assert 30 < tensors["y"]["sqnr"] < 60
@@ -64,14 +65,10 @@ def test_weights_and_activations_are_told_the_worst_first(tmp_path: Path) -> Non
 
 
 def test_all_of_fewer_samples_are_run(tmp_path: Path) -> None:
-    done = asked(tmp_path, DATA[:5])
-    run(done)
-    assert left(done, "damage.json")["samples"] == 5
+    assert damage_record(tmp_path, DATA[:5])["samples"] == 5
 
 
-def test_what_cannot_be_measured_ends_no_build(tmp_path: Path) -> None:
-    done = asked(tmp_path, DATA[:, :7])
-    run(done)
-    found = left(done, "damage.json")
-    assert (found["samples"], found["tensors"]) == (0, [])
-    assert "shape" in found["unmeasured"]
+def test_failed_measurement_is_recorded(tmp_path: Path) -> None:
+    record = damage_record(tmp_path, DATA[:, :7])
+    assert (record["samples"], record["tensors"]) == (0, [])
+    assert "shape" in record["unmeasured"]

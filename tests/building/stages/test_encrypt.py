@@ -21,34 +21,30 @@ pytest.importorskip("cryptography")
 KEY = Key(bytes(range(32)))
 
 
-def encrypting(folder: Path, model: Any, artifact: str) -> Job[EncryptStage]:
-    asked = EncryptStage(
+def encrypt_job(folder: Path, model: Any, artifact: str) -> Job[EncryptStage]:
+    stage = EncryptStage(
         file="m.pb.enc",
         artifact=artifact,  # type: ignore[arg-type]
         variable="MODEL_KEY",
         key_id=KEY.id.hex(),
         **slots("model"),
     )
-    return job(folder, asked, model=model)
+    return job(folder, stage, model=model)
 
 
 @pytest.mark.parametrize("artifact", ["frozen", "text"])
-def test_the_bytes_of_the_model_are_encrypted(
-    tmp_path: Path, artifact: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_is_encrypted(tmp_path: Path, artifact: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", KEY.secret.hex())
     text = tmp_path / "m.pbtxt"
     text.write_text('node { name: "x" op: "Placeholder" }\n')
-    done = encrypting(tmp_path, classifier() if artifact == "frozen" else text, artifact)
+    done = encrypt_job(tmp_path, classifier() if artifact == "frozen" else text, artifact)
     run_encrypt(done)
     data = (done.folder / "files/m.pb.enc").read_bytes()
-    wanted = graph_to_bytes(classifier()) if artifact == "frozen" else text.read_bytes()
-    assert decrypt(data, KEY, "m.pb.enc") == wanted
+    expected = graph_to_bytes(classifier()) if artifact == "frozen" else text.read_bytes()
+    assert decrypt(data, KEY, "m.pb.enc") == expected
 
 
-def test_another_key_than_the_plan_had_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", KEY.secret[::-1].hex())
     with pytest.raises(RecipeError, match="the key in MODEL_KEY changed during the build"):
-        run_encrypt(encrypting(tmp_path, classifier(), "frozen"))
+        run_encrypt(encrypt_job(tmp_path, classifier(), "frozen"))

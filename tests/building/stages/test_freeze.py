@@ -1,4 +1,4 @@
-"""The freeze stage: what the recipe says of inputs and outputs is checked at its place."""
+"""The freeze stage, and checks of declared inputs and outputs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.graph.tensor import Tensor
 from mobileprep.recipe.settings import InputSpec
 from tests.building.stages.hostile import HOSTILE
-from tests.building.stages.jobs import classifier, files, job, left, op, placeholder
+from tests.building.stages.jobs import classifier, files, job, json_output, op, placeholder
 
-# An empty shape means a scalar from here on.
+# The first version in which an empty shape means a scalar.
 NEW = Versions(producer=22)
 DIGITS = Path(__file__).resolve().parents[3] / "recipes" / "digits" / "model"
 CHECKPOINT = "model.ckpt-1000"
@@ -43,9 +43,9 @@ def frozen(
     inputs: Any = (),
     assets: Files | None = None,
 ) -> Job[FreezeStage]:
-    """The stage's job for a graph that is frozen already."""
+    """A job for a graph that is already frozen."""
     write_graph(folder / "model.pb", graph)
-    asked = FreezeStage(
+    stage = FreezeStage(
         kind="frozen",
         graph=files(folder / "model.pb"),
         freeze=Freeze(),
@@ -53,38 +53,42 @@ def frozen(
         outputs=outputs,
         assets=assets,
     )
-    return job(folder, asked)
+    return job(folder, stage)
 
 
 def shape_after(
     folder: Path,
-    known: TensorShape,
+    graph_shape: TensorShape,
     declared: list[int],
     versions: Versions = NEW,
 ) -> TensorShape:
-    nodes = (placeholder(known), op("y", "Relu", "x"))
+    nodes = (placeholder(graph_shape), op("y", "Relu", "x"))
     graph = Graph(nodes, versions=versions)
     done = frozen(folder, graph, inputs=[{"shape": tuple(declared)}])
     run(done)
     return read_graph(done.folder / "graph.pb")["x"].attr_shape("shape")
 
 
-def test_graph_interface_and_facts_are_left(tmp_path: Path) -> None:
+def test_graph_interface_and_facts_are_written(tmp_path: Path) -> None:
     graph = classifier()
     more = op("unused", "Relu", "y")
     done = frozen(tmp_path, graph.with_nodes([*graph.nodes, more]), inputs=[{}])
     run(done)
     assert [n.name for n in read_graph(done.folder / "graph.pb")] == ["x", "w", "b", "product", "y"]
-    assert left(done, "interface.json") == {"inputs": ["x"], "outputs": ["y"], "init_ops": []}
-    facts = left(done, "freeze.json")
+    assert json_output(done, "interface.json") == {
+        "inputs": ["x"],
+        "outputs": ["y"],
+        "init_ops": [],
+    }
+    facts = json_output(done, "freeze.json")
     assert (facts["nodes"], facts["parameters"], facts["variables"]) == (5, 12, 0)
     assert facts["bytes"] == (done.folder / "graph.pb").stat().st_size
     assert facts["warnings"] == []
-    assert left(done, "page.json").keys() == {"compressed"}
+    assert json_output(done, "page.json").keys() == {"compressed"}
 
 
 @pytest.mark.parametrize(
-    ("known", "declared", "expected"),
+    ("graph_shape", "declared", "expected"),
     [
         ((-1, 3), [-1, 3], (-1, 3)),
         ((-1, 3), [1, 3], (1, 3)),
@@ -94,54 +98,57 @@ def test_graph_interface_and_facts_are_left(tmp_path: Path) -> None:
         ((), [], ()),
     ],
 )
-def test_the_recipe_s_shape_is_added_to_the_graph_s(
-    tmp_path: Path, known: TensorShape, declared: list[int], expected: TensorShape
+def test_declared_and_graph_shapes_are_merged(
+    tmp_path: Path, graph_shape: TensorShape, declared: list[int], expected: TensorShape
 ) -> None:
-    assert shape_after(tmp_path, known, declared) == expected
+    assert shape_after(tmp_path, graph_shape, declared) == expected
 
 
 @pytest.mark.parametrize(
-    ("known", "declared"), [((-1, 3), [-1, 4]), ((-1, 3), [3]), ((2, 3), [1, 3]), ((), [1])]
+    ("graph_shape", "declared"), [((-1, 3), [-1, 4]), ((-1, 3), [3]), ((2, 3), [1, 3]), ((), [1])]
 )
-def test_shapes_that_contradict_each_other_are_refused(
-    tmp_path: Path, known: TensorShape, declared: list[int]
+def test_contradicting_shapes_are_refused(
+    tmp_path: Path, graph_shape: TensorShape, declared: list[int]
 ) -> None:
     with pytest.raises(InvalidGraphError, match="does not fit") as caught:
-        shape_after(tmp_path, known, declared)
-    assert str(list(known or ())) in caught.value.message
+        shape_after(tmp_path, graph_shape, declared)
+    assert str(list(graph_shape or ())) in caught.value.message
     assert str(declared) in caught.value.message
     assert caught.value.where == "recipe.yaml:4:1"
 
 
-def test_an_empty_shape_in_an_old_graph_means_that_it_is_unknown(tmp_path: Path) -> None:
-    """As TensorFlow's shape function of Placeholder reads them, up to producer 21."""
+def test_empty_shape_in_an_old_graph_is_unknown(tmp_path: Path) -> None:
+    """TensorFlow's shape function of Placeholder does the same up to producer 21."""
     assert shape_after(tmp_path, (), [4000], Versions(producer=21)) == (4000,)
 
 
-def test_the_type_is_compared(tmp_path: Path) -> None:
+def test_declared_dtype_must_match(tmp_path: Path) -> None:
     run(frozen(tmp_path, classifier(), inputs=[{"dtype": "float32"}]))
     with pytest.raises(InvalidGraphError, match="is float32 in the graph, not uint8") as caught:
         run(frozen(tmp_path, classifier(), inputs=[{"dtype": "uint8"}]))
     assert (caught.value.hint, caught.value.where) == ("write dtype: float32", "recipe.yaml:4:1")
 
 
-def test_an_input_that_is_no_placeholder_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_other_inputs_than_placeholders_are_accepted(tmp_path: Path) -> None:
     done = frozen(tmp_path, classifier(), inputs=[{"name": "product", "dtype": "uint8"}])
     run(done)
-    assert left(done, "interface.json")["inputs"] == ["product"]
+    assert json_output(done, "interface.json")["inputs"] == ["product"]
 
 
-@pytest.mark.parametrize(("kind", "what"), [("outputs", "output"), ("inputs", "input")])
-def test_a_misspelt_name_gets_the_nearest_at_its_place(
-    tmp_path: Path, kind: str, what: str
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"inputs": [{"name": "prodct"}]}, "recipe.yaml:4:1"),
+        ({"outputs": ("prodct",)}, "recipe.yaml:5:1"),
+    ],
+)
+def test_misspelled_name_suggests_the_nearest(
+    tmp_path: Path, options: dict[str, Any], where: str
 ) -> None:
-    told: dict[str, Any] = {"outputs": ("prodct",)}
-    if kind == "inputs":
-        told = {"inputs": [{"name": "prodct"}]}
     with pytest.raises(InvalidGraphError, match="prodct") as caught:
-        run(frozen(tmp_path, classifier(), **told))
+        run(frozen(tmp_path, classifier(), **options))
     assert "product" in caught.value.hint
-    assert caught.value.where == {"inputs": "recipe.yaml:4:1", "outputs": "recipe.yaml:5:1"}[kind]
+    assert caught.value.where == where
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -154,52 +161,49 @@ def test_hostile_graphs_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def digits(folder: Path, *, state: str, members: list[str]) -> Job[FreezeStage]:
-    """The stage's job for the digits, whose checkpoint a state file in ``folder`` names."""
-    named = folder / "checkpoint"
-    named.write_text(f'model_checkpoint_path: "{state}"')
-    read = [named, *(folder / name for name in members)]
-    asked = FreezeStage(
+    """A job for the digits model with a checkpoint state file in ``folder``."""
+    checkpoint = folder / "checkpoint"
+    checkpoint.write_text(f'model_checkpoint_path: "{state}"')
+    paths = [checkpoint, *(folder / name for name in members)]
+    stage = FreezeStage(
         kind="graph",
         graph=files(DIGITS / "graph.pbtxt"),
-        checkpoint=Files("checkpoint", named, tuple(StageFile(p.name, p) for p in read)),
+        checkpoint=Files("checkpoint", checkpoint, tuple(StageFile(p.name, p) for p in paths)),
         freeze=Freeze(),
         inputs=(),
         outputs=("probabilities",),
     )
-    return job(folder, asked)
+    return job(folder, stage)
 
 
-def test_a_checkpoint_elsewhere_is_not_read_for_the_one_beside_its_state_file(
-    tmp_path: Path,
-) -> None:
+def test_checkpoint_next_to_the_state_file_is_read(tmp_path: Path) -> None:
     names = [path.name for path in DIGITS.glob(f"{CHECKPOINT}.*")]
     for name in names:
         shutil.copy(DIGITS / name, tmp_path)
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / f"{CHECKPOINT}.index").write_bytes(b"of a later training")
+    (tmp_path / "elsewhere" / f"{CHECKPOINT}.index").write_bytes(b"from a later training run")
     run(digits(tmp_path, state=str(tmp_path / "elsewhere" / CHECKPOINT), members=names))
 
 
-def test_a_checkpoint_whose_changes_no_build_would_see_is_refused(tmp_path: Path) -> None:
+def test_checkpoint_that_is_not_an_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match="is not next to it") as caught:
         run(digits(tmp_path, state=str(DIGITS / CHECKPOINT), members=[]))
     assert caught.value.where == str(tmp_path / "checkpoint")
 
 
-def test_files_that_the_source_names_become_constants(tmp_path: Path) -> None:
+def test_declared_asset_files_become_constants(tmp_path: Path) -> None:
     path = Tensor.of(np.array(b"/home/trainer/words.txt", dtype=object))
     words = files(tmp_path / "words.txt")
     words.root.write_text("yes\n")
-    done = frozen(
-        tmp_path, Graph([constant("path", path), op("y", "ReadFile", "path")]), assets=words
-    )
+    graph = Graph([constant("path", path), op("y", "ReadFile", "path")])
+    done = frozen(tmp_path, graph, assets=words)
     run(done)
     assert read_graph(done.folder / "graph.pb")["y"].op == "Const"
-    assert not left(done, "freeze.json")["warnings"]
+    assert not json_output(done, "freeze.json")["warnings"]
 
 
 @pytest.mark.parametrize("fed", [False, True])
-def test_a_file_whose_path_the_app_has_to_feed_is_named(tmp_path: Path, *, fed: bool) -> None:
+def test_asset_file_whose_path_must_be_fed_is_reported(tmp_path: Path, *, fed: bool) -> None:
     text = Tensor.of(np.array(b"/home/trainer/words.txt", dtype=object))
     graph = Graph([constant("path", text), op("y", "MyTokenizer", "path")])
     meta = pb.MetaGraphDef()
@@ -221,17 +225,17 @@ def test_a_file_whose_path_the_app_has_to_feed_is_named(tmp_path: Path, *, fed: 
     )
     run(done)
     assert (done.folder / "files/assets/words.txt").read_text() == "yes\n"
-    warnings = left(done, "freeze.json")["warnings"]
+    warnings = json_output(done, "freeze.json")["warnings"]
     assert len(warnings) == (not fed)
     for warning in warnings:
         assert warning.startswith("'y' (MyTokenizer) reads the file 'words.txt'")
         assert "add 'path' to 'inputs'" in warning
 
 
-def bottleneck() -> Graph:
-    """``y`` of a bottleneck that defaults to features with many weights of an image."""
+def bottleneck_model() -> Graph:
+    """A bottleneck input that defaults to features of an image."""
     weights = constant("w", Tensor.of(np.eye(64, dtype=np.float32)))
-    made = op("bottleneck", "PlaceholderWithDefault", "features")
+    bottleneck = op("bottleneck", "PlaceholderWithDefault", "features")
     attrs = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((-1, 64))}
     last = constant("v", Tensor.of(np.ones((64, 2), np.float32)))
     return Graph(
@@ -239,15 +243,15 @@ def bottleneck() -> Graph:
             placeholder((-1, 64), name="image"),
             weights,
             op("features", "MatMul", "image", "w"),
-            structs.replace(made, attrs=attrs),
+            structs.replace(bottleneck, attrs=attrs),
             last,
             op("y", "MatMul", "bottleneck", "v"),
         ]
     )
 
 
-def test_an_input_that_another_one_replaces_is_refused(tmp_path: Path) -> None:
-    done = frozen(tmp_path, bottleneck(), inputs=[{"name": "image"}, {"name": "bottleneck"}])
+def test_input_that_another_input_replaces_is_refused(tmp_path: Path) -> None:
+    done = frozen(tmp_path, bottleneck_model(), inputs=[{"name": "image"}, {"name": "bottleneck"}])
     with pytest.raises(InvalidGraphError) as caught:
         run(done)
     assert caught.value.message == (
@@ -258,12 +262,12 @@ def test_an_input_that_another_one_replaces_is_refused(tmp_path: Path) -> None:
     assert caught.value.where == "recipe.yaml:4:1"
 
 
-def test_inputs_that_cut_off_most_of_the_model_are_warned_of(tmp_path: Path) -> None:
+def test_inputs_that_cut_off_most_of_the_model_are_a_warning(tmp_path: Path) -> None:
     messages: list[str] = []
-    done = frozen(tmp_path, bottleneck(), inputs=[{"name": "bottleneck"}])
+    done = frozen(tmp_path, bottleneck_model(), inputs=[{"name": "bottleneck"}])
     structs.force_setattr(done, "warn", messages.append)
     run(done)
-    (warning,) = left(done, "freeze.json")["warnings"]
+    (warning,) = json_output(done, "freeze.json")["warnings"]
     assert warning == (
         "the inputs cut off 4,096 of the 4,224 parameters that the outputs depend on; to ship the "
         "whole model, name its first tensors as inputs: image (float32 [-1, 64])"
@@ -272,15 +276,15 @@ def test_inputs_that_cut_off_most_of_the_model_are_warned_of(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["image", "features"])
-def test_inputs_that_cut_off_little_are_not_warned_of(tmp_path: Path, name: str) -> None:
+def test_inputs_that_cut_off_little_are_accepted(tmp_path: Path, name: str) -> None:
     weights = constant("w", Tensor.of(np.eye(2, dtype=np.float32)))
-    nodes = [weights if n.name == "w" else n for n in bottleneck()]
+    nodes = [weights if n.name == "w" else n for n in bottleneck_model()]
     done = frozen(tmp_path, Graph(nodes), inputs=[{"name": name}])
     run(done)
-    assert left(done, "freeze.json")["warnings"] == []
+    assert json_output(done, "freeze.json")["warnings"] == []
 
 
-def test_an_input_that_no_output_needs_is_named(tmp_path: Path) -> None:
+def test_unused_input_is_refused(tmp_path: Path) -> None:
     graph = Graph([*classifier(), placeholder((3,), name="z"), op("other", "Neg", "z")])
     with pytest.raises(InvalidGraphError, match="no output needs the input 'z'") as caught:
         run(frozen(tmp_path, graph, inputs=[{}, {"name": "z"}]))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mobileprep.building.plan.spec import Files, StageFile
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.integration.run import run
 from mobileprep.building.stages.integration.spec import IntegrationStage
@@ -15,7 +14,7 @@ from mobileprep.data.options import Reading
 from mobileprep.errors import AccuracyError, InvalidGraphError, UnsupportedError
 from mobileprep.recipe.model import Integration
 from mobileprep.recipe.settings import InputSpec
-from tests.building.stages.jobs import classifier, interface, job, op, slots
+from tests.building.stages.jobs import classifier, files, interface, job, op, slots
 
 
 def integration(folder: Path, **changes: Any) -> Job[IntegrationStage]:
@@ -34,7 +33,7 @@ def code(done: Job[IntegrationStage], name: str) -> str:
     return (done.folder / "files/integration" / name).read_text()
 
 
-def test_code_is_left_for_each_language(tmp_path: Path) -> None:
+def test_code_is_written_for_each_language(tmp_path: Path) -> None:
     done = integration(tmp_path, inputs=(InputSpec("x", None, (7, 3)),))
     run(done)
     assert 'kModelFile = "m.pb"' in code(done, "cpp/Digits.h")
@@ -43,11 +42,10 @@ def test_code_is_left_for_each_language(tmp_path: Path) -> None:
     assert not list(done.folder.glob("files/*.txt"))
 
 
-def test_the_names_of_classes_are_left_beside_the_model(tmp_path: Path) -> None:
+def test_class_names_are_written_next_to_the_model(tmp_path: Path) -> None:
     listed = tmp_path / "classes.txt"
     listed.write_text("zero\r\none \n\n")
-    classes = Files("classes.txt", listed, (StageFile("classes.txt", listed),))
-    done = integration(tmp_path, labels="m_labels.txt", classes=classes)
+    done = integration(tmp_path, labels="m_labels.txt", classes=files(listed))
     run(done)
     assert (done.folder / "files/m_labels.txt").read_bytes() == b"zero\none\n"
     assert '"m_labels.txt"' in code(done, "cpp/Digits.h")
@@ -60,7 +58,7 @@ def test_the_names_of_classes_are_left_beside_the_model(tmp_path: Path) -> None:
         (Reading(mean=(127.5,), std=(2.0, 3.0, 4.0)), "(rgb[0] - 127.5f) / 2.0f"),
     ],
 )
-def test_pictures_are_normalized_as_the_data_is(
+def test_images_are_normalized_like_the_data(
     tmp_path: Path, reading: Reading, written: str
 ) -> None:
     done = integration(tmp_path, reading=reading)
@@ -68,17 +66,17 @@ def test_pictures_are_normalized_as_the_data_is(
     assert written in code(done, "cpp/Digits.cc")
 
 
-def test_numbers_that_do_not_fit_the_channels_are_refused(tmp_path: Path) -> None:
+def test_std_of_another_length_than_the_channels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match="'std' has 2 numbers for 3 channels"):
         run(integration(tmp_path, reading=Reading(std=(1.0, 2.0))))
 
 
-def test_an_input_that_is_not_in_the_graph_is_refused(tmp_path: Path) -> None:
+def test_unknown_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidGraphError, match="'no'"):
         run(integration(tmp_path, interface=interface("y", inputs=("no",))))
 
 
-def test_a_type_that_an_interface_lacks_is_told_with_the_recipes_place(tmp_path: Path) -> None:
+def test_unsupported_dtype_is_reported_with_its_position(tmp_path: Path) -> None:
     graph = classifier().with_nodes([*classifier(), op("words", "AsString", "y")])
     done = integration(tmp_path, graph=graph, interface=interface("words"))
     with pytest.raises(UnsupportedError, match="takes no string") as failure:

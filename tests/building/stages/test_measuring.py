@@ -1,4 +1,4 @@
-"""The metrics of an evaluation: which labels and outputs each gets, and what is told."""
+"""Labels and outputs of each metric of an evaluation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.building.stages.jobs import (
     files,
     interface,
     job,
-    left,
+    json_output,
     op,
     slots,
 )
@@ -42,28 +42,28 @@ def evaluation(
         "interface": interface("y", "z"),
         "assets": assets(folder),
     }
-    asked = EvaluateStage(
+    stage = EvaluateStage(
         data=files(folder / "test.npz", "data/test.npz"),
         metrics=metrics,
         functions={"metric m.py": files(folder / "metric.py", "m.py")},
         engine=NUMPY,
         **slots(*stored),
     )
-    return job(folder, asked, **stored)
+    return job(folder, stage, **stored)
 
 
 def test_each_metric_has_its_own_output_and_labels(tmp_path: Path) -> None:
     done = evaluation(
         tmp_path,
-        {"x": X, "label": LABEL, "wanted": -X - 1},
+        {"x": X, "label": LABEL, "target": -X - 1},
         MeasuredMetric(metric="top1"),
-        MeasuredMetric(metric="mean_squared_error", outputs=("z:0",), labels="wanted"),
+        MeasuredMetric(metric="mean_squared_error", outputs=("z:0",), labels="target"),
         MeasuredMetric(metric="agreement", labels=None),
         MeasuredMetric(metric="score", python="metric m.py", outputs=()),
         code="def score(outputs, labels):\n    return len(outputs['z']) + len(labels)\n",
     )
     run(done)
-    top1, error, agreement, own = left(done, "evaluation.json")["metrics"]
+    top1, error, agreement, own = json_output(done, "evaluation.json")["metrics"]
     assert top1 == {"metric": "top1", "outputs": ["y"], "value": 1.0, "classes": 3}
     assert (error["outputs"], error["value"]) == (["z"], pytest.approx(1, abs=1e-6))
     assert agreement == {"metric": "agreement", "outputs": [], "value": None, "classes": None}
@@ -78,39 +78,39 @@ def test_each_metric_has_its_own_output_and_labels(tmp_path: Path) -> None:
         ({"x": X, "weights": X}, "agreement", True),
     ],
 )
-def test_what_is_measured_by_itself_depends_on_labels(
+def test_default_metric_depends_on_labels(
     tmp_path: Path, arrays: dict[str, Any], metric: str, warned: bool
 ) -> None:
     done = evaluation(tmp_path, arrays, MeasuredMetric(metric="auto", labels_needed=False))
     run(done)
-    record = left(done, "evaluation.json")
+    record = json_output(done, "evaluation.json")
     assert [m["metric"] for m in record["metrics"]] == [metric]
-    assert ["without labels" in told for told in record["warnings"]] == [True] * warned
+    assert ["without labels" in warning for warning in record["warnings"]] == [True] * warned
 
 
-def test_nearly_the_name_of_the_labels_is_no_agreement(tmp_path: Path) -> None:
+def test_misspelled_labels_are_refused(tmp_path: Path) -> None:
     automatic = MeasuredMetric(metric="auto", labels_needed=False)
     with pytest.raises(AccuracyError, match="no array 'label'; it has labels, x") as caught:
         run(evaluation(tmp_path, {"x": X, "labels": LABEL}, automatic))
     assert caught.value.hint == "did you mean 'labels'?"
 
 
-def test_an_output_that_is_none_gets_the_nearest(tmp_path: Path) -> None:
+def test_unknown_output_suggests_the_nearest_name(tmp_path: Path) -> None:
     metric = MeasuredMetric(metric="top1", outputs=("zz",), place="recipe.yaml:7:7")
     with pytest.raises(AccuracyError, match="the model has no output 'zz'; it has y, z") as caught:
         run(evaluation(tmp_path, {"x": X, "label": LABEL}, metric))
     assert (caught.value.hint, caught.value.where) == ("did you mean 'z'?", "recipe.yaml:7:7")
 
 
-def test_a_function_without_labels_gets_none(tmp_path: Path) -> None:
+def test_labels_of_a_function_may_be_none(tmp_path: Path) -> None:
     metric = MeasuredMetric(metric="score", python="metric m.py", labels_needed=False)
     code = "def score(outputs, labels):\n    return labels is None\n"
     done = evaluation(tmp_path, {"x": X}, metric, code=code)
     run(done)
-    assert left(done, "evaluation.json")["metrics"][0]["value"] == 1.0
+    assert json_output(done, "evaluation.json")["metrics"][0]["value"] == 1.0
 
 
-def test_what_a_function_raises_is_told_at_its_line(tmp_path: Path) -> None:
+def test_error_of_a_function_is_reported_with_its_line(tmp_path: Path) -> None:
     metric = MeasuredMetric(metric="score", python="metric m.py")
     code = "def score(outputs, labels):\n    return outputs['gone']\n"
     with pytest.raises(AccuracyError, match="KeyError: 'gone'") as caught:
@@ -118,7 +118,7 @@ def test_what_a_function_raises_is_told_at_its_line(tmp_path: Path) -> None:
     assert caught.value.where == f"{tmp_path / 'metric.py'}:2"
 
 
-def test_samples_are_numbered_from_the_first_batch(tmp_path: Path) -> None:
+def test_samples_are_numbered_across_batches(tmp_path: Path) -> None:
     label = LABEL.copy()
     label[140] = 9
     with pytest.raises(AccuracyError, match="the first is 9, of sample 140"):

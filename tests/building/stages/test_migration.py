@@ -14,48 +14,43 @@ from mobileprep.building.stages.migration.spec import MigrationRecord, Migration
 from mobileprep.errors import UnsupportedError
 from mobileprep.graph.graph import Graph
 from mobileprep.targets.migration.survey import migrate
-from tests.building.stages.jobs import assets, classifier, interface, job, left, op, slots
+from tests.building.stages.jobs import assets, classifier, interface, job, json_output, op, slots
 from tests.targets.migration.graphs import speech
 
 
-def asked(folder: Path, graph: Graph, ends: dict[str, Any]) -> Job[MigrationStage]:
+def record_of(folder: Path, graph: Graph, ends: dict[str, Any]) -> MigrationRecord:
+    """Run the stage and return its record."""
     inputs = {"graph": graph, "interface": ends, "assets": assets(folder)}
     stage = MigrationStage(platform="android", before="", **slots(*inputs))
-    return job(folder, stage, **inputs)
-
-
-def found_by(done: Job[MigrationStage]) -> MigrationRecord:
+    done: Job[MigrationStage] = job(folder, stage, **inputs)
     run(done)
-    return convert(left(done, "migration.json"), MigrationRecord)
+    return convert(json_output(done, "migration.json"), MigrationRecord)
 
 
-def test_it_leaves_what_the_verb_tells(tmp_path: Path) -> None:
-    record = found_by(asked(tmp_path, speech(), interface("probabilities", inputs=("wav",))))
-    told = migrate(tmp_path / "graph", "android", outputs=["probabilities"])
+def test_record_matches_the_result_of_the_command(tmp_path: Path) -> None:
+    record = record_of(tmp_path, speech(), interface("probabilities", inputs=("wav",)))
+    migration = migrate(tmp_path / "graph", "android", outputs=["probabilities"])
     assert record.found is not None
-    assert structs.asdict(record.found).items() <= structs.asdict(told).items()
-    assert [route.verdict for route in record.found.routes] == [
-        *["as it is"] * 2,
-        "after changes",
-    ]
+    assert structs.asdict(record.found).items() <= structs.asdict(migration).items()
+    verdicts = [route.verdict for route in record.found.routes]
+    assert verdicts == ["as it is", "as it is", "after changes"]
 
 
-def test_a_runtime_without_a_way_is_told(tmp_path: Path) -> None:
+def test_unsupported_runtime_is_recorded(tmp_path: Path) -> None:
     odd = op("z", "Erfinv", "y")
     graph = classifier().with_nodes([*classifier(), odd])
-    record = found_by(asked(tmp_path, graph, interface("z")))
+    record = record_of(tmp_path, graph, interface("z"))
     assert record.found is not None
     route = record.found.routes[-1]
     assert (route.verdict, [lack.op for lack in route.left]) == ("no", ["Erfinv"])
 
 
-def test_what_cannot_be_tried_ends_no_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> None:
-        message = "the graph cannot be read"
+def test_failure_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = "the graph cannot be read"
+
+    def refuse(*_: object) -> None:
         raise UnsupportedError(message)
 
-    monkeypatch.setattr("mobileprep.building.stages.migration.run.surveyed", refused)
-    record = found_by(asked(tmp_path, classifier(), interface("y")))
-    assert record == MigrationRecord("", None, "the graph cannot be read")
+    monkeypatch.setattr("mobileprep.building.stages.migration.run.surveyed", refuse)
+    record = record_of(tmp_path, classifier(), interface("y"))
+    assert record == MigrationRecord("", None, message)

@@ -1,4 +1,4 @@
-"""What graphs gave, kept batch by batch."""
+"""Stored outputs of evaluations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mobileprep.building.stages.evaluate.outputs import KeptOutputs, each_pair, 
 from mobileprep.errors import AccuracyError, CorruptFileError
 
 
-def test_kept_outputs_come_back_batch_by_batch(tmp_path: Path) -> None:
+def test_outputs_are_read_back_by_batch(tmp_path: Path) -> None:
     path = tmp_path / "outputs.npz"
     with kept_outputs(path) as keep:
         for size in (2, 11, 0):
@@ -25,7 +25,7 @@ def test_kept_outputs_come_back_batch_by_batch(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failure_keeps_no_outputs(tmp_path: Path) -> None:
+def test_failure_stores_no_outputs(tmp_path: Path) -> None:
     path = tmp_path / "outputs.npz"
     with pytest.raises(AccuracyError), kept_outputs(path) as keep:
         keep([np.zeros(3)], 3)
@@ -45,31 +45,31 @@ def test_memory_does_not_grow_with_the_batches(tmp_path: Path) -> None:
                 keep([batch], len(batch))
         for _ in KeptOutputs(path, 1).each_batch():
             pass
-        found = tracemalloc.get_traced_memory()[1]
+        allocated = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return allocated
 
-    # Names of entries are all that is kept of a batch.
+    # Only the names of entries remain in memory.
     assert peak(40) < peak(4) + batch.nbytes / 2
 
 
 @pytest.mark.parametrize("sizes", [(64, 1), (1, 64), (64, 100), (7, 3), (64, 64), (200, 1)])
-def test_samples_are_compared_that_came_in_other_batches(
+def test_outputs_of_different_batch_sizes_are_paired(
     tmp_path: Path, sizes: tuple[int, int]
 ) -> None:
-    """A transform may fix the batch: strip_unused_nodes with a shape does."""
+    """Transforms such as strip_unused_nodes may fix the batch size."""
     samples = 130
     values = np.arange(samples * 2).reshape(samples, 2)
-    kept = []
+    stored = []
     for number, size in enumerate(sizes):
         path = tmp_path / f"{number}.npz"
         with kept_outputs(path) as keep:
             for at in range(0, samples, size):
                 few = values[at : at + size]
                 keep([few, np.float32(1)], len(few))
-        kept.append(KeptOutputs(path, 2))
+        stored.append(KeptOutputs(path, 2))
     seen = 0
-    for count, (pair, of_batch) in each_pair(*kept):
+    for count, (pair, of_batch) in each_pair(*stored):
         assert pair is not None
         assert [array.tolist() for array in pair] == [values[seen : seen + count].tolist()] * 2
         assert (of_batch is not None) == (min(sizes[0], samples) == min(sizes[1], samples))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from mobileprep.building.plan.spec import Files, StageFile
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.package.run import run_package
 from mobileprep.building.stages.package.spec import PackageStage
@@ -30,9 +29,10 @@ from mobileprep.recipe.validation_settings import Quantize
 from tests.building.stages.jobs import (
     assets,
     classifier,
+    files,
     interface,
     job,
-    left,
+    json_output,
     op,
     placeholder,
     slots,
@@ -63,17 +63,32 @@ def package(
     return job(folder, PackageStage(**parameters, **slots(*inputs)), **inputs)
 
 
-def files(done: Job[PackageStage]) -> set[str]:
+def packaged(folder: Path, *arguments: Any, **options: Any) -> Job[PackageStage]:
+    """A job that has run."""
+    done = package(folder, *arguments, **options)
+    run_package(done)
+    return done
+
+
+def package_warnings(done: Job[PackageStage]) -> list[str]:
+    """Run a job and return the warnings of its record; check that it prints them."""
+    messages: list[str] = []
+    run_package(structs.replace(done, warn=messages.append))
+    recorded = json_output(done, "package.json")["warnings"]
+    assert [message.partition(": ")[2] for message in messages] == recorded
+    return messages
+
+
+def output_files(done: Job[PackageStage]) -> set[str]:
     root = done.folder / "files"
     return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
 
 
-def test_the_model_and_its_numbers_are_left(tmp_path: Path) -> None:
-    done = package(tmp_path)
-    run_package(done)
+def test_model_and_its_numbers_are_written(tmp_path: Path) -> None:
+    done = packaged(tmp_path)
     data = (done.folder / "files/m.pb").read_bytes()
     assert data == graph_to_bytes(classifier())
-    facts = left(done, "package.json")
+    facts = json_output(done, "package.json")
     assert facts["ops"] == {"BiasAdd": 1, "Const": 2, "MatMul": 1, "Placeholder": 1}
     assert facts["model"] == {
         "file": "m.pb",
@@ -85,33 +100,25 @@ def test_the_model_and_its_numbers_are_left(tmp_path: Path) -> None:
     }
 
 
-def test_text_can_be_left_instead(tmp_path: Path) -> None:
-    done = package(tmp_path, file="m.pbtxt", artifact="text")
-    run_package(done)
-    assert (done.folder / "files/m.pbtxt").read_text().startswith("node {")
-    assert [n.name for n in read_graph(done.folder / "files/m.pbtxt")] == [
-        n.name for n in classifier()
-    ]
+def test_text_format(tmp_path: Path) -> None:
+    path = packaged(tmp_path, file="m.pbtxt", artifact="text").folder / "files/m.pbtxt"
+    assert path.read_text().startswith("node {")
+    assert [n.name for n in read_graph(path)] == [n.name for n in classifier()]
 
 
-def test_without_registration_there_is_no_header(tmp_path: Path) -> None:
-    done = package(tmp_path)
-    run_package(done)
-    assert files(done) == {"m.pb"}
+def test_no_header_without_registration(tmp_path: Path) -> None:
+    assert output_files(packaged(tmp_path)) == {"m.pb"}
 
 
-def test_one_registration_lies_beside_the_model(tmp_path: Path) -> None:
-    done = package(tmp_path, registration=("1.15",))
-    run_package(done)
-    assert {"m.pb", "ops_to_register.h"} <= files(done)
-    assert not any("tensorflow" in name.split("/")[0] for name in files(done))
+def test_single_registration_is_written_next_to_the_model(tmp_path: Path) -> None:
+    done = packaged(tmp_path, registration=("1.15",))
+    assert {"m.pb", "ops_to_register.h"} <= output_files(done)
+    assert not any("tensorflow" in name.split("/")[0] for name in output_files(done))
     assert "BiasOp<CPUDevice, float>" in (done.folder / "files/ops_to_register.h").read_text()
 
 
-def test_several_registrations_have_a_folder_each(tmp_path: Path) -> None:
-    done = package(tmp_path, registration=("1.15", "2.21"))
-    run_package(done)
-    names = files(done)
+def test_each_of_several_registrations_has_a_directory(tmp_path: Path) -> None:
+    names = output_files(packaged(tmp_path, registration=("1.15", "2.21")))
     for release in ("1.15", "2.21"):
         assert f"tensorflow-{release}/ops_to_register.h" in names
         fragments = {n for n in names if n.startswith(f"tensorflow-{release}/")}
@@ -119,121 +126,117 @@ def test_several_registrations_have_a_folder_each(tmp_path: Path) -> None:
     assert "ops_to_register.h" not in names
 
 
-def test_an_op_that_the_release_lacks_is_refused(tmp_path: Path) -> None:
+def test_op_that_the_release_lacks_is_refused(tmp_path: Path) -> None:
     graph = classifier()
     strange = graph.with_nodes([*graph.nodes, op("z", "NoSuchOp", "y")])
     with pytest.raises(UnsupportedError, match="NoSuchOp"):
         run_package(package(tmp_path, strange, registration=("1.15",)))
 
 
-def test_a_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
+def test_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
     large = constant("v", Tensor.of(np.ones((3, 1000), np.float32)))
     doubled = constant("e", Tensor.of(np.ones(5000, np.float32)))
     more = [large, op("z", "MatMul", "x", "v"), doubled, op("twice", "Neg", "e")]
     graph = classifier().with_nodes([*classifier(), *more])
     done = package(tmp_path, graph, artifact="memmapped", registration=("1.15",))
-    told: list[str] = []
-    run_package(structs.replace(done, warn=told.append))
+    messages = package_warnings(done)
     path = done.folder / "files/m.pb"
     assert [n.name for n in read_shipped_graph(path) if n.op == "ImmutableConst"] == ["v"]
     assert read_graph(path).nodes == graph.nodes
     assert "ImmutableConstantOp" in (done.folder / "files/ops_to_register.h").read_text()
-    facts = left(done, "package.json")
+    facts = json_output(done, "package.json")
     assert facts["model"]["bytes"] == path.stat().st_size
     assert facts["model"]["parameters"] == 12 + 3000 + 5000
-    assert "1 large constants are not mapped, such as 'e'" in facts["warnings"][0]
-    assert told == [f"{done.place('artifact')}: {facts['warnings'][0]}"]
+    (message,) = messages
+    assert message.startswith(f"{done.place('artifact')}: ")
+    assert "1 large constants are not mapped, such as 'e'" in message
 
 
-def test_a_model_for_litert(tmp_path: Path) -> None:
-    done = package(tmp_path, classifier(), artifact="tflite")
-    run_package(done)
+def test_litert_model(tmp_path: Path) -> None:
+    done = packaged(tmp_path, classifier(), artifact="tflite")
     path = done.folder / "files/m.pb"
     assert path.read_bytes()[4:8] == b"TFL3"
-    assert left(done, "package.json")["model"]["bytes"] == path.stat().st_size
+    assert json_output(done, "package.json")["model"]["bytes"] == path.stat().st_size
 
 
-def test_words_of_a_file_go_into_the_model(tmp_path: Path) -> None:
+def test_tables_of_asset_files_are_in_the_litert_model(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_bytes(b"yes\nno\n")
     write_assets(tmp_path / "assets.npz", {"words.txt": tmp_path / "words.txt"})
     (tmp_path / "words.txt").unlink()
     graph = from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64)
-    given = {
+    inputs = {
         "graph": graph,
         "interface": interface("find", inputs=("words",)),
         "assets": tmp_path / "assets.npz",
     }
     parameters: dict[str, Any] = {"artifact": "tflite", "platform": "ios"}
-    stage = PackageStage(file="m.tflite", **parameters, **slots(*given))
-    done = job(tmp_path, stage, **given)
+    stage = PackageStage(file="m.tflite", **parameters, **slots(*inputs))
+    done = job(tmp_path, stage, **inputs)
     run_package(done)
     record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
     assert record.subgraphs[0].operators[0].code.builtin == "CALL_ONCE"
     assert text_bytes([b"yes", b"no"]) in list(map(bytes, record.buffers))
 
 
-def in_integers(folder: Path, tensors: str, quantize: Quantize) -> Job[PackageStage]:
+def integer_package(folder: Path, tensors: str, quantize: Quantize) -> Job[PackageStage]:
     ranges = folder / "ranges.yaml"
     ranges.write_text(f"version: 1\ntensors:\n{tensors}")
-    given = {
+    inputs = {
         "graph": classifier(),
         "interface": interface("y"),
         "ranges": ranges,
         "assets": assets(folder),
     }
     parameters: dict[str, Any] = {"artifact": "tflite", "platform": "android"}
-    stage = PackageStage(file="m.tflite", **parameters, quantize=quantize, **slots(*given))
-    return job(folder, stage, **given)
+    stage = PackageStage(file="m.tflite", **parameters, quantize=quantize, **slots(*inputs))
+    return job(folder, stage, **inputs)
 
 
-def test_a_model_in_integers(tmp_path: Path) -> None:
+def test_integer_litert_model(tmp_path: Path) -> None:
     tensors = "  x: {min: -1.0, max: 1.0}\n  y: {min: -4.0, max: 4.0}\n"
-    done = in_integers(tmp_path, tensors, Quantize("int8", inference_input_type="int8"))
+    done = integer_package(tmp_path, tensors, Quantize("int8", inference_input_type="int8"))
     run_package(done)
     record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
     codes = [o.code.builtin for o in record.subgraphs[0].operators]
     assert codes == ["FULLY_CONNECTED", "DEQUANTIZE"]
-    assert left(done, "package.json")["warnings"] == []
+    assert json_output(done, "package.json")["warnings"] == []
 
 
-def test_what_stays_float_is_told(tmp_path: Path) -> None:
-    done = in_integers(tmp_path, "  y: {min: -4.0, max: 4.0}\n", Quantize("int8"))
-    told: list[str] = []
-    run_package(structs.replace(done, warn=told.append))
+def test_float_operators_of_an_integer_model_are_reported(tmp_path: Path) -> None:
+    done = integer_package(tmp_path, "  y: {min: -4.0, max: 4.0}\n", Quantize("int8"))
     text = "FULLY_CONNECTED 'y' in float: the range of 'x' is not known"
-    assert left(done, "package.json")["warnings"] == [text]
-    assert told == [f"{done.place('quantize')}: {text}"]
+    assert package_warnings(done) == [f"{done.place('quantize')}: {text}"]
 
 
-def test_a_model_for_litert_comes_with_its_classes_and_what_builds_an_app(tmp_path: Path) -> None:
+def test_litert_model_has_class_names_and_build_files(tmp_path: Path) -> None:
     listed = tmp_path / "classes.txt"
     listed.write_text("zero\none\ntwo\n")
-    classes = Files("classes.txt", listed, (StageFile("classes.txt", listed),))
-    done = package(tmp_path, classifier(), artifact="tflite", file="m.tflite", classes=classes)
-    run_package(done)
+    options = {"artifact": "tflite", "file": "m.tflite", "classes": files(listed)}
+    done = packaged(tmp_path, classifier(), **options)
     with zipfile.ZipFile(done.folder / "files/m.tflite") as archive:
         assert archive.read("labels.txt") == b"zero\none\ntwo\n"
-    assert files(done) == {"m.tflite", "litert_ops.txt", "litert.BUILD", "app.gradle"}
-    told = (done.folder / "files/litert_ops.txt").read_text().splitlines()
-    assert told[2:] == ["FULLY_CONNECTED 1"]
+    assert output_files(done) == {"m.tflite", "litert_ops.txt", "litert.BUILD", "app.gradle"}
+    operators = (done.folder / "files/litert_ops.txt").read_text().splitlines()
+    assert operators[2:] == ["FULLY_CONNECTED 1"]
 
 
-def test_a_model_that_litert_cannot_express_is_refused_at_its_line(tmp_path: Path) -> None:
-    nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
-    done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite")
+def test_unsupported_op_for_litert_is_refused_with_its_position(tmp_path: Path) -> None:
+    done = package(tmp_path, with_erfinv(), artifact="tflite")
     with pytest.raises(UnsupportedError, match="Erfinv") as caught:
         run_package(done)
     assert caught.value.where == done.place("artifact")
 
 
-def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
+def with_erfinv() -> Graph:
+    """A graph with an op that LiteRT does not have."""
     nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
-    done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite", flex=True)
-    told: list[str] = []
-    run_package(structs.replace(done, warn=told.append))
+    return classifier().with_nodes(nodes)
+
+
+def test_ops_of_the_flex_delegate_are_reported(tmp_path: Path) -> None:
+    done = package(tmp_path, with_erfinv(), artifact="tflite", flex=True)
     text = "the app has to link the Flex delegate, for Erfinv"
-    assert left(done, "package.json")["warnings"] == [text]
-    assert told == [f"{done.place('artifact')}: {text}"]
+    assert package_warnings(done) == [f"{done.place('artifact')}: {text}"]
 
 
 def test_min_runtime_fails_a_package_with_later_operators(tmp_path: Path) -> None:
@@ -244,13 +247,13 @@ def test_min_runtime_fails_a_package_with_later_operators(tmp_path: Path) -> Non
 
 
 def with_pool() -> Graph:
-    """A graph with an attribute that 1.15 does not know."""
+    """A graph with an attribute that TensorFlow 1.15 does not know."""
     idle = {"explicit_paddings": attr.integers(), "ksize": attr.integers(1, 1, 1, 1)}
     pool = op("pool", "MaxPool", "x", padding=attr.string("SAME"), **idle)
     return classifier().with_nodes([*classifier(), pool])
 
 
-def test_what_a_release_does_not_load_is_refused(tmp_path: Path) -> None:
+def test_graph_that_a_release_cannot_load_is_refused(tmp_path: Path) -> None:
     done = package(tmp_path, with_pool(), registration=("1.15", "2.21"))
     with pytest.raises(UnsupportedError) as caught:
         run_package(done)
@@ -261,22 +264,21 @@ def test_what_a_release_does_not_load_is_refused(tmp_path: Path) -> None:
     assert caught.value.hint.startswith("add `- downgrade` to the end of `transforms:`; ")
 
 
-def test_what_is_allowed_ships_with_a_warning(tmp_path: Path) -> None:
+def test_allowed_problem_is_a_warning(tmp_path: Path) -> None:
     done = package(tmp_path, with_pool(), registration=("1.15", "2.21"), allow=("MaxPool",))
-    told: list[str] = []
-    run_package(structs.replace(done, warn=told.append))
-    (text,) = left(done, "package.json")["warnings"]
-    assert "`allow` lists `MaxPool`, so the model ships, but TensorFlow 1.15 cannot load it" in text
-    assert told == [f"{done.place('registration')}: {text}"]
+    (message,) = package_warnings(done)
+    assert message.startswith(f"{done.place('registration')}: ")
+    assert "`allow` lists `MaxPool`, so the model ships, but" in message
+    assert "but TensorFlow 1.15 cannot load it" in message
 
 
 def scaled(*inputs: str) -> dict[str, Any]:
-    """A graph with a second placeholder, and an interface with these inputs."""
+    """A graph with a second placeholder, and an interface with the inputs."""
     nodes = [placeholder((-1, 3)), placeholder((3,), name="scale"), op("y", "Mul", "x", "scale")]
     return {"graph": Graph(nodes), "declared": interface("y", inputs=inputs)}
 
 
-def test_an_output_that_needs_a_placeholder_beside_the_inputs_is_refused(tmp_path: Path) -> None:
+def test_output_that_needs_an_undeclared_placeholder_is_refused(tmp_path: Path) -> None:
     run_package(package(tmp_path, **scaled("x", "scale")))
     with pytest.raises(InvalidGraphError) as caught:
         run_package(package(tmp_path, **scaled("x")))
@@ -285,10 +287,10 @@ def test_an_output_that_needs_a_placeholder_beside_the_inputs_is_refused(tmp_pat
     )
     assert caught.value.hint.startswith("add 'scale' to inputs, as the app has to feed it")
     assert caught.value.where == "recipe.yaml:4:1"
-    run_package(package(tmp_path, **scaled()))  # nothing is declared
+    run_package(package(tmp_path, **scaled()))  # no inputs are declared
 
 
-def test_an_input_that_the_prepared_model_ignores_is_warned_of(tmp_path: Path) -> None:
+def test_unused_input_is_a_warning(tmp_path: Path) -> None:
     nodes = [
         placeholder((-1, 3)),
         placeholder((-1, 3), name="z"),
@@ -297,47 +299,46 @@ def test_an_input_that_the_prepared_model_ignores_is_warned_of(tmp_path: Path) -
         op("y", "Neg", "x"),
     ]
     declared = interface("y", inputs=("x", "z", "keep_prob", "is_training"))
-    done = package(tmp_path, Graph(nodes), declared=declared)
-    run_package(done)
-    assert left(done, "package.json")["warnings"] == [
+    done = packaged(tmp_path, Graph(nodes), declared=declared)
+    assert json_output(done, "package.json")["warnings"] == [
         "the prepared model does not use the input 'z'; if the app feeds it, the model ignores it"
     ]
 
 
-def test_an_op_of_the_app_is_registered_and_its_source_compiled(tmp_path: Path) -> None:
+def test_custom_op_is_registered_and_its_source_compiled(tmp_path: Path) -> None:
     source = tmp_path / "fancy.cc"
     source.write_text("// the op\n")
-    named = Files("src/fancy.cc", source, (StageFile("src/fancy.cc", source),))
     graph = classifier().with_nodes([*classifier(), op("z", "FancyOp", "y")])
-    done = package(
+    done = packaged(
         tmp_path,
         graph,
         registration=("1.15",),
         ops={"FancyOp": ("FancyOp<float>", "FancyOp<int32>")},
-        op_sources={"op source fancy.cc": named},
+        op_sources={"op source fancy.cc": files(source, "src/fancy.cc")},
     )
-    run_package(done)
-    texts = {name: (done.folder / "files" / name).read_text() for name in files(done) - {"m.pb"}}
-    assert texts["custom_ops/fancy.cc"] == "// the op\n"
-    assert '"FancyOp<float>",\n"FancyOp<int32>",' in texts["ops_to_register.h"]
-    assert 'isequal(op, "FancyOp")' in texts["ops_to_register.h"]
-    assert "tensorflow/core/kernels/fancy.cc\n" in texts["tf_op_files.txt"]
-    assert 'CUSTOM_OP_SRCS = [\n    "fancy.cc",\n]' in texts["selective_registration.bzl"]
+    content = {
+        name: (done.folder / "files" / name).read_text() for name in output_files(done) - {"m.pb"}
+    }
+    assert content["custom_ops/fancy.cc"] == "// the op\n"
+    assert '"FancyOp<float>",\n"FancyOp<int32>",' in content["ops_to_register.h"]
+    assert 'isequal(op, "FancyOp")' in content["ops_to_register.h"]
+    assert "tensorflow/core/kernels/fancy.cc\n" in content["tf_op_files.txt"]
+    assert 'CUSTOM_OP_SRCS = [\n    "fancy.cc",\n]' in content["selective_registration.bzl"]
     copy = "# Copy fancy.cc from custom_ops/ to tensorflow/core/kernels/\n"
-    assert copy in texts["selective_registration.mk"]
-    assert "GradleException" in texts["app.gradle"]
-    assert "tensorflow-android:1.13.1')" not in texts["app.gradle"]
-    assert "FancyOp" not in texts["selective_registration.mk"]
-    (registers, not_run) = left(done, "package.json")["warnings"]
+    assert copy in content["selective_registration.mk"]
+    assert "GradleException" in content["app.gradle"]
+    assert "tensorflow-android:1.13.1')" not in content["app.gradle"]
+    assert "FancyOp" not in content["selective_registration.mk"]
+    (registers, not_run) = json_output(done, "package.json")["warnings"]
     assert registers.startswith("the app has to register FancyOp")
     assert not_run.startswith("the model was not run: mobileprep has no kernel for FancyOp")
 
 
-def test_a_source_that_would_replace_one_of_tensorflow_is_refused(tmp_path: Path) -> None:
+def test_source_that_would_replace_one_of_tensorflow_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "relu_op.cc"
     source.touch()
-    named = Files("relu_op.cc", source, (StageFile("relu_op.cc", source),))
-    parameters = {"ops": {"FancyOp": ("FancyOp",)}, "op_sources": {"op source relu_op.cc": named}}
-    done = package(tmp_path, registration=("1.15",), **parameters)
+    sources = {"op source relu_op.cc": files(source)}
+    ops = {"FancyOp": ("FancyOp",)}
+    done = package(tmp_path, registration=("1.15",), ops=ops, op_sources=sources)
     with pytest.raises(UnsupportedError, match=r"TensorFlow has a file `relu_op\.cc` too"):
         run_package(done)

@@ -1,4 +1,4 @@
-"""The samples stage: data, drawn samples, and what the source gives for them."""
+"""The samples stage: data or drawn samples, and the outputs of the source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.building.stages.jobs import (
     files,
     interface,
     job,
-    left,
+    json_output,
     op,
     placeholder,
     slots,
@@ -51,7 +51,7 @@ def stage(
         "interface": interface("y", inputs=inputs),
         "assets": assets(folder),
     }
-    asked = SamplesStage(
+    sample_stage = SamplesStage(
         data=None if data is None else files(folder / "data.npz"),
         section="check",
         count=count,
@@ -59,51 +59,51 @@ def stage(
         engine=NUMPY,
         **slots(*stored),
     )
-    return job(folder, asked, **stored)
+    return job(folder, sample_stage, **stored)
 
 
-def written(done: Job[SamplesStage]) -> tuple[list[Any], list[Any]]:
-    """What is fed to the only input, and what the only output gives, run by run."""
+def arrays_of(done: Job[SamplesStage]) -> tuple[list[Any], list[Any]]:
+    """The arrays of the only input and of the only output for each run."""
     names = (SamplesStage.FED, SamplesStage.EXPECTED)
-    fed, given = ([arrays[0] for arrays in read_runs(done.folder / n)] for n in names)
-    return fed, given
+    fed, outputs = ([arrays[0] for arrays in read_runs(done.folder / n)] for n in names)
+    return fed, outputs
 
 
-def test_samples_of_the_data_are_spread_over_it(tmp_path: Path) -> None:
+def test_samples_are_spread_over_the_data(tmp_path: Path) -> None:
     done = stage(tmp_path, data={"x": X})
     run_samples(done)
-    fed, given = written(done)
+    fed, outputs = arrays_of(done)
     np.testing.assert_array_equal(np.concatenate(fed), X[[0, 2, 5, 7]])
-    np.testing.assert_array_equal(np.concatenate(given), X[[0, 2, 5, 7]])
-    told = left(done, "samples.json")
-    assert (told["origin"], told["data"], told["samples"]) == ("check", "data.npz", 4)
-    assert told["inputs"] == {"x": "float32 [1, 3]"}
-    assert told["warnings"] == []
+    np.testing.assert_array_equal(np.concatenate(outputs), X[[0, 2, 5, 7]])
+    record = json_output(done, "samples.json")
+    assert (record["origin"], record["data"], record["samples"]) == ("check", "data.npz", 4)
+    assert record["inputs"] == {"x": "float32 [1, 3]"}
+    assert record["warnings"] == []
 
 
-def test_a_graph_of_a_fixed_batch_is_fed_whole_batches(tmp_path: Path) -> None:
+def test_fixed_batches_are_padded(tmp_path: Path) -> None:
     done = stage(tmp_path, classifier(4), data={"x": X})
     run_samples(done)
-    fed, _ = written(done)
+    fed, _ = arrays_of(done)
     assert [len(batch) for batch in fed] == [4, 4, 4]
     np.testing.assert_array_equal(fed[2], X[[8, 9, 0, 1]])
 
 
-def test_drawn_samples_are_the_same_each_time_and_differ_from_each_other(tmp_path: Path) -> None:
-    found = []
+def test_drawn_samples_are_reproducible_and_distinct(tmp_path: Path) -> None:
+    files = []
     for name in "ab":
         (tmp_path / name).mkdir()
         done = stage(tmp_path / name)
         run_samples(done)
-        found.append(((done.folder / "samples.npz").read_bytes(), written(done)[0]))
-    assert found[0][0] == found[1][0]
-    fed = found[0][1]
+        files.append((done.folder / "samples.npz").read_bytes())
+    assert files[0] == files[1]
+    fed, _ = arrays_of(done)
     assert len(fed) == 4
     assert len({array.tobytes() for array in fed}) == 4
-    assert left(done, "samples.json")["origin"] == "drawn"
+    assert json_output(done, "samples.json")["origin"] == "drawn"
 
 
-def test_an_input_that_is_no_placeholder_takes_the_recipe_s_shape(tmp_path: Path) -> None:
+def test_declared_shape_of_another_input_than_a_placeholder_is_used(tmp_path: Path) -> None:
     graph = Graph(
         [
             placeholder(None),
@@ -114,10 +114,10 @@ def test_an_input_that_is_no_placeholder_takes_the_recipe_s_shape(tmp_path: Path
     )
     done = stage(tmp_path, graph, inputs=("Mul",), shape=(1, 32, 32, 3))
     run_samples(done)
-    assert written(done)[0][0].shape == (1, 32, 32, 3)
+    assert arrays_of(done)[0][0].shape == (1, 32, 32, 3)
 
 
-def test_a_shape_that_contradicts_the_graph_is_told_at_its_place(tmp_path: Path) -> None:
+def test_shape_that_contradicts_the_graph_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidGraphError, match=r"\[-1, 3\] in the graph, which \[1, 4\]"
     ) as caught:
@@ -126,7 +126,7 @@ def test_a_shape_that_contradicts_the_graph_is_told_at_its_place(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         ({"X": X}, "data.npz has no array 'x'; it has X"),
         ({"x": X[:, :2]}, r"'x' takes the shape \[\?, 3\], and the array has \[10, 2\]"),
@@ -136,15 +136,15 @@ def test_a_shape_that_contradicts_the_graph_is_told_at_its_place(tmp_path: Path)
         ({"x": np.where(np.arange(10)[:, None] > 7, np.nan, X)}, "2 of 10 samples of 'x' are NaN"),
     ],
 )
-def test_data_that_does_not_fit_is_told_at_its_place(
-    tmp_path: Path, data: dict[str, Any], told: str
+def test_mismatched_data_is_reported_with_its_position(
+    tmp_path: Path, data: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(AccuracyError, match=told) as caught:
+    with pytest.raises(AccuracyError, match=message) as caught:
         run_samples(stage(tmp_path, data=data))
     assert caught.value.where == "recipe.yaml:12:1"
 
 
-def test_data_on_which_the_source_does_not_run_is_told(tmp_path: Path) -> None:
+def test_data_on_which_the_source_does_not_run_is_refused(tmp_path: Path) -> None:
     graph = Graph([placeholder(None), constant("w", Tensor.of(np.eye(3, dtype=np.float32))),
                    op("y", "MatMul", "x", "w")])  # fmt: skip
     with pytest.raises(AccuracyError, match=r"run on the samples of data\.npz") as caught:
@@ -152,7 +152,7 @@ def test_data_on_which_the_source_does_not_run_is_told(tmp_path: Path) -> None:
     assert caught.value.where == "recipe.yaml:12:1"
 
 
-def test_what_cannot_be_drawn_is_told_at_the_check(tmp_path: Path) -> None:
+def test_input_without_drawn_samples_needs_data(tmp_path: Path) -> None:
     graph = Graph([placeholder((-1,), DType.STRING), op("y", "Identity", "x")])
     graph = graph.with_nodes(
         [n if n.name == "x" else n.with_attrs(T=graph["x"].attrs["dtype"]) for n in graph]
@@ -165,28 +165,28 @@ def test_what_cannot_be_drawn_is_told_at_the_check(tmp_path: Path) -> None:
     assert c.value.where == "recipe.yaml:11:1"
 
 
-def test_outputs_that_hardly_move_are_warned_of(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_nearly_constant_outputs_are_a_warning(tmp_path: Path) -> None:
+    warnings: list[str] = []
     done = stage(tmp_path, classifier(scale=1e-6, shift=1.0))
-    structs.force_setattr(done, "warn", told.append)
+    structs.force_setattr(done, "warn", warnings.append)
     run_samples(done)
-    assert told == left(done, "samples.json")["warnings"]
-    assert told[0].startswith("outputs hardly move from sample to sample: 'y' by ")
+    assert warnings == json_output(done, "samples.json")["warnings"]
+    assert warnings[0].startswith("outputs hardly move from sample to sample: 'y' by ")
 
 
-def test_outputs_without_a_number_are_warned_of(tmp_path: Path) -> None:
+def test_nan_outputs_are_a_warning(tmp_path: Path) -> None:
     done = stage(tmp_path, classifier(scale=np.nan))
     run_samples(done)
-    (warning,) = left(done, "samples.json")["warnings"]
+    (warning,) = json_output(done, "samples.json")["warnings"]
     assert warning.startswith(
         "the source gives nothing but NaN or infinity for 'y': the samples are unusable; "
         "fed: x float32 ["
     )
 
 
-def test_a_model_without_inputs_is_run_once(tmp_path: Path) -> None:
+def test_model_without_inputs_runs_once(tmp_path: Path) -> None:
     done = stage(tmp_path, Graph([constant("y", Tensor.of(X))]), inputs=(), data={"x": X})
     run_samples(done)
-    told = left(done, "samples.json")
-    assert (told["samples"], told["origin"]) == (1, "drawn")
-    assert "constants alone" in told["warnings"][0]
+    record = json_output(done, "samples.json")
+    assert (record["samples"], record["origin"]) == (1, "drawn")
+    assert "constants alone" in record["warnings"][0]

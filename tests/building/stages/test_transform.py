@@ -12,7 +12,7 @@ from mobileprep.building.plan.spec import file_slot
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.transform.run import run
 from mobileprep.building.stages.transform.spec import TransformStage
-from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
+from mobileprep.errors import InvalidGraphError, TransformError
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
@@ -23,7 +23,7 @@ from tests.building.stages.jobs import (
     files,
     interface,
     job,
-    left,
+    json_output,
     op,
     slots,
 )
@@ -36,30 +36,32 @@ def step(
     *,
     options: dict[str, Any] | None = None,
     ignore: bool = False,
-    named: dict[str, Path] | None = None,
+    log_files: dict[str, Path] | None = None,
 ) -> Job[TransformStage]:
     inputs = {"graph": graph, "interface": interface("y")}
-    asked = TransformStage(
+    stage = TransformStage(
         transform=name,
         options=options or {},
         ignore_errors=ignore,
-        named={slot: files(path, f"recorded/{path.name}") for slot, path in (named or {}).items()},
+        named={
+            slot: files(path, f"recorded/{path.name}") for slot, path in (log_files or {}).items()
+        },
         **slots(*inputs),
     )
-    return job(folder, asked, **inputs)
+    return job(folder, stage, **inputs)
 
 
-def test_graph_and_record_are_left(tmp_path: Path) -> None:
+def test_graph_and_record_are_written(tmp_path: Path) -> None:
     graph = classifier()
     more = graph.with_nodes([*graph.nodes, op("unused", "Relu", "y")])
     done = step(tmp_path, "strip_unused_nodes", more)
     run(done)
     assert [n.name for n in read_graph(done.folder / "graph.pb")] == [n.name for n in graph]
-    record = left(done, "step.json")
+    record = json_output(done, "step.json")
     assert (record["name"], record["removed"], record["nodes"]) == ("strip_unused_nodes", 1, 5)
     assert record["bytes"] == (done.folder / "graph.pb").stat().st_size
     assert record["ops"]["BiasAdd"] == 1
-    page = left(done, "page.json")
+    page = json_output(done, "page.json")
     assert page["step"]["changes"] == [["removed", "unused", "", "Relu", "", None]]
     assert page["compressed"] > 0
 
@@ -67,23 +69,21 @@ def test_graph_and_record_are_left(tmp_path: Path) -> None:
 def test_skips_and_their_reasons_are_recorded(tmp_path: Path) -> None:
     done = step(tmp_path, "quantize_weights", classifier())
     run(done)
-    assert sum(left(done, "step.json")["skipped"].values()) > 0
+    assert sum(json_output(done, "step.json")["skipped"].values()) > 0
 
 
 @pytest.mark.parametrize(
     ("name", "op"), [("round_weights", "Const"), ("quantize_weights", "Dequantize")]
 )
-def test_large_constants_may_leave_memory_before_the_step_has_ended(
-    tmp_path: Path, name: str, op: str
-) -> None:
+def test_large_constants_are_offloaded_during_the_step(tmp_path: Path, name: str, op: str) -> None:
     weights = np.linspace(-1, 1, 5000, dtype=np.float32)
     graph = Graph([constant(name, Tensor.of(weights + k)) for k, name in enumerate("yz")])
     done = step(tmp_path, name, graph)
     run(done)
-    made = read_graph(done.folder / "graph.pb")
-    assert made["y"].op == op
+    output = read_graph(done.folder / "graph.pb")
+    assert output["y"].op == op
     large = [
-        n.attr_tensor("value") for n in made if n.op == "Const" and n.attr_tensor("value").shape
+        n.attr_tensor("value") for n in output if n.op == "Const" and n.attr_tensor("value").shape
     ]
     assert isinstance(done.exchange, FileExchange)
     offloaded = sorted(tensor.digest() for tensor in done.exchange.offloaded)
@@ -91,46 +91,40 @@ def test_large_constants_may_leave_memory_before_the_step_has_ended(
     assert len(offloaded) == 2
 
 
-def test_outputs_are_kept(tmp_path: Path) -> None:
+def test_output_names_do_not_change(tmp_path: Path) -> None:
     done = step(tmp_path, "obfuscate_names", classifier())
     run(done)
     assert {"x", "y"} <= set(read_graph(done.folder / "graph.pb").by_name)
 
 
-def test_a_failure_is_told_at_its_place_in_the_recipe(tmp_path: Path) -> None:
-    log = tmp_path / "empty.log"
+def failing_step(folder: Path, *, ignore: bool = False) -> Job[TransformStage]:
+    """A step whose log file has no ranges."""
+    log = folder / "empty.log"
     log.write_text("nothing of interest\n")
-    options = {"min_max_log_file": "recorded/empty.log"}
-    failing = step(
-        tmp_path,
-        "freeze_requantization_ranges",
-        classifier(),
-        options=options,
-        named={file_slot("min_max_log_file", None): log},
-    )
-    with pytest.raises(MobileprepError, match="holds no range") as caught:
-        run(failing)
-    assert isinstance(caught.value, TransformError)
-    assert caught.value.where == "recipe.yaml:7:1"
-
-
-def test_a_failure_can_be_ignored_and_is_told(tmp_path: Path) -> None:
-    log = tmp_path / "empty.log"
-    log.write_text("")
-    done = step(
-        tmp_path,
+    return step(
+        folder,
         "freeze_requantization_ranges",
         classifier(),
         options={"min_max_log_file": "recorded/empty.log"},
-        named={file_slot("min_max_log_file", None): log},
-        ignore=True,
+        log_files={file_slot("min_max_log_file", None): log},
+        ignore=ignore,
     )
+
+
+def test_failure_is_reported_with_its_position(tmp_path: Path) -> None:
+    with pytest.raises(TransformError, match="holds no range") as caught:
+        run(failing_step(tmp_path))
+    assert caught.value.where == "recipe.yaml:7:1"
+
+
+def test_ignored_failure_is_a_warning(tmp_path: Path) -> None:
+    done = failing_step(tmp_path, ignore=True)
     run(done)
-    assert "ignored" in left(done, "step.json")["warnings"][0]
+    assert "ignored" in json_output(done, "step.json")["warnings"][0]
     assert len(read_graph(done.folder / "graph.pb")) == 5
 
 
-def test_where_in_the_graph_it_failed_is_part_of_the_message(tmp_path: Path) -> None:
+def test_message_names_the_step_that_broke_the_graph(tmp_path: Path) -> None:
     broken = Graph([*classifier().nodes[:-1], op("y", "BiasAdd", "product", "gone")])
     with pytest.raises(InvalidGraphError, match="gone") as caught:
         run(step(tmp_path, "remove_device", broken))

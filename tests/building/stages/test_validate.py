@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from mobileprep.building.stages.evaluate.outputs import kept_outputs
 from mobileprep.building.stages.validate.run import run
 from mobileprep.building.stages.validate.spec import JudgedMetric, ValidateStage
 from mobileprep.errors import AccuracyError
-from tests.building.stages.jobs import job, left, slots
+from tests.building.stages.jobs import job, json_output, slots
 
 NAN, INF = np.nan, np.inf
 
@@ -26,7 +25,7 @@ def engine(name: str) -> dict[str, Any]:
     return asdict(EngineRecord(name, 1e-4))
 
 
-def compared(
+def validate_job(
     folder: Path,
     before: Any,
     after: Any,
@@ -61,27 +60,26 @@ def compared(
             "engine": engine(f"the engine {slot}"),
         }
     judged = JudgedMetric(**{"max_drop": 0.01, "place": "recipe.yaml:9:1", **limits})
-    named: dict[str, Any] = slots(*inputs)
+    stage_inputs: dict[str, Any] = slots(*inputs)
     if data is not None:
         inputs["data"] = data
-        named |= slots("data")
+        stage_inputs |= slots("data")
     if calibrated is not None:
         inputs["calibrations 1"] = calibrated
-        named["calibrations"] = tuple(slots("calibrated").values())
-    return job(folder, ValidateStage(metrics=(judged,), **named), **inputs)
+        stage_inputs["calibrations"] = tuple(slots("calibrated").values())
+    return job(folder, ValidateStage(metrics=(judged,), **stage_inputs), **inputs)
 
 
-def difference(folder: Path, before: Any, after: Any) -> float:
-    done = compared(folder, before, after)
+def validated(*arguments: Any, **options: Any) -> dict[str, Any]:
+    """Run the stage and return its record."""
+    done = validate_job(*arguments, **options)
     run(done)
-    return json.loads((done.folder / "validation.json").read_text())["largest_difference"]
+    return json_output(done, "validation.json")
 
 
-def test_accuracy_before_and_after_is_left(tmp_path: Path) -> None:
+def test_accuracy_before_and_after_is_recorded(tmp_path: Path) -> None:
     before, after = [[0.5, 0.25], [4.0, 1.0]], [[0.5, 0.5], [4.0, 1.0]]
-    done = compared(tmp_path, before, after, values=(0.9, 0.89), max_drop=0.02)
-    run(done)
-    assert left(done, "validation.json") == {
+    assert validated(tmp_path, before, after, values=(0.9, 0.89), max_drop=0.02) == {
         "samples": 2,
         "metrics": [
             {
@@ -117,11 +115,11 @@ def test_accuracy_before_and_after_is_left(tmp_path: Path) -> None:
         ((90, 95), 0.0, True),
     ],
 )
-def test_the_drop_may_be_just_as_large_as_is_allowed(
+def test_drop_may_reach_the_limit(
     tmp_path: Path, hits: tuple[int, int], max_drop: float, passes: bool
 ) -> None:
     values = (hits[0] / 100, hits[1] / 100)
-    done = compared(tmp_path, [1.0], [1.0], values=values, samples=100, max_drop=max_drop)
+    done = validate_job(tmp_path, [1.0], [1.0], values=values, samples=100, max_drop=max_drop)
     if passes:
         run(done)
         return
@@ -134,13 +132,13 @@ def test_the_drop_may_be_just_as_large_as_is_allowed(
 
 
 @pytest.mark.parametrize("samples", [3, 7, 450, 9_999, 1_000_003])
-def test_rounding_decides_no_limit(tmp_path: Path, samples: int) -> None:
-    """Of k/n, (k-1)/n and a limit of 1/n, the difference is the limit but for rounding."""
+def test_rounding_does_not_affect_limits(tmp_path: Path, samples: int) -> None:
+    """k/n - (k-1)/n equals the limit 1/n except for rounding."""
     hits = samples - 1
     for drop, passes in ((1, True), (2, False)):
         values = hits / samples, (hits - drop) / samples
         allowed = {"samples": samples, "max_drop": 1 / samples}
-        done = compared(tmp_path, [1.0], [1.0], values=values, **allowed)
+        done = validate_job(tmp_path, [1.0], [1.0], values=values, **allowed)
         if passes:
             run(done)
         else:
@@ -149,7 +147,7 @@ def test_rounding_decides_no_limit(tmp_path: Path, samples: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "limits", "told"),
+    ("values", "limits", "message"),
     [
         ((40.0, 31.0), {"at_least": 30.0}, ""),
         ((40.0, 29.5), {"at_least": 30.0}, "psnr of 'probabilities' is 29.5 .* at least 30"),
@@ -162,15 +160,15 @@ def test_rounding_decides_no_limit(tmp_path: Path, samples: int) -> None:
         ((2e-6, 3e-6), {"max_drop": 5e-7, "higher_is_better": False}, "rose by 1e-06"),
     ],
 )
-def test_limits_are_in_the_metric_s_unit_and_direction(
-    tmp_path: Path, values: tuple[float, float], limits: dict[str, Any], told: str
+def test_limits_have_the_unit_and_direction_of_the_metric(
+    tmp_path: Path, values: tuple[float, float], limits: dict[str, Any], message: str
 ) -> None:
     limits = {"max_drop": None, **limits}
-    done = compared(tmp_path, [1.0], [1.0], values=values, metric="psnr", **limits)
-    if not told:
+    done = validate_job(tmp_path, [1.0], [1.0], values=values, metric="psnr", **limits)
+    if not message:
         run(done)
         return
-    with pytest.raises(AccuracyError, match=told):
+    with pytest.raises(AccuracyError, match=message):
         run(done)
 
 
@@ -187,54 +185,42 @@ def test_limits_are_in_the_metric_s_unit_and_direction(
         ([b"a", b"b"], [b"a", b"c"], "agreement", 0.5),
     ],
 )
-def test_agreement_with_the_source_is_worked_out_here(
+def test_agreement_with_the_source(
     tmp_path: Path, before: Any, after: Any, metric: str, agreement: float
 ) -> None:
     values = {"values": (None, None), "metric": metric, "output": ""}
-    done = compared(tmp_path, before, after, **values, max_drop=1.0)
-    run(done)
-    (record,) = left(done, "validation.json")["metrics"]
+    (record,) = validated(tmp_path, before, after, **values, max_drop=1.0)["metrics"]
     assert (record["output"], record["before"]) == ("probabilities", 1.0)
     assert (record["after"], record["drop"]) == (agreement, round(1 - agreement, 6))
 
 
-def test_agreement_of_classes_needs_classes(tmp_path: Path) -> None:
+def test_class_agreement_needs_class_scores(tmp_path: Path) -> None:
     values = {"values": (None, None), "metric": "top1_agreement"}
     with pytest.raises(AccuracyError, match="no score for each class") as caught:
-        run(compared(tmp_path, [1.0, 2.0], [1.0, 2.0], **values))
+        run(validate_job(tmp_path, [1.0, 2.0], [1.0, 2.0], **values))
     assert caught.value.where == "recipe.yaml:5:1"
 
 
-def test_texts_and_detections_may_have_other_shapes(tmp_path: Path) -> None:
+def test_shapes_of_strings_and_detections_may_differ(tmp_path: Path) -> None:
     values = {"values": (0.1, 0.1), "metric": "word_error_rate", "higher_is_better": False}
-    done = compared(tmp_path, [[1, 2], [3, 4]], [[1], [2]], **values)
-    run(done)
-    (output,) = left(done, "validation.json")["outputs"]
+    (output,) = validated(tmp_path, [[1, 2], [3, 4]], [[1], [2]], **values)["outputs"]
     assert output["largest_difference"] is output["share_of_peak"] is None
 
 
-def test_a_source_that_is_never_right_is_warned_of(tmp_path: Path) -> None:
-    told: list[str] = []
-    done = compared(tmp_path, [1.0], [1.0], values=(0.0, 0.0), samples=100, classes=10)
-    structs.force_setattr(done, "warn", told.append)
-    run(done)
-    assert left(done, "validation.json")["warnings"] == told
-    assert "the source's top-1 accuracy is 0.0000 on 100 samples, near chance: 0.1" in told[0]
-
-
-def warnings_of(folder: Path, value: float = 0.9, **given: Any) -> list[str]:
-    """What the stage warns of, which its record has too."""
+def warnings_of(folder: Path, value: float = 0.9, **options: Any) -> list[str]:
+    """The warnings that the stage prints and records."""
     warnings: list[str] = []
-    done = compared(folder, [1.0], [1.0], values=(value, value), **given)
+    done = validate_job(folder, [1.0], [1.0], values=(value, value), **options)
     structs.force_setattr(done, "warn", warnings.append)
     run(done)
-    assert left(done, "validation.json")["warnings"] == warnings
+    assert json_output(done, "validation.json")["warnings"] == warnings
     return warnings
 
 
 @pytest.mark.parametrize(
     ("value", "samples", "classes", "is_near"),
     [
+        (0.0, 100, 10, True),
         (0.1, 450, 10, True),
         (0.12, 450, 10, True),
         (0.2, 450, 10, False),
@@ -242,36 +228,35 @@ def warnings_of(folder: Path, value: float = 0.9, **given: Any) -> list[str]:
         (0.02, 50, 1001, False),
         (0.55, 100, 2, True),
         (0.7, 100, 2, False),
-        # So few samples say nothing.
+        # Too few samples.
         (0.25, 8, 10, False),
         (0.5, 4, 2, False),
     ],
 )
-def test_an_accuracy_that_guessing_reaches_is_warned_of(
+def test_accuracy_near_chance_is_a_warning(
     tmp_path: Path, value: float, samples: int, classes: int, is_near: bool
 ) -> None:
-    found = warnings_of(tmp_path, value, samples=samples, classes=classes)
-    assert len(found) == is_near
+    warnings = warnings_of(tmp_path, value, samples=samples, classes=classes)
+    assert len(warnings) == is_near
     if is_near:
         chance = f"near chance: {1 / classes:.4f} for {classes} classes"
-        assert f"accuracy is {value:.4f} on {samples} samples, {chance}" in found[0]
+        assert f"accuracy is {value:.4f} on {samples} samples, {chance}" in warnings[0]
 
 
-def test_chance_is_larger_for_several_guesses(tmp_path: Path) -> None:
-    (found,) = warnings_of(tmp_path, 0.5, samples=400, classes=10, metric="top5")
-    assert "the source's top-5 accuracy is 0.5000" in found
-    assert "near chance: 0.5000 for 10 classes" in found
+def test_chance_is_larger_for_top_5(tmp_path: Path) -> None:
+    (warning,) = warnings_of(tmp_path, 0.5, samples=400, classes=10, metric="top5")
+    assert "the source's top-5 accuracy is 0.5000" in warning
+    assert "near chance: 0.5000 for 10 classes" in warning
 
 
-def record(name: str, digests: str, high: float = 1.0) -> dict[str, Any]:
+def data_record(name: str, digests: str, high: float = 1.0) -> dict[str, Any]:
     return {"name": name, "ends": {"x": [0.0, high]}, "digests": list(digests)}
 
 
-def test_the_range_that_was_fed_is_named_beside_an_accuracy(tmp_path: Path) -> None:
-    (found,) = warnings_of(
-        tmp_path, 0.1, samples=450, classes=10, data=record("test.npz", "abc", 255)
-    )
-    assert found.endswith("how samples are scaled ('x' is fed 0 to 255)")
+def test_accuracy_warning_has_the_range_of_the_data(tmp_path: Path) -> None:
+    data = data_record("test.npz", "abc", 255)
+    (warning,) = warnings_of(tmp_path, 0.1, samples=450, classes=10, data=data)
+    assert warning.endswith("how samples are scaled ('x' is fed 0 to 255)")
 
 
 @pytest.mark.parametrize(
@@ -285,26 +270,26 @@ def test_the_range_that_was_fed_is_named_beside_an_accuracy(tmp_path: Path) -> N
         ("", "efgh", None),
     ],
 )
-def test_a_calibration_on_the_validation_s_samples_is_warned_of(
+def test_calibration_on_validation_samples_is_a_warning(
     tmp_path: Path, calibration: str, validation: str, count: str | None
 ) -> None:
-    found = warnings_of(
+    warnings = warnings_of(
         tmp_path,
-        data=record("v.npz", validation),
-        calibrated=record("c.npz", calibration),
+        data=data_record("v.npz", validation),
+        calibrated=data_record("c.npz", calibration),
     )
-    assert [text.partition(" are in ")[0] for text in found] == ([count] if count else [])
+    assert [text.partition(" are in ")[0] for text in warnings] == ([count] if count else [])
 
 
 @pytest.mark.parametrize(("high", "differs"), [(255, True), (1 / 255, True), (2, False)])
-def test_data_of_two_scales_is_warned_of(tmp_path: Path, high: float, differs: bool) -> None:
-    found = warnings_of(
-        tmp_path, data=record("v.npz", "ab"), calibrated=record("c.npz", "cd", high)
+def test_different_scales_of_data_are_a_warning(tmp_path: Path, high: float, differs: bool) -> None:
+    warnings = warnings_of(
+        tmp_path, data=data_record("v.npz", "ab"), calibrated=data_record("c.npz", "cd", high)
     )
-    assert len(found) == differs
+    assert len(warnings) == differs
     if differs:
-        assert f"the input 'x' is fed 0 to {high:.4g} by c.npz in the calibration" in found[0]
-        assert "and 0 to 1 by v.npz in the validation" in found[0]
+        assert f"the input 'x' is fed 0 to {high:.4g} by c.npz in the calibration" in warnings[0]
+        assert "and 0 to 1 by v.npz in the validation" in warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -321,25 +306,21 @@ def test_data_of_two_scales_is_warned_of(tmp_path: Path, high: float, differs: b
         ([b"a", b"b"], [b"a", b"c"], 0.5),
     ],
 )
-def test_the_largest_difference_is_told(
-    tmp_path: Path, before: Any, after: Any, largest: float
-) -> None:
-    assert difference(tmp_path, before, after) == largest
+def test_largest_difference(tmp_path: Path, before: Any, after: Any, largest: float) -> None:
+    assert validated(tmp_path, before, after)["largest_difference"] == largest
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [([1.0], [NAN]), ([NAN], [1.0]), ([1.0], [INF]), ([INF], [1.0]), ([INF], [-INF])],
 )
-def test_nan_and_infinity_must_be_in_the_same_places(
-    tmp_path: Path, before: Any, after: Any
-) -> None:
+def test_nan_and_infinity_must_match(tmp_path: Path, before: Any, after: Any) -> None:
     with pytest.raises(AccuracyError, match="'probabilities' is NaN or infinite") as caught:
-        run(compared(tmp_path, before, after))
+        run(validate_job(tmp_path, before, after))
     assert caught.value.where == "recipe.yaml:5:1"
 
 
-def test_shapes_must_agree(tmp_path: Path) -> None:
+def test_shapes_must_match(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match=r"'probabilities' has the shape \[1\]") as caught:
-        run(compared(tmp_path, [1.0, 2.0], [1.0]))
+        run(validate_job(tmp_path, [1.0, 2.0], [1.0]))
     assert caught.value.where == "recipe.yaml:5:1"

@@ -1,4 +1,4 @@
-"""A stage that leaves something else than before has another version."""
+"""A stage whose outputs change needs a new version."""
 
 from __future__ import annotations
 
@@ -17,26 +17,24 @@ from tests.golden.stages.make import DIGESTS, complaints, noted
 BEFORE = json.loads(DIGESTS.read_text(encoding="utf-8"))
 
 
-def test_stages_leave_what_was_noted_beside_their_versions(tmp_path: Path) -> None:
+def test_outputs_match_the_digests_of_the_stage_versions(tmp_path: Path) -> None:
     assert complaints(BEFORE, noted(tmp_path)) == []
 
 
-def test_a_stage_that_leaves_something_else_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = execution.stage_function
+def test_changed_outputs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = execution.stage_function
 
     def changed(kind: type[Stage]):
         def run(job: Job) -> None:
-            found(kind)(job)
+            original(kind)(job)
             if isinstance(job.asked, PackageStage):
                 job.output("files/more").write_text("more")
 
         return run
 
     monkeypatch.setattr(execution, "stage_function", changed)
-    (told,) = complaints(BEFORE, noted(tmp_path))
-    assert told == (
+    (complaint,) = complaints(BEFORE, noted(tmp_path))
+    assert complaint == (
         "PackageStage leaves something else (golden/auto/package: files/more, "
         "golden/eight/package: files/more, golden/phone/package: files/more, "
         "golden/private/package: files/more): raise its version in "
@@ -45,7 +43,7 @@ def test_a_stage_that_leaves_something_else_is_told(
     )
 
 
-def test_a_new_version_asks_for_the_digests_to_be_made_anew() -> None:
+def test_new_version_requires_new_digests() -> None:
     after = copy.deepcopy(BEFORE)
     after["check"]["version"] += 1
     assert complaints(BEFORE, after) == [

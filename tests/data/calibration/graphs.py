@@ -42,7 +42,7 @@ def subject(
     tensors: tuple[Edge, ...] = TENSORS,
     batch: int = 3,
 ) -> Subject:
-    """What is observed of a graph."""
+    """The subject of a calibration."""
     graph = graph or layer()
     inputs = tuple(data_inputs(graph, ["x"], {}))
     return Subject(graph, ("y",), tensors, Method(method, 99.0, 0.9), inputs, batch)
@@ -50,11 +50,11 @@ def subject(
 
 @dataclass(frozen=True)
 class Samples:
-    """Rows of an array; where a file is named, the process that first gets there kills itself.
+    """Rows of an array; the first process to read the second half may kill itself.
 
     Args:
         rows: the samples.
-        kills: a file that is made before a process is killed, so that only one is; or None.
+        kills: a file that a process writes before it kills itself, so that only one does; or None.
         always: kill every process.
     """
 
@@ -91,5 +91,5 @@ class Samples:
 
 
 def samples(count: int = 40) -> Samples:
-    """Rows for ``layer``, each as it always is."""
+    """Reproducible rows for ``layer``."""
     return Samples(np.random.default_rng(8).normal(size=(count, 4)).astype(np.float32))

@@ -1,4 +1,4 @@
-"""The ends of what activations give, which follow from the tensors before them."""
+"""Ranges of activations, derived from the tensors before them."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ def graph(*more: Any) -> Graph:
     return Graph([placeholder((-1, 4)), n("less", "Neg", "x"), *more])
 
 
-def ranges(wanted: Graph, tensors: Sequence[Edge], method: str, data: Samples) -> Any:
-    asked = subject(method, graph=wanted, tensors=tuple(tensors))
-    return ranges_of([Watcher(asked, data).observe(0, 40)], asked.method)[0]
+def ranges(model: Graph, tensors: Sequence[Edge], method: str, data: Samples) -> Any:
+    task = subject(method, graph=model, tensors=tuple(tensors))
+    return ranges_of([Watcher(task, data).observe(0, 40)], task.method)[0]
 
 
 @pytest.mark.parametrize("op", ["Relu", "Relu6"])
 @pytest.mark.parametrize("scale", [0.01, 1, 10, -1e-42])
 @pytest.mark.parametrize("method", METHODS)
-def test_they_are_those_of_its_values(op: str, scale: float, method: str) -> None:
+def test_range_matches_that_of_the_values(op: str, scale: float, method: str) -> None:
     data = Samples(np.abs(samples().rows) * np.float32(scale) - np.float32(scale) / 2)
-    of = graph(n("y", op, "less"))
-    both = ranges(of, [("less", 0), ("y", 0)], method, data)
-    assert both["y", 0] == ranges(of, [("y", 0)], method, data)["y", 0]
+    model = graph(n("y", op, "less"))
+    both = ranges(model, [("less", 0), ("y", 0)], method, data)
+    assert both["y", 0] == ranges(model, [("y", 0)], method, data)["y", 0]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_several_readers_of_a_tensor_have_each_their_own(method: str) -> None:
-    of = graph(n("one", "Relu", "less"), n("six", "Relu6", "less"), n("y", "Add", "one", "six"))
+def test_each_reader_of_a_tensor_has_its_own_range(method: str) -> None:
+    model = graph(n("one", "Relu", "less"), n("six", "Relu6", "less"), n("y", "Add", "one", "six"))
     data = Samples(samples().rows * np.float32(9))
     tensors = [(name, 0) for name in ("less", "one", "six")]
-    assert ranges(of, tensors, method, data) == {
-        **ranges(of, tensors[:1], method, data),
-        **ranges(of, tensors[1:], method, data),
+    assert ranges(model, tensors, method, data) == {
+        **ranges(model, tensors[:1], method, data),
+        **ranges(model, tensors[1:], method, data),
     }
 
 
-def test_infinity_is_told_where_it_comes_up() -> None:
+def test_infinity_is_reported_at_its_source() -> None:
     data = samples()
     data.rows[7, 2] = -np.inf
-    of = graph(n("y", "Relu6", "less"))
+    model = graph(n("y", "Relu6", "less"))
     with pytest.raises(AccuracyError, match="'less' is NaN or infinite for sample 7"):
-        ranges(of, [("less", 0), ("y", 0)], "min_max", data)
+        ranges(model, [("less", 0), ("y", 0)], "min_max", data)

@@ -1,4 +1,4 @@
-"""What quantizing has done to each tensor, by running both graphs."""
+"""Quantization error of each tensor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _network() -> Graph:
             const("b", normal(32, seed=1)),
             node("biased", "BiasAdd", "conv b"),
             node("relu", "Relu6", "biased"),
-            # As converters leave constants: after an input.
+            # Converters write constants with control inputs.
             const("w2", normal(1, 1, 32, 40, seed=2), inputs="^x"),
             conv("out", "relu w2"),
         ]
@@ -42,55 +42,55 @@ def _feeds(count: int = 2) -> list[dict[str, np.ndarray]]:
     return [{"x": normal(1, 6, 6, 4, seed=10 + i)} for i in range(count)]
 
 
-def _by_name(found: tuple[TensorDamage, ...]) -> dict[str, TensorDamage]:
-    return {tensor.tensor: tensor for tensor in found}
+def _by_name(tensors: tuple[TensorDamage, ...]) -> dict[str, TensorDamage]:
+    return {tensor.tensor: tensor for tensor in tensors}
 
 
-def test_a_graph_is_no_way_from_itself() -> None:
-    found = tensor_damage(_network(), _network(), _feeds())
-    assert [t.tensor for t in found] == ["conv", "biased", "relu", "out"]
-    assert all(t.damage.sqnr == 200 and t.damage.cosine == pytest.approx(1) for t in found)
-    # Both runs are counted in: a convolution of 6 by 6 places and 32 channels.
-    assert found[0].damage.elements == 2 * 6 * 6 * 32
+def test_identical_graphs_have_no_damage() -> None:
+    tensors = tensor_damage(_network(), _network(), _feeds())
+    assert [t.tensor for t in tensors] == ["conv", "biased", "relu", "out"]
+    assert all(t.damage.sqnr == 200 and t.damage.cosine == pytest.approx(1) for t in tensors)
+    # Two runs of 6 by 6 positions and 32 channels.
+    assert tensors[0].damage.elements == 2 * 6 * 6 * 32
 
 
-def test_nothing_is_told_without_feeds() -> None:
+def test_no_feeds_give_no_result() -> None:
     assert tensor_damage(_network(), _network(), []) == ()
 
 
-def test_weights_alone_are_off_by_rounding_alone() -> None:
+def test_weight_quantization_only_rounds_weights() -> None:
     quantized = apply("quantize_weights", _network()).graph
-    found = tensor_damage(_network(), quantized, _feeds())
-    tensors = _by_name(found)
-    weights = [t for t in found if t.is_weights]
+    damage = tensor_damage(_network(), quantized, _feeds())
+    tensors = _by_name(damage)
+    weights = [t for t in damage if t.is_weights]
     assert {(t.tensor, t.op) for t in weights} == {("w", "Const"), ("w2", "Const")}
     sizes = {"w": 3 * 3 * 4 * 32, "w2": 32 * 40}
     for tensor in weights:
         assert tensor.is_eightbit
-        assert tensor.damage.elements == sizes[tensor.tensor]  # once, however many runs
+        assert tensor.damage.elements == sizes[tensor.tensor]  # once for all runs
         assert tensor.damage.clipped == 0
-        # Of 1,152 weights and more; the standard error of the mean square is below 3 %.
+        # With at least 1,152 weights, the standard error of the mean square is below 3 %.
         assert tensor.damage.rmse_over_scale == pytest.approx(HEALTHY_RMSE, rel=0.06)
-    # Activations are floats still, and off by what the weights before them are.
+    # Activations are still floats; the error of the weights propagates to them.
     assert not tensors["out"].is_eightbit
     assert tensors["out"].damage.clipped is None
     assert tensors["out"].damage.sqnr < tensors["conv"].damage.sqnr
 
 
-def test_activations_in_eight_bits_are_compared_so_and_the_worst_comes_first() -> None:
+def test_int8_activations_are_compared_and_sorted_by_damage() -> None:
     quantized = apply("quantize_nodes", _network()).graph
-    found = tensor_damage(_network(), quantized, _feeds())
-    tensors = _by_name(found)
-    assert list(tensors)[-1] == "x"  # rounded once, and nothing else
-    assert {t.tensor for t in found if t.is_eightbit} >= {"x", "conv", "biased", "relu", "out"}
+    damage = tensor_damage(_network(), quantized, _feeds())
+    tensors = _by_name(damage)
+    assert list(tensors)[-1] == "x"  # only rounded once
+    assert {t.tensor for t in damage if t.is_eightbit} >= {"x", "conv", "biased", "relu", "out"}
     assert tensors["x"].damage.rmse_over_scale == pytest.approx(HEALTHY_RMSE, rel=0.15)
-    order = [t.damage.sqnr for t in found]
+    order = [t.damage.sqnr for t in damage]
     assert order == sorted(order)
     assert 10 < tensors["out"].damage.sqnr < 40
 
 
 def _with_range(low: float, high: float) -> Graph:
-    """The network with the activation's result in eight bits: its range cuts what it cuts."""
+    """The network with an 8-bit range in place of the activation."""
     first = _network()
     return Graph(
         [
@@ -115,18 +115,18 @@ def _with_range(low: float, high: float) -> Graph:
     )
 
 
-def test_a_range_that_took_the_place_of_an_activation_stands_for_its_result() -> None:
+def test_range_in_place_of_an_activation_is_its_counterpart() -> None:
     graph = Graph([n for n in _network() if n.name not in ("w2", "out")])
     graph = graph.with_nodes([*graph, node("out", "Identity", "relu")])
-    found = _by_name(tensor_damage(graph, _with_range(0, 6), _feeds()))
-    assert "biased" in found  # a float still
-    assert not found["biased"].is_eightbit
-    assert found["relu"].is_eightbit
-    assert found["relu"].damage.clipped == 0
-    assert found["relu"].damage.rmse_over_scale < HEALTHY_RMSE  # zeros and sixes are exact
-    cut = _by_name(tensor_damage(graph, _with_range(0, 3), _feeds()))["relu"].damage
+    damage = _by_name(tensor_damage(graph, _with_range(0, 6), _feeds()))
+    assert "biased" in damage  # still a float
+    assert not damage["biased"].is_eightbit
+    assert damage["relu"].is_eightbit
+    assert damage["relu"].damage.clipped == 0
+    assert damage["relu"].damage.rmse_over_scale < HEALTHY_RMSE  # zeros and sixes are exact
+    clipped = _by_name(tensor_damage(graph, _with_range(0, 3), _feeds()))["relu"].damage
     relu = np.maximum(_biased(graph), 0)
-    assert cut.clipped == pytest.approx(np.mean(np.minimum(relu, 6) > 3 + 1.5 / 255))
+    assert clipped.clipped == pytest.approx(np.mean(np.minimum(relu, 6) > 3 + 1.5 / 255))
 
 
 def _biased(graph: Graph) -> np.ndarray:
@@ -134,32 +134,33 @@ def _biased(graph: Graph) -> np.ndarray:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_weights_with_scales_of_channels(transposed: bool) -> None:
+def test_weights_with_per_channel_scales(transposed: bool) -> None:
     values = normal(20, 30) * np.linspace(0.1, 10, 30, dtype=np.float32)
     scales = np.abs(values).max(axis=0) / 127
     integers = (np.round(values / scales) + 128).astype(np.uint8)
-    shown, kept = (values.T, integers.T) if transposed else (values, integers)
+    if transposed:
+        values, integers = values.T, integers.T
     graph = Graph(
         [
             placeholder(),
-            const("w", shown),
+            const("w", values),
             node("out", "MatMul", "x w", transpose_b=transposed, transpose_a=False),
         ]
     )
     stored = [
-        constant("w_eightbit/values", Tensor.packed(np.ascontiguousarray(kept), DType.QUINT8)),
+        constant("w_eightbit/values", Tensor.packed(np.ascontiguousarray(integers), DType.QUINT8)),
         const("w_eightbit/min", -128.0),
         const("w_eightbit/max", 127.0),
         const("w_eightbit/scales", scales),
     ]
     quantized = graph.with_nodes([*graph, *stored])
-    found = _by_name(tensor_damage(graph, quantized, [{"x": normal(2, 20)}]))["w"]
-    assert found.is_weights
-    assert found.damage.clipped == 0
-    assert found.damage.rmse_over_scale == pytest.approx(HEALTHY_RMSE, rel=0.1)
+    weights = _by_name(tensor_damage(graph, quantized, [{"x": normal(2, 20)}]))["w"]
+    assert weights.is_weights
+    assert weights.damage.clipped == 0
+    assert weights.damage.rmse_over_scale == pytest.approx(HEALTHY_RMSE, rel=0.1)
 
 
-def test_what_runs_only_at_times_and_what_no_input_leads_to_are_left_out() -> None:
+def test_conditional_and_constant_nodes_have_no_counterparts() -> None:
     graph = Graph(
         [
             placeholder(),
@@ -167,15 +168,14 @@ def test_what_runs_only_at_times_and_what_no_input_leads_to_are_left_out() -> No
             const("c", [1.0]),
             node("fixed", "Neg", "c"),
             node("switch", "Switch", "x yes"),
-            node("taken", "Neg", "switch:1"),
+            node("branch", "Neg", "switch:1"),
             node("out", "Neg", "x"),
         ]
     )
     assert counterparts(graph, graph, ("x",)) == [Counterpart(("out", 0), Ref("out"))]
 
 
-def test_a_tensor_of_another_shape_is_no_counterpart_after_all() -> None:
+def test_tensors_of_different_shapes_are_not_compared() -> None:
     graph = Graph([placeholder(), const("w", normal(4, 8)), node("out", "MatMul", "x w")])
     other = graph.with_nodes([graph["x"], const("w", normal(4, 9)), graph["out"]])
-    found = tensor_damage(graph, other, [{"x": normal(1, 4)}])
-    assert found == ()
+    assert tensor_damage(graph, other, [{"x": normal(1, 4)}]) == ()

@@ -1,4 +1,4 @@
-"""One layer quantized at a time, and all but one."""
+"""The damage of each layer, quantized alone or left float alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Ref
 from tests.transforms.graphs import const, node, normal, placeholder
 
-# How far "quantizing" moves each layer's weights: the second one's most.
+# How far "quantizing" moves the weights of each layer.
 SHIFTS = {"first": 0.01, "second": 0.5, "out": 0.001}
 
 
@@ -39,7 +39,7 @@ def _network() -> Graph:
 
 
 def _quantize(floats: Collection[str]) -> Graph:
-    """Stands in for a transform: other weights under other names."""
+    """A substitute for a transform: replace the weights under new names."""
     graph = _network()
     nodes = []
     for n in graph:
@@ -56,7 +56,7 @@ def _comparison(graph: Graph | None = None, *fetches: str) -> OutputComparison:
     return OutputComparison(graph or _network(), fetches or ("out",), feeds)
 
 
-def test_layers_are_those_with_other_weights_or_another_op() -> None:
+def test_quantized_layers_have_different_weights_or_ops() -> None:
     graph = _network()
     assert quantized_layers(graph, _quantize(())) == ("first", "second", "out")
     assert quantized_layers(graph, _quantize(["second"])) == ("first", "out")
@@ -65,29 +65,29 @@ def test_layers_are_those_with_other_weights_or_another_op() -> None:
     assert quantized_layers(graph, graph.with_nodes(renamed)) == ("first",)
 
 
-def test_the_worst_layer_comes_first_and_leaving_it_float_saves_most() -> None:
-    told = []
-    found = layer_damage(_network(), _quantize, _comparison(), lambda *at: told.append(at))
-    assert [layer.layer for layer in found] == ["second", "first", "out"]
-    assert {layer.op for layer in found} == {"MatMul"}
-    assert max(found, key=lambda layer: layer.without.sqnr).layer == "second"
-    assert found[0].alone.share_of_peak > 10 * found[0].without.share_of_peak
-    assert told == [(1, 3), (2, 3), (3, 3)]
+def test_worst_layer_comes_first_and_benefits_most_from_float() -> None:
+    calls = []
+    layers = layer_damage(_network(), _quantize, _comparison(), lambda *at: calls.append(at))
+    assert [layer.layer for layer in layers] == ["second", "first", "out"]
+    assert {layer.op for layer in layers} == {"MatMul"}
+    assert max(layers, key=lambda layer: layer.without.sqnr).layer == "second"
+    assert layers[0].alone.share_of_peak > 10 * layers[0].without.share_of_peak
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_nothing_quantized_is_no_damage_and_no_layers() -> None:
+def test_unquantized_graph_has_no_damage() -> None:
     assert layer_damage(_network(), lambda floats: _network(), _comparison()) == ()
     same = _comparison().damage(_network())
     assert (same.sqnr, same.share_of_peak) == (200, 0)
 
 
-def test_the_worst_output_counts() -> None:
+def test_damage_is_that_of_the_worst_output() -> None:
     quantized = _quantize(["first", "out"])
     both = _comparison(None, "first", "out").damage(quantized)
     assert both == _comparison().damage(quantized)
 
 
-def test_what_an_output_of_another_shape_lacks_counts_as_zeros() -> None:
+def test_missing_outputs_count_as_zeros() -> None:
     graph = _network()
     right = graph["w3"].attr_tensor("value").array()
     fewer, none = right[:, :7], np.zeros_like(right)
@@ -102,14 +102,14 @@ def test_what_an_output_of_another_shape_lacks_counts_as_zeros() -> None:
 
 
 @pytest.mark.parametrize("dims", [[2, 2, 4], [16, 1], [16]])
-def test_a_shape_that_has_little_in_common_is_an_error(dims: list[int]) -> None:
+def test_incompatible_shapes_are_an_error(dims: list[int]) -> None:
     graph = Graph([placeholder(), node("out", "Identity", "x")])
     shaped = [const("dims", dims, np.int32), node("out", "Reshape", "x dims")]
     with pytest.raises(AccuracyError, match="has the shape"):
         _comparison(graph).damage(Graph([placeholder(), *shaped]))
 
 
-def test_outputs_that_are_no_floats_count_by_the_share_that_differs() -> None:
+def test_integer_outputs_count_by_the_share_that_differs() -> None:
     def classes(shift: float) -> Graph:
         return Graph(
             [
@@ -123,6 +123,6 @@ def test_outputs_that_are_no_floats_count_by_the_share_that_differs() -> None:
 
     comparison = _comparison(classes(0.0))
     assert comparison.damage(classes(0.0)).share_of_peak == 0
-    found = comparison.damage(classes(100.0))
-    assert 0 < found.share_of_peak <= 1
-    assert found.sqnr == 200
+    damage = comparison.damage(classes(100.0))
+    assert 0 < damage.share_of_peak <= 1
+    assert damage.sqnr == 200

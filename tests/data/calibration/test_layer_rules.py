@@ -1,4 +1,4 @@
-"""Rules for layers of some names."""
+"""Rules that select layers by name."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NAMES = ["Conv2d_1/Conv2D", "a.b/c-1", "it's"]
 
 
 @pytest.mark.parametrize("names", [NAMES[:1], NAMES[1:], NAMES])
-def test_an_expression_fits_the_layers_alone(names: list[str]) -> None:
+def test_expression_matches_only_the_named_layers(names: list[str]) -> None:
     fits = re.compile(layers_expression(names))
     assert all(fits.search(name) for name in names)
     others = [f"x{names[0]}", f"{names[0]}_1", "aXb/c-1", "other"]
     assert not any(fits.search(name) for name in others)
 
 
-def test_a_rule_as_the_transform_and_as_the_recipe_takes_it() -> None:
+def test_rule_for_transforms_and_recipes() -> None:
     assert rule_text("float", ["a/b"]) == "mode=float nodes=^a/b$"
     read = yaml.safe_load(recipe_rule("weights", NAMES))
     assert read == {"mode": "weights", "nodes": layers_expression(NAMES)}

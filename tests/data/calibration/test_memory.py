@@ -22,7 +22,7 @@ TENSORS: tuple[Edge, ...] = (("x", 0), ("sum", 0), ("y", 0))
 
 
 class Repeated:
-    """Pictures that are made as they are asked for."""
+    """Images that are generated on demand."""
 
     name = "repeated"
 
@@ -43,21 +43,21 @@ class Repeated:
 
 
 def peak(method: str, count: int) -> int:
-    """The most bytes that Python and numpy held at once."""
+    """The peak of bytes allocated by Python and numpy."""
     task = subject(method, graph=GRAPH, tensors=TENSORS, batch=8)
     tracemalloc.start()
     try:
         ranges, samples = ranges_of(observed(task, Repeated(count)), task.method)
-        found = tracemalloc.get_traced_memory()[1]
+        allocated = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert (set(ranges), samples) == (set(TENSORS), count)
-    return found
+    return allocated
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["min_max", "moving_average", "percentile"])
-def test_ten_thousand_samples_take_no_more_than_a_hundred(method: str) -> None:
-    peak(method, 16)  # what is imported and kept once
-    # Python's own lists of free objects grow a little; one batch in a hundred kept would be more.
+def test_memory_does_not_grow_with_the_samples(method: str) -> None:
+    peak(method, 16)  # one-time allocations
+    # Free lists of Python grow a little; a leak of one batch in a hundred would exceed this.
     assert peak(method, 10_000) <= peak(method, 100) + (1 << 20)

@@ -1,4 +1,4 @@
-"""Methods of calibration as range files name them."""
+"""Names of calibration methods in range files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mobileprep.data.options import Method
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "has_histogram"),
+    ("name", "text", "has_histogram"),
     [
         ("min_max", "min_max", False),
         ("moving_average", "moving_average 0.9", False),
@@ -17,8 +17,8 @@ from mobileprep.data.options import Method
         ("mse", "mse", True),
     ],
 )
-def test_a_method_names_the_number_that_it_works_by_alone(
-    name: str, told: str, has_histogram: bool
+def test_method_name_includes_only_its_own_parameter(
+    name: str, text: str, has_histogram: bool
 ) -> None:
     method = Method(name, 99.5, 0.9)
-    assert (str(method), method.has_histogram) == (told, has_histogram)
+    assert (str(method), method.has_histogram) == (text, has_histogram)

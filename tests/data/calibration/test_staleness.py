@@ -1,4 +1,4 @@
-"""Range files that no longer hold are told of, tensor by tensor."""
+"""Reports of stale range files."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def stale(
     return []
 
 
-def test_what_holds_is_silent() -> None:
+def test_fresh_range_file_is_accepted() -> None:
     assert stale() == stale(data=None) == stale(samples=None) == []
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("options", "messages"),
     [
         ({"digests": {**DIGESTS, "a": "9"}}, ["a: what computes it has changed"]),
         ({"digests": {**DIGESTS, "c": "9"}}, ["c: it has no range"]),
@@ -62,11 +62,11 @@ def test_what_holds_is_silent() -> None:
         ),
     ],
 )
-def test_all_that_is_stale_is_told(changed, told) -> None:
-    assert stale(**changed) == told
+def test_all_causes_of_staleness_are_reported(options, messages) -> None:
+    assert stale(**options) == messages
 
 
-def test_many_are_counted() -> None:
+def test_many_stale_tensors_are_counted() -> None:
     lines = stale({f"t{n:02}": "" for n in range(30)})
     assert lines[-1] == "... and 10 more"
     assert len(lines) == 21

@@ -14,8 +14,8 @@ def batch(output: Any, labels: Any, *, first: int = 0, count: int | None = None)
     outputs = output if isinstance(output, dict) else {"y": output}
     arrays = {name: np.asarray(array) for name, array in outputs.items()}
     samples = len(next(iter(arrays.values()))) if count is None else count
-    given = None if labels is None else np.asarray(labels)
-    return MetricBatch(arrays, tuple(arrays), samples, given, "label", first)
+    array = None if labels is None else np.asarray(labels)
+    return MetricBatch(arrays, tuple(arrays), samples, array, "label", first)
 
 
 def measured(name: str, output: Any, labels: Any, **options: Any) -> float:

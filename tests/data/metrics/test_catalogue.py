@@ -1,4 +1,4 @@
-"""Every metric that a recipe may ask for is there, with what a recipe knows of it."""
+"""The metrics that recipes may name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mobileprep.errors import InternalError
 from mobileprep.recipe.metrics import METRIC_NAMES, metric_facts
 
 
-def test_recipes_and_metrics_know_the_same_names() -> None:
+def test_recipes_and_metrics_have_the_same_names() -> None:
     of_labels = [
         name
         for name in METRIC_NAMES
@@ -22,7 +22,7 @@ def test_recipes_and_metrics_know_the_same_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["top0", "top", "top01", "top1.5", "Top1", "psnr ", "agreement"])
-def test_other_names_are_none(name: str) -> None:
+def test_unknown_names_are_refused(name: str) -> None:
     with pytest.raises(InternalError):
         make_metric(name, MetricOptions())
     assert (metric_facts(name) is None) == (name != "agreement")

@@ -1,4 +1,4 @@
-"""The mean average precision of detections, held to COCO's own evaluation."""
+"""The mean average precision of detections, compared with pycocotools."""
 
 from __future__ import annotations
 
@@ -27,68 +27,68 @@ def precision(boxes: Any, scores: Any, classes: Any, labels: Any, *more: Any) ->
 
 
 def shifted(share: float) -> list[float]:
-    """A box that overlaps ``BOX`` by that share of their union."""
-    gone = 10 * (1 - share) / (1 + share)
-    return [0.0, gone, 10.0, 10.0 + gone]
+    """A box whose intersection over union with ``BOX`` is the share."""
+    offset = 10 * (1 - share) / (1 + share)
+    return [0.0, offset, 10.0, 10.0 + offset]
 
 
 @pytest.mark.parametrize(
-    ("found", "value"),
+    ("boxes", "value"),
     [
         ([BOX], 1.0),
         ([OTHER], 0.0),
         ([shifted(0.72)], 0.5),  # good at 0.50 to 0.70
         ([shifted(0.51)], 0.1),
         ([shifted(0.49)], 0.0),
-        # The worse one is found first: precision 1/2 at every recall.
+        # The wrong one has the higher score: precision 1/2 at every recall.
         ([OTHER, BOX], 0.5),
-        # The second finds nothing that is left, after all was recalled.
+        # The second is a duplicate after everything was recalled.
         ([BOX, BOX], 1.0),
     ],
 )
-def test_one_object_worked_out_by_hand(found: list[Any], value: float) -> None:
-    scores = np.linspace(0.9, 0.5, len(found))[None]
-    classes = np.zeros((1, len(found)))
+def test_known_values_for_one_object(boxes: list[Any], value: float) -> None:
+    scores = np.linspace(0.9, 0.5, len(boxes))[None]
+    classes = np.zeros((1, len(boxes)))
     labels = [[[*BOX, 0.0], NONE]]
-    assert precision([found], scores, classes, labels) == pytest.approx(value, abs=1e-12)
+    assert precision([boxes], scores, classes, labels) == pytest.approx(value, abs=1e-12)
 
 
-def test_half_of_the_objects_found_is_precision_up_to_half_of_the_recalls() -> None:
+def test_missed_object_limits_the_recall() -> None:
     labels = [[[*BOX, 0.0], [*OTHER, 0.0]]]
-    found = precision([[BOX]], [[0.9]], [[0]], labels)
-    assert found == pytest.approx(51 / 101, abs=1e-12)
+    value = precision([[BOX]], [[0.9]], [[0]], labels)
+    assert value == pytest.approx(51 / 101, abs=1e-12)
 
 
-def test_classes_are_averaged_and_those_without_objects_left_out() -> None:
+def test_classes_without_objects_are_excluded_from_the_mean() -> None:
     labels = [[[*BOX, 0.0], [*OTHER, 7.0]]]
-    found = precision([[BOX, BOX, BOX]], [[0.9, 0.8, 0.7]], [[0, 7, 3]], labels)
-    assert found == pytest.approx(0.5, abs=1e-12)
+    value = precision([[BOX, BOX, BOX]], [[0.9, 0.8, 0.7]], [[0, 7, 3]], labels)
+    assert value == pytest.approx(0.5, abs=1e-12)
 
 
-def test_what_a_crowd_has_counts_neither_way() -> None:
+def test_detections_in_a_crowd_are_ignored() -> None:
     labels = [[[*BOX, 0.0, 1.0], [*OTHER, 0.0, 0.0]]]
     inside = [1.0, 1.0, 4.0, 4.0]
-    found = precision([[inside, inside, OTHER]], [[0.9, 0.8, 0.7]], [[0, 0, 0]], labels)
-    assert found == pytest.approx(1.0, abs=1e-12)
+    value = precision([[inside, inside, OTHER]], [[0.9, 0.8, 0.7]], [[0, 0, 0]], labels)
+    assert value == pytest.approx(1.0, abs=1e-12)
 
 
-def test_detections_beyond_the_count_do_not_count() -> None:
+def test_detections_beyond_the_count_are_ignored() -> None:
     labels = [[[*BOX, 0.0]]]
-    given = [[OTHER, BOX]], [[0.1, 0.9]], [[0, 0]], labels
-    assert precision(*given, [2.0]) == pytest.approx(1.0, abs=1e-12)
-    assert precision(*given, [1.0]) == 0.0
+    arguments = [[OTHER, BOX]], [[0.1, 0.9]], [[0, 0]], labels
+    assert precision(*arguments, [2.0]) == pytest.approx(1.0, abs=1e-12)
+    assert precision(*arguments, [1.0]) == 0.0
 
 
-def test_images_without_detections_or_objects_are_images_too() -> None:
+def test_images_without_detections_or_objects_count() -> None:
     labels = [[[*BOX, 0.0]], [NONE], [[*BOX, 0.0]]]
     boxes, classes = [[BOX], [BOX], [BOX]], [[0], [0], [1]]
-    # Recalls of a half at precision 1, then nothing; the second image's is wrong but worse.
-    found = precision(boxes, [[0.9], [0.5], [0.4]], classes, labels)
-    assert found == pytest.approx(51 / 101, abs=1e-12)
+    # Precision 1 up to a recall of a half; the wrong detection has a lower score.
+    value = precision(boxes, [[0.9], [0.5], [0.4]], classes, labels)
+    assert value == pytest.approx(51 / 101, abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "told"),
+    ("change", "kind", "message"),
     [
         ({"boxes": np.ones((1, 2, 3))}, OutputError, "no boxes, scores and classes"),
         ({"scores": np.ones((1, 3))}, OutputError, "no boxes, scores and classes"),
@@ -100,22 +100,22 @@ def test_images_without_detections_or_objects_are_images_too() -> None:
         ({"labels": np.full((1, 1, 5), -1.0)}, AccuracyError, "no object but crowds"),
     ],
 )
-def test_what_are_no_detections_is_told(
-    change: dict[str, Any], kind: type[Exception], told: str
+def test_invalid_detections_are_reported(
+    change: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
-    given = {
+    arguments = {
         "boxes": np.ones((1, 2, 4)),
         "scores": np.ones((1, 2)),
         "classes": np.zeros((1, 2)),
         "labels": np.array([[[*BOX, 0.0]]]),
         **change,
     }
-    with pytest.raises(kind, match=told):
-        precision(*given.values())
+    with pytest.raises(kind, match=message):
+        precision(*arguments.values())
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_it_is_what_pycocotools_has(seed: int) -> None:
+def test_value_matches_pycocotools(seed: int) -> None:
     pytest.importorskip("pycocotools", reason="pycocotools is not installed")
     rng = np.random.default_rng(seed)
     images, most = 12, 130 if seed == 0 else 14
@@ -136,8 +136,8 @@ def test_it_is_what_pycocotools_has(seed: int) -> None:
         metric.update(
             batch({k: v[at : at + 5] for k, v in named.items()}, labels[at : at + 5], first=at)
         )
-    wanted = _by_coco(boxes, scores, classes, labels)
-    assert metric.value() == pytest.approx(wanted, abs=1e-12)
+    expected = _by_coco(boxes, scores, classes, labels)
+    assert metric.value() == pytest.approx(expected, abs=1e-12)
 
 
 def _boxes(rng: np.random.Generator, images: int, count: int) -> np.ndarray:
@@ -165,7 +165,7 @@ def _by_coco(boxes: Any, scores: Any, classes: Any, labels: Any) -> float:
         }
         for number, (image, at) in enumerate(np.argwhere(labels[:, :, 4] >= 0))
     ]
-    found = [
+    detections = [
         {
             "image_id": image,
             "category_id": int(classes[image, at]),
@@ -184,7 +184,7 @@ def _by_coco(boxes: Any, scores: Any, classes: Any, labels: Any) -> float:
             "info": {},
         }
         truth.createIndex()
-        evaluation = COCOeval(truth, truth.loadRes(found), "bbox")
+        evaluation = COCOeval(truth, truth.loadRes(detections), "bbox")
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()

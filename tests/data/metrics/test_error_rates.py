@@ -1,4 +1,4 @@
-"""Word and character error rates, through the forms that decoders give."""
+"""Word and character error rates for each form of decoder outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALPHABET = tuple("abc ")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "distance"),
+    ("first", "second", "distance"),
     [
         ("kitten", "sitting", 3),
         ("", "", 0),
@@ -34,17 +34,17 @@ ALPHABET = tuple("abc ")
         ("aaaa", "aa", 2),
     ],
 )
-def test_edits_counted_by_hand(wanted: str, found: str, distance: int) -> None:
-    assert edit_distance(wanted, found) == distance
-    assert edit_distance(found, wanted) == distance
+def test_known_edit_distances(first: str, second: str, distance: int) -> None:
+    assert edit_distance(first, second) == distance
+    assert edit_distance(second, first) == distance
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "of_words", "of_characters"),
+    ("outputs", "labels", "word_rate", "character_rate"),
     [
         (["the cat sat"], ["the cat sat"], 0.0, 0.0),
         (["the bat sat on"], ["the cat sat"], 2 / 3, 4 / 11),
-        # Over all samples, not the mean of each: 1 of 4 words.
+        # Over all samples, not the mean per sample: 1 of 4 words.
         (["a", "b c x"], ["a", "b c d"], 1 / 4, 1 / 6),
         ([""], ["a b"], 1.0, 1.0),
         (["a b c d"], ["a"], 3.0, 6.0),
@@ -53,19 +53,19 @@ def test_edits_counted_by_hand(wanted: str, found: str, distance: int) -> None:
         (["a", "b"], ["", "b"], 1.0, 1.0),
     ],
 )
-def test_rates_worked_out_by_hand(
-    found: list[str], said: list[str], of_words: float, of_characters: float
+def test_known_rates(
+    outputs: list[str], labels: list[str], word_rate: float, character_rate: float
 ) -> None:
-    for outputs in (np.array(found), np.array([text.encode() for text in found])[:, None]):
-        assert measured("word_error_rate", outputs, np.array(said)) == pytest.approx(of_words)
-        rate = measured("character_error_rate", outputs, np.array(said))
-        assert rate == pytest.approx(of_characters)
-    labels = np.array([text.encode() for text in said])
+    for array in (np.array(outputs), np.array([text.encode() for text in outputs])[:, None]):
+        assert measured("word_error_rate", array, np.array(labels)) == pytest.approx(word_rate)
+        rate = measured("character_error_rate", array, np.array(labels))
+        assert rate == pytest.approx(character_rate)
+    encoded = np.array([text.encode() for text in labels])
     metric = ErrorRate(words, MetricOptions())
-    assert in_batches(metric, np.array(found), labels, 1) == pytest.approx(of_words)
+    assert in_batches(metric, np.array(outputs), encoded, 1) == pytest.approx(word_rate)
 
 
-def test_classes_are_spelt_up_to_the_padding() -> None:
+def test_classes_are_decoded_up_to_the_padding() -> None:
     classes = np.array([[0, 1, 3, 2, -1], [2, 2, -1, -1, -1]])
     said = np.array(["ab c", "cc"])
     assert measured("word_error_rate", classes, said, characters=ALPHABET) == 0
@@ -73,19 +73,19 @@ def test_classes_are_spelt_up_to_the_padding() -> None:
     assert measured("character_error_rate", classes, labels, characters=ALPHABET) == 1 / 5
 
 
-def test_a_decoder_s_sparse_tensor_is_spelt_by_sample_and_time() -> None:
+def test_sparse_tensors_are_decoded_by_sample_and_time() -> None:
     outputs = {
         "indices": np.array([[2, 0], [0, 1], [0, 0], [3, 0]]),
         "values": np.array([2, 1, 0, 0]),
         "shape": np.array([4, 2]),
     }
     metric = ErrorRate(characters, MetricOptions(characters=ALPHABET))
-    # The fourth sample is one that a fixed batch was filled up with.
+    # The fourth sample is padding of a fixed batch.
     metric.update(batch(outputs, np.array(["ab", "", "a"]), count=3))
     assert metric.value() == 1 / 3
 
 
-def test_decoding_nothing_is_every_word_missed() -> None:
+def test_empty_output_misses_every_word() -> None:
     outputs = {
         "indices": np.zeros((0, 2), np.int64),
         "values": np.zeros(0, np.int64),
@@ -99,7 +99,7 @@ def test_decoding_nothing_is_every_word_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "labels", "kind", "told"),
+    ("output", "labels", "kind", "message"),
     [
         (np.array([[0, 4]]), np.array(["a"]), OutputError, "class 4 of 'y' has no character"),
         (np.array(["a"]), np.array([[0, 9]]), LabelError, "class 9 of 'label' has no character"),
@@ -117,29 +117,31 @@ def test_decoding_nothing_is_every_word_missed() -> None:
         ),
     ],
 )
-def test_what_is_no_text_is_told(
-    output: Any, labels: Any, kind: type[Exception], told: str
+def test_invalid_outputs_and_labels_are_reported(
+    output: Any, labels: Any, kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         measured("character_error_rate", output, labels, characters=ALPHABET)
 
 
-def test_silence_has_no_rate() -> None:
+def test_empty_labels_are_refused() -> None:
     with pytest.raises(AccuracyError, match="the labels are empty strings"):
         measured("word_error_rate", np.array(["a"]), np.array([" "]))
 
 
-def test_what_a_model_gives_that_is_no_utf_8_counts_as_wrong() -> None:
+def test_invalid_utf_8_in_outputs_counts_as_wrong() -> None:
     assert measured("character_error_rate", np.array([b"a\xff"]), np.array(["ab"])) == 0.5
 
 
-def test_they_are_what_jiwer_has() -> None:
+def test_values_match_jiwer() -> None:
     jiwer = pytest.importorskip("jiwer", reason="jiwer is not installed")
     rng = np.random.default_rng(6)
     words = np.array(["on", "off", "up", "down", "go"])
-    said = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(60)]
-    found = [" ".join(rng.choice(words, rng.integers(0, 9))) for _ in range(60)]
-    given = np.array(found), np.array(said)
-    assert measured("word_error_rate", *given) == pytest.approx(jiwer.wer(said, found), abs=1e-12)
-    rate = measured("character_error_rate", *given)
-    assert rate == pytest.approx(jiwer.cer(said, found), abs=1e-12)
+    labels = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(60)]
+    outputs = [" ".join(rng.choice(words, rng.integers(0, 9))) for _ in range(60)]
+    arguments = np.array(outputs), np.array(labels)
+    assert measured("word_error_rate", *arguments) == pytest.approx(
+        jiwer.wer(labels, outputs), abs=1e-12
+    )
+    rate = measured("character_error_rate", *arguments)
+    assert rate == pytest.approx(jiwer.cer(labels, outputs), abs=1e-12)

@@ -1,4 +1,4 @@
-"""Metrics that are Python functions of the app's repository."""
+"""Metrics that are Python functions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.data.metrics.batches import batch
 
 
 def metric(folder: Path, body: str, *, function: str = "score", count: int = 2) -> PythonFunction:
-    """A metric from the body of ``score(outputs, labels)``, given two batches."""
+    """A metric with the body of ``score(outputs, labels)``, updated with two batches."""
     path = folder / "metric.py"
     path.write_text(f"import sys, os\n\ndef score(outputs, labels):\n    {body}\n")
-    made = PythonFunction(path, function)
+    function_metric = PythonFunction(path, function)
     for at in range(count):
         outputs = {"y": np.full((2, 3), at), "shape": np.array([2, at, 7])}
-        made.update(batch(outputs, np.array([at, at]), first=2 * at))
-    return made
+        function_metric.update(batch(outputs, np.array([at, at]), first=2 * at))
+    return function_metric
 
 
 @pytest.mark.parametrize(
@@ -35,18 +35,18 @@ def metric(folder: Path, body: str, *, function: str = "score", count: int = 2) 
         ("import numpy; return numpy.float32(0.25)", 0.25),
     ],
 )
-def test_it_gets_all_samples_at_once(tmp_path: Path, body: str, value: float) -> None:
+def test_function_gets_all_samples_at_once(tmp_path: Path, body: str, value: float) -> None:
     assert metric(tmp_path, body).value() == value
 
 
-def test_without_labels_it_gets_none(tmp_path: Path) -> None:
-    made = metric(tmp_path, "return 1.0 if labels is None else 0.0", count=0)
-    made.update(batch([1.0, 2.0], None))
-    assert made.value() == 1
+def test_labels_are_none_for_data_without_labels(tmp_path: Path) -> None:
+    function_metric = metric(tmp_path, "return 1.0 if labels is None else 0.0", count=0)
+    function_metric.update(batch([1.0, 2.0], None))
+    assert function_metric.value() == 1
 
 
 @pytest.mark.parametrize(
-    ("body", "told", "line"),
+    ("body", "message", "line"),
     [
         ("raise ValueError('no such class')", "ValueError: no such class", ":4"),
         ("return outputs['z']", "KeyError: 'z'", ":4"),
@@ -59,17 +59,17 @@ def test_without_labels_it_gets_none(tmp_path: Path) -> None:
         ("return float('inf')", "the metric returned inf", ", score"),
     ],
 )
-def test_what_goes_wrong_is_told_at_its_line(
-    tmp_path: Path, body: str, told: str, line: str
+def test_errors_are_reported_with_their_line(
+    tmp_path: Path, body: str, message: str, line: str
 ) -> None:
-    made = metric(tmp_path, body)
-    with pytest.raises(AccuracyError, match=told) as caught:
-        made.value()
+    function_metric = metric(tmp_path, body)
+    with pytest.raises(AccuracyError, match=message) as caught:
+        function_metric.value()
     assert caught.value.where == f"{tmp_path / 'metric.py'}{line}"
     assert caught.value.hint
 
 
-def test_a_file_that_does_not_run_is_told(tmp_path: Path) -> None:
+def test_invalid_files_and_functions_are_reported(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match="SyntaxError") as caught:
         metric(tmp_path, "return (")
     assert caught.value.where == f"{tmp_path / 'metric.py'}:4"
@@ -79,7 +79,7 @@ def test_a_file_that_does_not_run_is_told(tmp_path: Path) -> None:
         PythonFunction(tmp_path / "none.py", "score")
 
 
-def test_what_it_keeps_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_outputs_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "MOST_KEPT", 100)
     with pytest.raises(AccuracyError, match="needs all outputs at once"):
         metric(tmp_path, "return 1.0")

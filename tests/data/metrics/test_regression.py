@@ -1,4 +1,4 @@
-"""Mean errors, r2, psnr and cosine."""
+"""Mean errors, r2, psnr, and cosine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mobileprep.errors import AccuracyError
 from tests.data.metrics.batches import batch, in_batches, measured
 
 NUMBERS = ("mean_absolute_error", "mean_squared_error", "r2", "psnr", "cosine")
-# Sums in another order: a few units in the last place of doubles.
+# Sums in another order differ in the last digits of doubles.
 ROUNDING = 1e-12
 
 
@@ -32,7 +32,7 @@ ROUNDING = 1e-12
         ("cosine", [[0.0, 0.0], [-1.0, 0.0]], [[6.0, 8.0], [1.0, 0.0]], -0.5),
     ],
 )
-def test_numbers_worked_out_by_hand(name: str, output: Any, labels: Any, value: float) -> None:
+def test_known_values(name: str, output: Any, labels: Any, value: float) -> None:
     assert measured(name, output, labels) == pytest.approx(value, abs=ROUNDING)
 
 
@@ -46,13 +46,13 @@ def test_numbers_worked_out_by_hand(name: str, output: Any, labels: Any, value: 
         ([[3.0]], [[0.0]], 1.0, 20 * np.log10(1 / 3)),
     ],
 )
-def test_psnr_is_the_mean_of_the_samples_at_most_100(
+def test_psnr_is_the_mean_of_the_samples_up_to_100(
     output: Any, labels: Any, peak: float | None, value: float
 ) -> None:
     assert measured("psnr", output, labels, peak=peak) == pytest.approx(value, abs=1e-9)
 
 
-def test_psnr_of_floats_asks_for_the_peak() -> None:
+def test_psnr_of_floats_requires_the_peak() -> None:
     with pytest.raises(LabelError, match="float64 does not have it") as caught:
         measured("psnr", [[0.5]], [[0.5]])
     assert "peak: 255" in caught.value.hint
@@ -60,18 +60,18 @@ def test_psnr_of_floats_asks_for_the_peak() -> None:
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("size", [1, 4, 7, 20])
-def test_batches_change_nothing(name: str, size: int) -> None:
+def test_batch_size_does_not_change_the_value(name: str, size: int) -> None:
     rng = np.random.default_rng(2)
     labels = rng.normal(1e6, 1.0, (20, 3, 1)).astype(np.float64)
     output = labels + rng.normal(0, 0.1, labels.shape)
     whole = measured(name, output, labels, peak=1e6)
-    found = in_batches(make_metric(name, MetricOptions(peak=1e6)), output, labels, size)
-    assert found == pytest.approx(whole, rel=1e-9)
+    value = in_batches(make_metric(name, MetricOptions(peak=1e6)), output, labels, size)
+    assert value == pytest.approx(whole, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize(
-    ("output", "labels", "kind", "told"),
+    ("output", "labels", "kind", "message"),
     [
         ([[1.0, 2.0]], [[1.0]], LabelError, r"shape \[1, 1\], and the output 'y' has \[1, 2\]"),
         ([[1.0, 2.0]], [["a", "b"]], LabelError, "<U1, and the metric needs numbers"),
@@ -81,41 +81,41 @@ def test_batches_change_nothing(name: str, size: int) -> None:
         ([[b"a", b"b"]], [[1.0, 2.0]], OutputError, "the metric needs numbers"),
     ],
 )
-def test_what_is_no_number_is_told(
-    name: str, output: Any, labels: Any, kind: type[Exception], told: str
+def test_invalid_outputs_and_labels_are_reported(
+    name: str, output: Any, labels: Any, kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         measured(name, output, labels, peak=1.0)
 
 
-def test_an_output_without_an_entry_a_sample_is_refused() -> None:
+def test_output_of_another_length_is_refused() -> None:
     with pytest.raises(OutputError, match=r"the shape \[3\] for 2 samples"):
         make_metric("r2", MetricOptions()).update(batch([1.0, 2.0, 3.0], [1.0, 2.0], count=2))
 
 
-def test_one_sample_has_no_spread() -> None:
+def test_r2_of_one_sample_is_refused() -> None:
     with pytest.raises(AccuracyError, match="at least two samples"):
         measured("r2", [1.0], [1.0])
 
 
-def test_elements_that_never_change_are_noted() -> None:
+def test_constant_elements_are_noted() -> None:
     metric = R2()
     metric.update(batch([[1.0, 7.0], [2.0, 7.0]], [[1.0, 7.0], [2.0, 7.0]]))
     assert metric.value() == 1
     assert metric.notes() == ("the labels of 1 of 2 elements never change",)
 
 
-def test_a_label_without_direction_is_told() -> None:
+def test_zero_labels_of_cosine_are_refused() -> None:
     with pytest.raises(LabelError, match="sample 1 is zero throughout"):
         measured("cosine", [[1.0], [1.0]], [[1.0], [0.0]])
 
 
-def test_they_are_what_scikit_learn_has() -> None:
+def test_values_match_scikit_learn() -> None:
     metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
     rng = np.random.default_rng(3)
     labels = rng.normal(5, 2, (50, 4))
     labels[:, 3] = 1.5
     for output in (labels + rng.normal(0, 1, labels.shape), labels):
         for name in ("mean_absolute_error", "mean_squared_error", "r2"):
-            wanted = getattr(metrics, f"{name}_score" if name == "r2" else name)(labels, output)
-            assert measured(name, output, labels) == pytest.approx(wanted, abs=ROUNDING)
+            expected = getattr(metrics, f"{name}_score" if name == "r2" else name)(labels, output)
+            assert measured(name, output, labels) == pytest.approx(expected, abs=ROUNDING)

@@ -25,7 +25,7 @@ from tests.data.metrics.batches import batch, in_batches, measured
         ([0.1, 0.5, 0.5, 0.3], [0, 0, 1, 1], 2.5 / 4),
     ],
 )
-def test_numbers_worked_out_by_hand(scores: Any, labels: Any, area: float) -> None:
+def test_known_values(scores: Any, labels: Any, area: float) -> None:
     assert measured("auc", np.array(scores), labels) == pytest.approx(area)
     assert measured("auc", np.array(scores)[:, None], labels) == pytest.approx(area)
     two = np.stack([1 - np.array(scores), np.array(scores)], axis=1)
@@ -33,7 +33,7 @@ def test_numbers_worked_out_by_hand(scores: Any, labels: Any, area: float) -> No
     assert in_batches(Auc(), np.array(scores), labels, 3) == pytest.approx(area)
 
 
-def test_classes_without_samples_are_left_out_and_noted() -> None:
+def test_classes_without_samples_are_excluded_and_noted() -> None:
     metric = Auc()
     scores = np.array([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.6, 0.3, 0.1]])
     metric.update(batch(scores, [0, 1, 0]))
@@ -48,13 +48,13 @@ def test_a_sample_may_belong_to_several_classes() -> None:
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_samples_of_one_kind_have_no_area(label: int) -> None:
+def test_samples_of_a_single_class_are_refused(label: int) -> None:
     with pytest.raises(AccuracyError, match="samples of a class and samples of another"):
         measured("auc", np.array([0.5, 0.6]), [label, label])
 
 
 @pytest.mark.parametrize(
-    ("output", "labels", "kind", "told"),
+    ("output", "labels", "kind", "message"),
     [
         (np.ones((2, 3, 3)), [0, 1], OutputError, "one score a class"),
         (np.array([0.5, np.nan]), [0, 1], AccuracyError, "1 of 2 samples are NaN"),
@@ -62,14 +62,14 @@ def test_samples_of_one_kind_have_no_area(label: int) -> None:
         (np.ones((2, 3)), [[0.5, 0, 0], [1, 0, 0]], LabelError, "neither classes nor 0 and 1"),
     ],
 )
-def test_what_has_no_curve_is_told(
-    output: Any, labels: Any, kind: type[Exception], told: str
+def test_invalid_scores_and_labels_are_reported(
+    output: Any, labels: Any, kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         measured("auc", output, labels)
 
 
-def test_it_is_what_scikit_learn_has() -> None:
+def test_value_matches_scikit_learn() -> None:
     metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
     rng = np.random.default_rng(5)
     scores = rng.random((300, 6)).round(2)

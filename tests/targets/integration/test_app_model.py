@@ -1,4 +1,4 @@
-"""What is found out of a graph for the code of an app."""
+"""Inputs and outputs of a graph for app code."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mobileprep.targets.integration.render import AppTensor, app_tensors
 from tests.building.stages.jobs import classifier
 
 
-def test_types_and_shapes_follow_from_the_graph_and_the_recipe() -> None:
+def test_dtypes_and_shapes_come_from_the_graph_and_recipe() -> None:
     inputs, outputs = app_tensors(classifier(), ["x"], ["y:0"], {"x": (5, -1)})
     assert inputs == (AppTensor("x", DType.FLOAT, (5, 3)),)
     assert outputs == (AppTensor("y:0", DType.FLOAT, (5, 3)),)
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(["no"], ["y"]), (["x"], ["no"])])
-def test_a_name_that_is_not_there_is_refused(inputs: list[str], outputs: list[str]) -> None:
+def test_unknown_name_is_refused(inputs: list[str], outputs: list[str]) -> None:
     with pytest.raises(InvalidGraphError, match="'no' is not in the graph"):
         app_tensors(classifier(), inputs, outputs, {})
 
@@ -34,7 +34,7 @@ def test_a_name_that_is_not_there_is_refused(inputs: list[str], outputs: list[st
         ((1 << 16, 1 << 16), None, None),
     ],
 )
-def test_elements_are_counted_as_far_as_sizes_are_known(
+def test_elements_are_counted_if_sizes_are_known(
     shape: tuple[int, ...] | None, count: int | None, row: int | None
 ) -> None:
     tensor = AppTensor("x", DType.FLOAT, shape)

@@ -1,4 +1,4 @@
-"""The code for apps, as templates have it; compilers judge it in the reference tests."""
+"""Generated app code; the reference tests compile it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from mobileprep.targets.integration.render import (
     Language,
     integration_code,
 )
-from tests.targets.app_models import app_model, hostile_model, lite_model
+from tests.targets.app_models import HOSTILE, app_model, hostile_model, lite_model
+
+HARMLESS = [f"n{i}" for i in range(len(HOSTILE))]
 
 
 @pytest.mark.parametrize("language", OF_TENSORFLOW)
-def test_all_that_an_app_needs_is_filled_in(language: Language) -> None:
+def test_code_contains_the_values_of_the_model(language: Language) -> None:
     text = "".join(integration_code(app_model(), language).values())
     for needed in ("digits.pb", "digits_labels.txt", '"logits/y"', "init_all_tables", "103.5f"):
         assert needed in text
@@ -32,38 +34,32 @@ def test_all_that_an_app_needs_is_filled_in(language: Language) -> None:
 
 
 @pytest.mark.parametrize("language", OF_TENSORFLOW)
-def test_files_are_where_their_language_looks_for_them(language: Language) -> None:
+def test_files_are_in_the_directories_of_their_language(language: Language) -> None:
     cpp = {"cpp/Classifier.h", "cpp/Classifier.cc"}
-    wanted = {
+    expected = {
         "java": {"java/org/example/app/Classifier.java"},
         "kotlin": {"kotlin/org/example/app/Classifier.kt"},
         "cpp": cpp,
         "objc": {*cpp, "objc/ClassifierObjC.h", "objc/ClassifierObjC.mm"},
     }
-    assert integration_code(app_model(), language).keys() == wanted[language]
+    assert integration_code(app_model(), language).keys() == expected[language]
 
 
 @pytest.mark.parametrize("language", OF_TENSORFLOW)
-def test_hostile_names_add_no_line_and_no_quote(language: Language) -> None:
-    harmless = [f"n{i}" for i in range(len(hostile_model().inputs))]
-    plain = structs.replace(
-        hostile_model(),
-        inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in harmless),
-        outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in harmless),
-        init_ops=tuple(harmless),
-    )
-    wanted = "".join(integration_code(plain, language).values())
-    found = "".join(integration_code(hostile_model(), language).values())
-    assert found.isascii()
+def test_hostile_names_add_no_lines_quotes_or_braces(language: Language) -> None:
+    plain = hostile_model(HARMLESS)
+    expected = "".join(integration_code(plain, language).values())
+    code = "".join(integration_code(hostile_model(), language).values())
+    assert code.isascii()
     for mark in '"\n{':
-        assert found.count(mark) == wanted.count(mark)
+        assert code.count(mark) == expected.count(mark)
 
 
 @pytest.mark.parametrize(
     ("channels", "written"),
     [("rgb", "rgb[0]"), ("bgr", "rgb[2]"), ("grayscale", "(luminance - 1.0f) / 2.0f")],
 )
-def test_channels_come_in_the_networks_order(channels: str, written: str) -> None:
+def test_channels_have_the_order_of_the_network(channels: str, written: str) -> None:
     count = 1 if channels == "grayscale" else 3
     pictures = Images("image", channels, (1.0,) * count, (2.0,) * count)  # type: ignore[arg-type]
     text = integration_code(app_model(images=pictures), "cpp")["cpp/Classifier.cc"]
@@ -72,13 +68,13 @@ def test_channels_come_in_the_networks_order(channels: str, written: str) -> Non
     assert written in values[0]
 
 
-def test_images_of_bytes_are_rounded() -> None:
+def test_image_bytes_are_rounded() -> None:
     inputs = (AppTensor("image", DType.UINT8, (1, 8, 8, 3)),)
     text = "".join(integration_code(app_model(inputs=inputs), "cpp").values())
     assert "std::nearbyint((rgb[2] - 103.5f) / 1.0f)" in text
 
 
-def test_other_types_get_no_pictures() -> None:
+def test_other_dtypes_have_no_image_code() -> None:
     inputs = (AppTensor("image", DType.INT32, (1, 8, 8, 3)),)
     text = "".join(integration_code(app_model(inputs=inputs), "java").values())
     assert "imageValues" not in text
@@ -88,26 +84,26 @@ def test_other_types_get_no_pictures() -> None:
     ("dtype", "language"),
     [(DType.STRING, "java"), (DType.HALF, "kotlin"), (DType.STRING, "objc")],
 )
-def test_a_type_that_an_interface_lacks_is_refused(dtype: DType, language: Language) -> None:
+def test_unsupported_dtype_is_refused(dtype: DType, language: Language) -> None:
     model = app_model(outputs=(AppTensor("words", dtype, (1,)),))
     with pytest.raises(UnsupportedError, match="'words'"):
         integration_code(model, language)
     assert "DT_" in integration_code(model, "cpp")["cpp/Classifier.h"]
 
 
-def test_a_model_without_named_tensors_is_refused() -> None:
+def test_model_without_inputs_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="inputs and outputs") as failure:
         integration_code(app_model(inputs=()), "cpp")
     assert "recipe" in failure.value.hint
 
 
-def test_a_text_that_no_filter_made_safe_never_gets_into_code() -> None:
+def test_unescaped_strings_are_refused() -> None:
     template = render._environment().from_string("{{ name }}")
     with pytest.raises(InternalError, match="without a filter"):
         template.render(name="x; evil()")
 
 
-def test_without_jinja_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jinja_is_reported_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     render._environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(UnsupportedError, match="Jinja") as failure:
@@ -116,7 +112,7 @@ def test_without_jinja_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("language", OF_LITERT)
-def test_code_for_litert_has_all_that_an_app_needs(language: Language) -> None:
+def test_litert_code_contains_the_values_of_the_model(language: Language) -> None:
     text = "".join(integration_code(lite_model(), language).values())
     number = "103.5" if language == "swift" else "103.5f"
     for needed in ("digits.tflite", "digits_labels.txt", number):
@@ -125,9 +121,9 @@ def test_code_for_litert_has_all_that_an_app_needs(language: Language) -> None:
     assert re.search(r"threadCount = 2|hreads\(.*2\)", text)
 
 
-def test_code_for_litert_is_where_its_language_looks_for_it() -> None:
-    found = {language: set(integration_code(lite_model(), language)) for language in OF_LITERT}
-    assert found == {
+def test_litert_files_are_in_the_directories_of_their_language() -> None:
+    files = {language: set(integration_code(lite_model(), language)) for language in OF_LITERT}
+    assert files == {
         "java": {"java/org/example/app/Classifier.java"},
         "kotlin": {"kotlin/org/example/app/Classifier.kt"},
         "cpp": {"cpp/Classifier.h", "cpp/Classifier.cc"},
@@ -135,7 +131,7 @@ def test_code_for_litert_is_where_its_language_looks_for_it() -> None:
     }
 
 
-def test_encrypted_models_for_litert_come_with_their_decryption() -> None:
+def test_litert_code_decrypts_encrypted_models() -> None:
     model = lite_model(encrypted=True, file="digits.tflite.enc")
     java = "java/org/example/app/EncryptedModel.java"
     decrypting = {
@@ -162,9 +158,7 @@ def test_encrypted_models_for_litert_come_with_their_decryption() -> None:
 
 @pytest.mark.parametrize("kind", [DType.UINT8, DType.INT16])
 @pytest.mark.parametrize("language", OF_LITERT)
-def test_quantized_tensors_are_fed_and_fetched_in_float_and_raw(
-    language: Language, kind: DType
-) -> None:
+def test_quantized_tensors_have_float_and_raw_accessors(language: Language, kind: DType) -> None:
     inputs = (AppTensor("image", DType.FLOAT, (1, 2, 1, 3), kind),)
     outputs = (AppTensor("logits/y", DType.FLOAT, (1, 10), kind),)
     text = "".join(integration_code(lite_model(inputs=inputs, outputs=outputs), language).values())
@@ -188,24 +182,21 @@ def test_int8_in_swift_is_refused() -> None:
 
 
 @pytest.mark.parametrize("language", OF_LITERT)
-def test_hostile_names_add_nothing_to_code_for_litert(language: Language) -> None:
-    hostile = structs.replace(hostile_model(), artifact="tflite", init_ops=())
-    harmless = [f"n{i}" for i in range(len(hostile.inputs))]
-    plain = structs.replace(
-        hostile,
-        inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in harmless),
-        outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in harmless),
+def test_hostile_names_add_no_lines_or_quotes_to_litert_code(language: Language) -> None:
+    plain, hostile = (
+        structs.replace(hostile_model(names), artifact="tflite", init_ops=())
+        for names in (HARMLESS, HOSTILE)
     )
-    wanted = "".join(integration_code(plain, language).values())
-    found = "".join(integration_code(hostile, language).values())
-    assert found.isascii()
-    assert found.count("\n") == wanted.count("\n")
-    # Escapes of Swift have braces; quotes are those around names alone.
-    assert found.count('"') == wanted.count('"')
-    assert "\\(" not in found
+    expected = "".join(integration_code(plain, language).values())
+    code = "".join(integration_code(hostile, language).values())
+    assert code.isascii()
+    assert code.count("\n") == expected.count("\n")
+    # Escapes of Swift contain braces.
+    assert code.count('"') == expected.count('"')
+    assert "\\(" not in code
 
 
-def test_what_a_runtime_has_no_interface_for_is_refused() -> None:
+def test_unsupported_languages_and_dtypes_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="no interface in Swift"):
         integration_code(app_model(), "swift")
     with pytest.raises(UnsupportedError, match="no code for LiteRT"):

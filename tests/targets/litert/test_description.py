@@ -1,4 +1,4 @@
-"""What a .tflite file tells the task library, read by that library."""
+"""Metadata of .tflite files for the task library."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLASSES = ["cat", "dog", "Füchse"]
 
 
 def classifier() -> Graph:
-    """The mean colours of a picture as scores of three classes."""
+    """Use the mean colors of an image as scores of three classes."""
     return Graph(
         [
             feed("image", (1, 8, 8, 3)),
@@ -53,7 +53,7 @@ def table(channels: Channels = "rgb", classes: int = 3) -> DescriptionTable:
     return described("animals", [image], [scores], pictures, classes)
 
 
-def written(folder: Path) -> Path:
+def write_model(folder: Path) -> Path:
     record = converted(classifier(), [CutInput("image")], ["scores"])
     entry = (ENTRY, description_bytes(table()))
     content = model_bytes(
@@ -64,9 +64,9 @@ def written(folder: Path) -> Path:
     return path
 
 
-def test_the_file_is_a_model_and_an_archive(tmp_path: Path) -> None:
-    path = written(tmp_path)
-    assert path.read_bytes() == written(tmp_path).read_bytes()
+def test_file_is_a_model_and_an_archive(tmp_path: Path) -> None:
+    path = write_model(tmp_path)
+    assert path.read_bytes() == write_model(tmp_path).read_bytes()
     with zipfile.ZipFile(path) as archive:
         (entry,) = archive.infolist()
         assert (entry.filename, entry.compress_type) == (LABELS, zipfile.ZIP_STORED)
@@ -74,27 +74,27 @@ def test_the_file_is_a_model_and_an_archive(tmp_path: Path) -> None:
     model = read_model(path.read_bytes(), str(path))
     assert [name for name, _ in model.metadata] == ["min_runtime_version", ENTRY]
     image = numbers(1, 8, 8, 3)
-    (found,) = answered(path.read_bytes(), [image])
-    assert np.isclose(found.sum(), 1)
+    (scores,) = answered(path.read_bytes(), [image])
+    assert np.isclose(scores.sum(), 1)
 
 
-def test_pictures_that_readers_have_no_word_for_are_numbers() -> None:
+def test_bgr_images_are_described_as_plain_tensors() -> None:
     (graph,) = table("bgr").fields["subgraph_metadata"]
     (image,) = graph.fields["input_tensor_metadata"]
     assert image.fields == {"name": "image"}
 
 
-def test_classes_of_no_output_are_not_told() -> None:
+def test_mismatched_classes_are_not_described() -> None:
     (graph,) = table(classes=4).fields["subgraph_metadata"]
     (scores,) = graph.fields["output_tensor_metadata"]
     assert scores.fields == {"name": "scores"}
 
 
-def theirs(program: str, path: Path) -> str:
-    """What a program on the task library prints.
+def run_task_library(program: str, path: Path) -> str:
+    """Run a program that uses the task library and return its output.
 
-    That library wants older packages than TensorFlow does: MOBILEPREP_TASK_LIBRARY may name the
-    Python of an environment with tflite-support and ``protobuf<4``.
+    The library needs older packages than TensorFlow: MOBILEPREP_TASK_LIBRARY may name the Python
+    of an environment with tflite-support and ``protobuf<4``.
     """
     python = os.environ.get("MOBILEPREP_TASK_LIBRARY", sys.executable)
     environ = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
@@ -117,10 +117,10 @@ print(json.dumps({"files": files, "model": json.loads(shown.get_metadata_json())
 
 
 @pytest.mark.reference
-def test_the_metadata_library_reads_it(tmp_path: Path) -> None:
-    found = json.loads(theirs(DISPLAY, written(tmp_path)))
-    assert found["files"][LABELS].splitlines() == CLASSES
-    model = found["model"]
+def test_metadata_library_reads_the_description(tmp_path: Path) -> None:
+    content = json.loads(run_task_library(DISPLAY, write_model(tmp_path)))
+    assert content["files"][LABELS].splitlines() == CLASSES
+    model = content["model"]
     assert (model["name"], model["min_parser_version"]) == ("animals", "1.0.0")
     (graph,) = model["subgraph_metadata"]
     (image,) = graph["input_tensor_metadata"]
@@ -149,6 +149,6 @@ print(result.classifications[0].categories[0].category_name)
 
 
 @pytest.mark.reference
-def test_the_task_library_classifies_with_it(tmp_path: Path) -> None:
-    """Green is the second channel, and the dog the second class."""
-    assert theirs(CLASSIFY, written(tmp_path)).strip() == "dog"
+def test_task_library_classifies_images(tmp_path: Path) -> None:
+    """The image is green: the second channel, so the second class."""
+    assert run_task_library(CLASSIFY, write_model(tmp_path)).strip() == "dog"

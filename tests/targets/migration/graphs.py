@@ -1,4 +1,4 @@
-"""Models whose heads belong into the app."""
+"""Models whose decoders belong in the app."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decoder(name: str, kind: str, text: str, **attrs: attr.AttrValue) -> Node:
 
 
 def speech() -> Graph:
-    """A decoder of sounds, and a dense layer on 16 samples of one channel."""
+    """An audio decoder, and a dense layer on 16 samples of one channel."""
     weights = np.linspace(-1, 1, 48, dtype=np.float32).reshape(16, 3)
     return Graph(
         [
@@ -47,7 +47,7 @@ def speech() -> Graph:
 
 
 def picture() -> Graph:
-    """A decoder of pictures, whose size is not known, and their mean."""
+    """An image decoder with an unknown image size, and the mean of the pixels."""
     axes = constant("axes", Tensor.of(np.int32([0, 1])))
     cast = {"SrcT": attr.dtype(DType.UINT8), "DstT": attr.dtype(DType.FLOAT)}
     return Graph(

@@ -1,4 +1,4 @@
-"""A graph's ways to TensorFlow Mobile and to LiteRT."""
+"""Migration routes to TensorFlow Mobile and LiteRT."""
 
 from __future__ import annotations
 
@@ -21,75 +21,73 @@ def survey(graph: object, feed: str, fetch: str, platform: str = "android") -> M
     return surveyed(graph, Context((feed,), (fetch,)), platform)  # type: ignore[arg-type]
 
 
-def verdicts(found: Migration) -> list[str]:
-    return [route.verdict for route in found.routes]
+def verdicts(migration: Migration) -> list[str]:
+    return [route.verdict for route in migration.routes]
 
 
-def test_what_runs_everywhere_runs_as_it_is() -> None:
-    found = survey(classifier(), "x", "y")
-    assert verdicts(found) == ["as it is"] * 3
-    assert not found.advice
-    for route in found.routes:
+def test_supported_graph_needs_no_changes() -> None:
+    migration = survey(classifier(), "x", "y")
+    assert verdicts(migration) == ["as it is"] * 3
+    assert not migration.advice
+    for route in migration.routes:
         assert [size.form for size in route.sizes] == ["float", "float16", "weights"]
-        assert all(size.share == round(size.bytes / found.bytes, 4) for size in route.sizes)
+        assert all(size.share == round(size.bytes / migration.bytes, 4) for size in route.sizes)
 
 
-def test_sounds_are_fed_to_litert_as_samples() -> None:
-    found = survey(speech(), "wav", "probabilities")
-    assert verdicts(found) == ["as it is", "as it is", "after changes"]
-    lite = found.routes[-1]
+def test_litert_gets_decoded_audio() -> None:
+    migration = survey(speech(), "wav", "probabilities")
+    assert verdicts(migration) == ["as it is", "as it is", "after changes"]
+    lite = migration.routes[-1]
     assert lite.inputs == ("sound",)
     assert [lack.op for lack in lite.lacks] == ["Placeholder", "DecodeWav"]
     assert not lite.left
-    (advice,) = found.advice
+    (advice,) = migration.advice
     assert (advice.kind, advice.inputs) == ("audio", ("sound",))
 
 
-def test_pictures_are_fed_to_both_runtimes_as_pixels() -> None:
-    found = survey(picture(), "jpeg", "mean")
-    assert verdicts(found) == ["after changes"] * 3
-    for route in found.routes:
+def test_both_runtimes_get_decoded_images() -> None:
+    migration = survey(picture(), "jpeg", "mean")
+    assert verdicts(migration) == ["after changes"] * 3
+    for route in migration.routes:
         assert route.inputs == ("pixels",)
         assert "DecodeJpeg" in {lack.op for lack in route.lacks}
-    assert [a.kind for a in found.advice] == ["images"]
+    assert [a.kind for a in migration.advice] == ["images"]
 
 
-def test_what_is_printed_on_the_way_runs_on_litert() -> None:
-    told = op("told", "Print", "y", "y", U=AttrValue("list(type)", (DType.FLOAT,)))
-    found = survey(
-        classifier().with_nodes([*classifier(), told, op("z", "Relu", "told")]), "x", "z"
-    )
-    assert verdicts(found)[-1] == "as it is"
+def test_print_nodes_are_removed_for_litert() -> None:
+    printed = op("printed", "Print", "y", "y", U=AttrValue("list(type)", (DType.FLOAT,)))
+    graph = classifier().with_nodes([*classifier(), printed, op("z", "Relu", "printed")])
+    assert verdicts(survey(graph, "x", "z"))[-1] == "as it is"
 
 
-def test_what_no_change_mends_stays() -> None:
+def test_unsupported_ops_are_reported() -> None:
     odd = op("z", "Erfinv", "y")
-    found = survey(classifier().with_nodes([*classifier(), odd]), "x", "z")
-    lite = found.routes[-1]
+    migration = survey(classifier().with_nodes([*classifier(), odd]), "x", "z")
+    lite = migration.routes[-1]
     assert lite.verdict == "no"
     assert lite.lacks == lite.left
     assert [lack.op for lack in lite.left] == ["Erfinv"]
     assert not lite.sizes
 
 
-def test_newer_attributes_are_dropped_for_mobile() -> None:
+def test_newer_attributes_are_removed_for_mobile() -> None:
     changed = [
         replace(n, attrs={**n.attrs, "grad_a": attr.boolean(value=False)})
         if n.op == "MatMul"
         else n
         for n in classifier()
     ]
-    found = survey(classifier().with_nodes(changed), "x", "y")
-    assert found.routes[0].transforms == ("strip_unused_nodes", "downgrade")
-    assert verdicts(found) == ["after changes", "after changes", "as it is"]
+    migration = survey(classifier().with_nodes(changed), "x", "y")
+    assert migration.routes[0].transforms == ("strip_unused_nodes", "downgrade")
+    assert verdicts(migration) == ["after changes", "after changes", "as it is"]
 
 
-def test_a_platform_that_is_none_is_refused() -> None:
+def test_unknown_platform_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="symbian"):
         survey(classifier(), "x", "y", "symbian")
 
 
-def test_an_input_of_unknown_rank_is_to_be_given_its_shape() -> None:
+def test_input_of_unknown_rank_needs_a_shape() -> None:
     nodes = [op("x", "Placeholder", dtype=attr.dtype(DType.FLOAT)), op("y", "Erfinv", "x")]
     (advice,) = survey(Graph(nodes), "x", "y").advice
     assert (advice.kind, advice.node) == ("shapes", "x")

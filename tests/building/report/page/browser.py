@@ -1,11 +1,10 @@
-"""A recipe that uses all that the page shows, and Chromium to open its page in."""
+"""A recipe that covers all parts of the page, and Chromium to open the page."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +45,16 @@ targets:
 
 
 def chromium() -> str:
-    """Where Chromium is; without it, or what drives it, tests are skipped."""
+    """The path of Chromium; skip the test if Chromium or Playwright is not installed."""
     pytest.importorskip("playwright", reason="playwright is not installed")
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
         pytest.skip("Chromium is not installed")
-    return found
+    return path
 
 
 def network(names: tuple[str, ...] = ()) -> Graph:
-    """A small classifier in scopes, and nodes of further names, each taking the one before."""
+    """A small classifier in scopes, and nodes with further names."""
     rng = np.random.default_rng(0)
     nodes = [
         placeholder((-1, 8)),
@@ -72,7 +71,7 @@ def network(names: tuple[str, ...] = ()) -> Graph:
 
 
 def built(folder: Path) -> Path:
-    """The page of a build of the recipe."""
+    """Build the recipe and return the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     write_graph(folder / "model.pb", network())
     data = np.random.default_rng(1).uniform(-1, 1, (24, 8)).astype(np.float32)
@@ -82,35 +81,28 @@ def built(folder: Path) -> Path:
     return folder / "out" / "shown" / "report.html"
 
 
-@dataclass
-class Told:
-    """What a browser complains of, and what pages ask the network for."""
-
-    problems: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Chromium, without a window."""
+    """Headless Chromium."""
     executable = chromium()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        yield found
-        found.close()
+        chrome = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield chrome
+        chrome.close()
 
 
 @contextmanager
 def opened(browser: Any, path: Path, **settings: Any) -> Iterator[Any]:
-    """A page of a browser, drawn; no complaint and no request is left unseen."""
-    told = Told()
+    """A rendered page; check afterwards that it had no problems and sent no requests."""
+    problems: list[str] = []
+    requests: list[str] = []
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
     page = context.new_page()
-    page.on("console", lambda m: told.problems.append(f"{m.type}: {m.text}"))
-    page.on("pageerror", lambda error: told.problems.append(str(error)))
-    page.on("request", lambda r: told.requests.append(r.url))
+    page.on("console", lambda m: problems.append(f"{m.type}: {m.text}"))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda r: requests.append(r.url))
     page.add_init_script(
         "window.refused = [];"
         "document.addEventListener('securitypolicyviolation', e => refused.push(e.blockedURI))"
@@ -119,7 +111,16 @@ def opened(browser: Any, path: Path, **settings: Any) -> Iterator[Any]:
     page.wait_for_selector("html[data-ready]", state="attached")
     page.wait_for_selector("g.box", state="attached")
     yield page
-    assert told.problems == []
+    assert problems == []
     assert page.evaluate("refused") == []
-    assert {url for url in told.requests if not url.startswith("data:")} == {path.as_uri()}
+    assert {url for url in requests if not url.startswith("data:")} == {path.as_uri()}
     context.close()
+
+
+def serious_faults(page: Any) -> list[dict[str, Any]]:
+    """The serious accessibility faults that axe finds on a page."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
+    )
+    violations = axe.Axe().run(page).response["violations"]
+    return [fault for fault in violations if fault["impact"] in ("serious", "critical")]

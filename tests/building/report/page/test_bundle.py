@@ -1,4 +1,4 @@
-"""The program and the style that are checked in are those of their source."""
+"""The checked-in JavaScript and CSS match their source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = ("page.js", "page.css", "licences.txt")
 
 
 @pytest.mark.slow
-def test_the_bundle_is_what_its_source_makes(tmp_path: Path) -> None:
+def test_bundle_matches_its_source(tmp_path: Path) -> None:
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not installed")
     copy = tmp_path / "report"
@@ -28,19 +28,19 @@ def test_the_bundle_is_what_its_source_makes(tmp_path: Path) -> None:
     environ = {**os.environ, "npm_config_cache": str(tmp_path / "npm")}
     done = subprocess.run([copy / "build.sh", out], capture_output=True, text=True, env=environ)
     if done.returncode and "npm error" in done.stderr and "network" in done.stderr.lower():
-        pytest.skip("npm's registry is not to be reached")
+        pytest.skip("the npm registry is not reachable")
     assert done.returncode == 0, done.stderr
     for name in PARTS:
-        message = f"{name} is not of its source: run web/report/build.sh"
+        message = f"{name} does not match its source: run web/report/build.sh"
         assert (out / name).read_bytes() == (BUNDLE / name).read_bytes(), message
 
 
-def test_every_bundled_package_has_its_licence() -> None:
+def test_licenses_of_bundled_packages_are_listed() -> None:
     packages = json.loads((SOURCE / "package-lock.json").read_text())["packages"]
-    told = (BUNDLE / "licences.txt").read_text()
+    licenses = (BUNDLE / "licences.txt").read_text()
     for folder, facts in packages.items():
         if folder and not facts.get("dev"):
-            assert f"\n{folder.removeprefix('node_modules/')} {facts['version']} (" in told
+            assert f"\n{folder.removeprefix('node_modules/')} {facts['version']} (" in licenses
 
 
 def test_versions_are_pinned() -> None:

@@ -1,9 +1,7 @@
-"""The page of what two graphs differ in, as Chromium shows it."""
+"""The page of graph differences in Chromium."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 from mobileprep.building.report_files import diff_page
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
-from tests.building.report.page.browser import HOSTILE, browser, chromium, network, opened
+from tests.building.report.page.browser import HOSTILE, chromium, network, opened, serious_faults
 from tests.building.stages.jobs import op
 
 
@@ -29,23 +27,11 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_graph(folder / "second.pb", Graph(changed))
     page = folder / "difference.html"
     options: dict[str, Any] = {"tolerance": 0.0, "samples": 2, "outputs": ["net/out/y"]}
-    found = diff_page(
+    result = diff_page(
         folder / "first.pb", folder / "second.pb", page, warn=lambda _: None, **options
     )
-    assert not found.equal
+    assert not result.equal
     return page
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Any]:
-    with browser() as found:
-        yield found
-
-
-@pytest.fixture
-def page(chrome: Any, page_file: Path) -> Iterator[Any]:
-    with opened(chrome, page_file) as found:
-        yield found
 
 
 @pytest.mark.parametrize(
@@ -58,11 +44,11 @@ def page(chrome: Any, page_file: Path) -> Iterator[Any]:
         ("outputs", "tbody tr", 1),
     ],
 )
-def test_every_part_has_its_data(page: Any, chart: str, part: str, least: int) -> None:
+def test_parts_have_data(page: Any, chart: str, part: str, least: int) -> None:
     assert page.locator(f"[data-chart={chart}]").first.locator(part).count() >= least
 
 
-def test_differences_are_found_and_shown_in_their_graph(page: Any) -> None:
+def test_differences_are_searched_and_shown_in_their_graph(page: Any) -> None:
     rows = page.locator("[data-chart=differences] tbody tr")
     page.get_by_label("Find a difference").fill("tanh")
     assert rows.count() >= 1
@@ -82,15 +68,14 @@ def test_differences_are_found_and_shown_in_their_graph(page: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault(chrome: Any, page_file: Path, scheme: str) -> None:
-    sync = pytest.importorskip("axe_playwright_python.sync_playwright")
+def test_page_has_no_serious_accessibility_faults(
+    chrome: Any, page_file: Path, scheme: str
+) -> None:
     with opened(chrome, page_file, color_scheme=scheme) as page:
-        found = sync.Axe().run(page).response["violations"]
-    serious = [f for f in found if f["impact"] in ("serious", "critical")]
-    assert serious == [], json.dumps(serious, indent=1)[:4000]
+        assert serious_faults(page) == []
 
 
-def test_hostile_names_are_text_on_a_phone(chrome: Any, page_file: Path) -> None:
+def test_hostile_names_are_text_on_a_narrow_screen(chrome: Any, page_file: Path) -> None:
     with opened(chrome, page_file, viewport={"width": 390, "height": 844}) as page:
         text = page.locator("[data-chart=differences]").inner_text()
         assert HOSTILE[0] in text

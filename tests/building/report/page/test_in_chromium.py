@@ -1,10 +1,9 @@
-"""The page as Chromium shows it."""
+"""The report page in Chromium."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,14 @@ from msgspec import to_builtins
 
 from mobileprep.building.report.page.render import data_of_page, render_page
 from mobileprep.inspection.node_table import node_table
-from tests.building.report.page.browser import HOSTILE, browser, built, chromium, network, opened
+from tests.building.report.page.browser import (
+    HOSTILE,
+    built,
+    chromium,
+    network,
+    opened,
+    serious_faults,
+)
 
 CHARTS = (
     ("sizes", "circle", 6),
@@ -35,32 +41,20 @@ CHARTS = (
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    chromium()  # no build where there is nothing to show it
+    chromium()  # skip the build without Chromium
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("page")
         patch.setenv("MOBILEPREP_CACHE", str(folder / "store"))
         return built(folder)
 
 
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Any]:
-    with browser() as found:
-        yield found
-
-
-@pytest.fixture
-def page(chrome: Any, page_file: Path) -> Iterator[Any]:
-    with opened(chrome, page_file) as found:
-        yield found
-
-
 @pytest.mark.parametrize(("chart", "part", "least"), CHARTS)
-def test_every_chart_has_its_data(page: Any, chart: str, part: str, least: int) -> None:
+def test_charts_have_data(page: Any, chart: str, part: str, least: int) -> None:
     page.wait_for_selector(f"[data-chart={chart}] {part}")
     assert page.locator(f"[data-chart={chart}]").first.locator(part).count() >= least
 
 
-def test_search_finds_a_node_and_enter_goes_there(page: Any) -> None:
+def test_search_selects_a_node(page: Any) -> None:
     page.get_by_label("Search").fill("net/out/y")
     assert page.locator(".results button").first.inner_text() == "net/out/y"
     page.get_by_label("Search").press("Enter")
@@ -70,7 +64,7 @@ def test_search_finds_a_node_and_enter_goes_there(page: Any) -> None:
     assert page.locator(".results li").count() == 1
 
 
-def test_a_scope_opens_and_closes_by_mouse_and_by_keyboard(page: Any) -> None:
+def test_scopes_open_by_mouse_and_keyboard(page: Any) -> None:
     page.get_by_role("button", name="Close all").click()
     page.get_by_role("button", name=re.compile("^scope hidden,")).click()
     inside = page.locator("g.box", has_text="weights")
@@ -84,21 +78,21 @@ def test_a_scope_opens_and_closes_by_mouse_and_by_keyboard(page: Any) -> None:
     assert "net/hidden/" in page.locator(".details h3").inner_text()
 
 
-def test_a_node_tells_its_error_its_range_and_what_each_step_did(page: Any) -> None:
+def test_node_details_have_error_range_and_history(page: Any) -> None:
     page.locator("#graph select").select_option(label="frozen source")
     page.get_by_label("Search").fill("net/hidden/product")
     page.get_by_label("Search").press("Enter")
-    told = page.locator(".details").inner_text()
-    assert "Error after quantization" in told
-    assert "signal to noise" in told
-    assert re.search(r"range\s+-\d", told)
+    details = page.locator(".details").inner_text()
+    assert "Error after quantization" in details
+    assert "signal to noise" in details
+    assert re.search(r"range\s+-\d", details)
     history = page.locator(".details .history").inner_text()
     assert "remove_nodes" in history
-    assert "net/hidden/same" in history  # what its input was
+    assert "net/hidden/same" in history  # the previous input
     assert "quantize_nodes" in history
 
 
-def test_history_goes_through_other_names(page: Any) -> None:
+def test_history_follows_renamed_nodes(page: Any) -> None:
     page.locator("header select").select_option(label="web")
     page.get_by_label("Search").fill("op:Relu")
     page.get_by_label("Search").press("Enter")
@@ -106,7 +100,7 @@ def test_history_goes_through_other_names(page: Any) -> None:
     assert "obfuscate_names" in page.locator(".details .history").inner_text()
 
 
-def test_a_worst_layer_leads_to_its_node(page: Any) -> None:
+def test_worst_layer_links_to_its_node(page: Any) -> None:
     page.locator("[data-chart=worst] button").first.click()
     assert page.locator("g.box.chosen").count() == 1
 
@@ -127,22 +121,22 @@ def test_pan_and_zoom_move_the_graph(page: Any) -> None:
     assert page.evaluate(where) != moved
 
 
-def test_the_treemap_opens_a_scope(page: Any) -> None:
+def test_treemap_opens_a_scope(page: Any) -> None:
     page.locator("#scopes select").nth(1).select_option(label="bytes of constants")
     page.locator("[data-chart=scopes] button").first.click()
     page.locator("[data-chart=scopes] button").first.click()
     assert page.locator("#scopes .crumbs li").count() >= 2
 
 
-def test_another_page_is_compared(page: Any, page_file: Path, tmp_path: Path) -> None:
+def test_comparison_with_another_page(page: Any, page_file: Path, tmp_path: Path) -> None:
     text = page_file.read_text()
     other = tmp_path / "other.html"
     other.write_text(text.replace('"Softmax"', '"LogSoftmax"'))
     page.locator("#compare input").set_input_files(other)
     page.wait_for_selector("[data-chart=compare] tbody tr")
-    told = page.locator("#compare").inner_text()
-    assert "LogSoftmax" in told
-    assert "1 nodes differ" in told
+    text_of_comparison = page.locator("#compare").inner_text()
+    assert "LogSoftmax" in text_of_comparison
+    assert "1 nodes differ" in text_of_comparison
     other.write_text("<p>no page</p>")
     page.locator("#compare input").set_input_files(other)
     page.get_by_text("cannot be compared").wait_for()
@@ -150,29 +144,26 @@ def test_another_page_is_compared(page: Any, page_file: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_axe_finds_no_serious_fault(chrome: Any, page_file: Path, scheme: str, width: int) -> None:
-    sync = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
-    )
+def test_page_has_no_serious_accessibility_faults(
+    chrome: Any, page_file: Path, scheme: str, width: int
+) -> None:
     size = {"width": width, "height": 844}
     with opened(chrome, page_file, viewport=size, color_scheme=scheme) as page:
         page.get_by_label("Search").fill("weights")
         page.get_by_label("Search").press("Enter")
-        found = sync.Axe().run(page).response["violations"]
-    serious = [f for f in found if f["impact"] in ("serious", "critical")]
-    assert serious == [], json.dumps(serious, indent=1)[:4000]
+        assert serious_faults(page) == []
 
 
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_shows_nothing_wider_than_itself(chrome: Any, page_file: Path, width: int) -> None:
+def test_page_fits_a_narrow_screen(chrome: Any, page_file: Path, width: int) -> None:
     with opened(chrome, page_file, viewport={"width": width, "height": 844}) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_hostile_names_are_text(chrome: Any, page_file: Path, tmp_path: Path) -> None:
-    found = re.search(rb'id="data">([^<]*)<', page_file.read_bytes())
-    assert found is not None
-    data = json.loads(found[1])
+    match = re.search(rb'id="data">([^<]*)<', page_file.read_bytes())
+    assert match is not None
+    data = json.loads(match[1])
     data["recipe"] = HOSTILE[0]
     graph = network(HOSTILE)
     table = to_builtins(node_table(graph, {}))
@@ -199,16 +190,14 @@ def test_hostile_names_are_text(chrome: Any, page_file: Path, tmp_path: Path) ->
         assert "\\u202e" in text
 
 
-def test_two_builds_are_shown_beside_each_other(
-    chrome: Any, page_file: Path, tmp_path: Path
-) -> None:
+def test_comparison_of_two_builds(chrome: Any, page_file: Path, tmp_path: Path) -> None:
     data = data_of_page(page_file.read_bytes())
     earlier = json.loads(json.dumps(data))
     earlier["targets"][0]["report"]["model"]["bytes"] += 1000
     broken = {**data, "targets": [{"name": "phone"}]}
     path = tmp_path / "both.html"
-    for compared, wanted in ((earlier, "-1.00 kB"), (broken, "cannot be compared")):
+    for compared, expected in ((earlier, "-1.00 kB"), (broken, "cannot be compared")):
         path.write_bytes(render_page(data, compared=compared))
         with opened(chrome, path) as page:
-            assert wanted in page.locator("#compare").inner_text()
+            assert expected in page.locator("#compare").inner_text()
             assert page.locator("[data-chart=steps] tbody tr").count() >= 5
