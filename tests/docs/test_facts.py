@@ -70,6 +70,15 @@ def test_pages_name_every_metric_replacement_and_error() -> None:
         assert row in text("reference/errors.md")
 
 
+def test_tests_in_faithfulness_exist() -> None:
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    sources = [path.read_text("utf-8") for path in files]
+    names = {name for source in sources for name in re.findall(r"^def (test_\w+)", source, re.M)}
+    names |= {path.stem for path in files}
+    page = (DOCS / "faithfulness.md").read_text("utf-8")
+    assert set(re.findall(r"`(?:tests/[\w/]*/)?(test_\w+)(?:\.py)?`", page)) <= names
+
+
 def test_frequent_errors_are_in_the_code() -> None:
     source = "".join(p.read_text("utf-8") for p in (ROOT / "mobileprep").rglob("*.py"))
     section = text("reference/errors.md").partition("## Frequent errors")[2]
