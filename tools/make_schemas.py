@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 # Import from the checkout.
+import recipe_reference  # noqa: E402
+import transform_reference  # noqa: E402
 from output_schemas import OUTPUTS, output_schema  # noqa: E402
 
 from mobileprep.core.declare import (  # noqa: E402
@@ -31,8 +33,8 @@ from mobileprep.core.declare import (  # noqa: E402
 )
 from mobileprep.data.options import FeatureReading, Reading  # noqa: E402
 from mobileprep.freezing.settings import Freeze  # noqa: E402
+from mobileprep.recipe import editor_schema  # noqa: E402
 from mobileprep.recipe.data import DEVICE_SCHEMA  # noqa: E402
-from mobileprep.recipe.documents import editor_schema, reference, transform_reference  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Integration, Protection, Recipe, Target  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
@@ -137,7 +139,7 @@ def derived() -> dict[Path, str]:
         SCHEMA_FOLDER / "recipe.schema.json": editor_schema.rendered(
             editor_schema.editor_schema(schemas)
         ),
-        ROOT / "docs" / "reference/recipe.md": reference.render(recipe_schema()),
+        ROOT / "docs" / "reference/recipe.md": recipe_reference.render(recipe_schema()),
         ROOT / "docs" / "reference/transforms.md": transform_reference.render(
             schemas, {path.stem for path in IMAGES.glob("*.svg")}
         ),

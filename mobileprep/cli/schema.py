@@ -40,7 +40,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 )
 def run(args: argparse.Namespace) -> int:
     """Print the schema, including transforms of installed packages, or its path or modeline."""
-    from mobileprep.recipe.documents.editor_schema import editor_schema, rendered
+    from mobileprep.recipe.editor_schema import editor_schema, rendered
     from mobileprep.recipe.plugins import installed_plugins
     from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline
 

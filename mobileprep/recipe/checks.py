@@ -1,34 +1,38 @@
-"""Semantic checks that a JSON Schema cannot express."""
+"""Checks of typed recipes that relate keys, which a JSON Schema cannot express."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from mobileprep.errors import nearest_hint
 from mobileprep.recipe.data import data_problems, device_problems
-from mobileprep.recipe.metrics import budget_problems, litert_problems
-from mobileprep.recipe.model import integration_problems, protection_problems
-from mobileprep.recipe.sections import ModelSections, TargetSections
-from mobileprep.recipe.settings import ABIS, SIGN_IN
+from mobileprep.recipe.decode import ENVIRONMENT, SOURCE_KINDS
+from mobileprep.recipe.model import Language, Target
+from mobileprep.recipe.sections import ModelSections, is_null
+from mobileprep.recipe.settings import ABIS, SIGN_IN, Artifact, Cache
 from mobileprep.recipe.tree import (
-    Entry,
     MappingNode,
+    Node,
     Place,
     Problem,
     Scalar,
     Sequence,
     SourceText,
+    find,
+    key_place,
+    place_of,
     plain,
     show,
 )
+from mobileprep.recipe.units import parse_bytes, parse_flops
 from mobileprep.recipe.validation import validation_problems
-from mobileprep.recipe.validation_settings import INTEGER_MODES, QUANTIZERS, Calibration
+from mobileprep.recipe.validation_settings import INTEGER_MODES, LITERT_MODES, QUANTIZERS
 
 # Case-insensitive, because some file systems are.
 _BESIDE_FOLDERS = re.compile(r"report\.html|.*\.provenance\.json", re.IGNORECASE)
 _HTTP = ("http", "https")
-SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
 
 # The source kinds and quantization modes that each key applies to.
 _SOURCE_EXTRAS = {
@@ -38,7 +42,7 @@ _SOURCE_EXTRAS = {
 }
 _QUANTIZE_EXTRAS = {
     **{
-        parameter: tuple(mode for mode, (_, taken) in QUANTIZERS.items() if taken == parameter)
+        parameter: tuple(mode for mode, (_, other) in QUANTIZERS.items() if other == parameter)
         for _, parameter in QUANTIZERS.values()
     },
     "bits": ("weights",),
@@ -50,43 +54,76 @@ _QUANTIZE_EXTRAS = {
     "inference_input_type": INTEGER_MODES,
     "inference_output_type": INTEGER_MODES,
 }
+# Modes of both runtimes; each other mode works in only one of them.
+_COMMON: Final = frozenset({"none", "round", "float16", "weights"})
+_ENDS: Final = {"int8": ("float", "int8", "uint8"), "int16x8": ("float", "int16")}
+# Keys that apply to these modes only in TensorFlow.
+_WEIGHTS: Final = ("bits", "granularity", "minimum_size")
 _CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average",)}
 
+# Keywords of Java, Kotlin, and C++ that could occur as part of a package or namespace.
+_KEYWORDS: Final = """
+abstract alignas alignof and as asm assert auto bitand bitor bool boolean break byte case catch
+char class compl const constexpr continue decltype default delete do double else enum explicit
+export extends extern false final finally float for friend fun goto if implements import in
+inline instanceof int interface is long mutable namespace native new noexcept not null nullptr
+object operator or package private protected public register return short signed sizeof static
+std strictfp struct super switch synchronized template tensorflow this throw throws transient
+true try typealias typedef typeid typename typeof union unsigned using val var virtual void
+volatile wchar_t when while xor
+"""
+# Types that the generated code uses by their short names.
+_TYPES: Final = """
+AssetManager AutoCloseable Boolean BufferedReader Byte Charsets Closeable Double EncryptedModel
+Exception Float Int Integer List Long Math Model ArrayList IOException IllegalArgumentException
+InputStreamReader
+Object Override StandardCharsets String TensorFlowInferenceInterface BooleanArray ByteArray
+DoubleArray FloatArray IntArray LongArray
+"""
+_NAMED_KEY: Final = re.compile(rf"{ENVIRONMENT}[A-Za-z_][A-Za-z0-9_]{{0,199}}\Z")
+_OF_ANDROID: Final = ("java", "kotlin")
 
-def meaning_problems(models: Iterable[ModelSections]) -> list[Problem]:
-    """Return all problems of sections whose values have valid types."""
+
+def model_problems(models: Iterable[ModelSections]) -> Iterator[Problem]:
+    """Report missing sections, and names that cannot be directories next to each other."""
     models = list(models)
-    named = [(model.name, model.place) for model in models if model.name is not None]
-    problems = list(_names_alike(named))
+    yield from _names_alike((model.name, model.place) for model in models if model.name)
     for model in models:
-        problems += _missing(model)
-        targets = [(target.name, target.place) for target in model.targets]
-        problems += [*_names_alike(targets), *_names_taken(targets)]
+        yield from _missing(model)
+        yield from _names_alike((target.name, target.place) for target in model.targets)
         for target in model.targets:
-            for check in _CHECKS:
-                problems += check(target)
-    return problems
+            if _BESIDE_FOLDERS.fullmatch(target.name):
+                message = f"{target.name!r} is the name of a file that builds write next to "
+                message += "target directories"
+                yield Problem(target.place, message, "give the target another name")
 
 
-def cache_problems(root: MappingNode) -> Iterator[Problem]:
+def target_problems(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report the keys of a target that do not fit together."""
+    for check in _CHECKS:
+        yield from check(target, tree)
+
+
+def cache_problems(cache: Cache | None, root: MappingNode) -> Iterator[Problem]:
     """Report a password in the address of the remote cache, without repeating it."""
-    cache = root.get("cache")
-    remote = cache.get("remote") if isinstance(cache, MappingNode) else None
-    if not isinstance(remote, Scalar) or not isinstance(remote.value, str):
+    if cache is None:
         return
-    scheme, _, rest = remote.value.partition("://")
+    scheme, _, rest = cache.remote.partition("://")
     secret = SIGN_IN.match(rest)
     # Azure container names also precede an at sign.
     if secret is None or (scheme not in _HTTP and ":" not in secret[0]):
         return
-    written = remote.place.source
-    # Messages show the source line, so hide the secret there.
-    hidden = SourceText(written.name, written.folder, written.text.replace(secret[0], "***@"))
+    place = place_of(root, ("cache", "remote"))
     message = "a recipe cannot contain a user name or a password"
     hint = "sign in as the tools of that store do, by the environment or their own files"
     if scheme in _HTTP:
         hint = "set MOBILEPREP_REMOTE_TOKEN, or write a line of ~/.netrc for that host"
-    yield Problem(remote.place._replace(source=hidden), message, hint)
+    yield Problem(_hide(place, place.source.text.replace(secret[0], "***@")), message, hint)
+
+
+def _hide(place: Place, text: str) -> Place:
+    """Return a location whose line is shown in messages as in a text without the secret."""
+    return place._replace(source=SourceText(place.source.name, place.source.folder, text))
 
 
 def _missing(model: ModelSections) -> Iterator[Problem]:
@@ -94,7 +131,7 @@ def _missing(model: ModelSections) -> Iterator[Problem]:
     if not model.targets:
         hint = "add one: 'targets: {phone: {platform: android}}'"
         yield Problem(model.place, f"{whose} has no targets", hint)
-    without = [target for target in model.targets if target.get("source") is None]
+    without = [target for target in model.targets if is_null(target.tree.get("source"))]
     hint = "add 'source: {graph: ..., checkpoint: ...}' or another kind of source"
     if without and len(without) == len(model.targets):
         yield Problem(model.place, f"{whose} has no source", hint)
@@ -112,100 +149,79 @@ def _names_alike(names: Iterable[tuple[str, Place]]) -> Iterator[Problem]:
             yield Problem(place, message, "use names that differ in more than case")
 
 
-def _names_taken(names: Iterable[tuple[str, Place]]) -> Iterator[Problem]:
-    for name, place in names:
-        if _BESIDE_FOLDERS.fullmatch(name):
-            message = f"{name!r} is the name of a file that builds write next to target directories"
-            yield Problem(place, message, "give the target another name")
-
-
-def _source(target: TargetSections) -> Iterator[Problem]:
-    source = target.mapping("source")
-    if source is not None:
-        yield from _source_kind(source, target)
-        yield from _source_pins(source)
-
-
-def _source_kind(source: MappingNode, target: TargetSections) -> Iterator[Problem]:
-    place = target.tree.entries["source"].key_place
+def _source(_target: Target, tree: MappingNode) -> Iterator[Problem]:
+    source = tree.get("source")
+    if not isinstance(source, MappingNode):
+        return
+    place = key_place(tree, "source")
     kinds = [kind for kind in SOURCE_KINDS if kind in source.entries]
     if not kinds:
         message = "the source names no model"
         yield Problem(place, message, f"add one of {', '.join(SOURCE_KINDS)}")
-        return
     for kind in kinds[1:]:
         message = f"a source names one model: {kinds[0]!r} is already set"
-        yield Problem(source.entries[kind].key_place, message, "keep one of them")
+        yield Problem(key_place(source, kind), message, "keep one of them")
     if kinds == ["graph"] and "checkpoint" not in source.entries:
         hint = "add 'checkpoint: ...', or write 'frozen' for a graph without variables"
         yield Problem(place, "a graph needs the checkpoint of its variables", hint)
-    for key, goes_with in _SOURCE_EXTRAS.items():
-        if key in source.entries and not set(goes_with) & set(kinds):
-            yield _out_of_place(key, source.entries[key], goes_with)
+    if kinds:
+        yield from _extra_keys(source, kinds, _SOURCE_EXTRAS)
+    yield from _pins(source)
 
 
-def _out_of_place(key: str, entry: Entry, goes_with: tuple[str, ...]) -> Problem:
-    *first, last = map(repr, goes_with)
-    named = f"{', '.join(first)} or {last}" if first else last
-    message = f"{key!r} applies only to {named}"
-    return Problem(entry.key_place, message, "remove it")
+def _extra_keys(
+    section: MappingNode, choices: Iterable[str], extras: Mapping[str, tuple[str, ...]]
+) -> Iterator[Problem]:
+    """Report keys that apply only to other choices."""
+    for key, goes_with in extras.items():
+        if key in section.entries and not set(goes_with) & set(choices):
+            *first, last = map(repr, goes_with)
+            names = f"{', '.join(first)} or {last}" if first else last
+            yield Problem(key_place(section, key), f"{key!r} applies only to {names}", "remove it")
 
 
-def _source_pins(source: MappingNode) -> Iterator[Problem]:
+def _pins(source: MappingNode) -> Iterator[Problem]:
+    nodes = [node for key, node in source.nodes().items() if key in (*SOURCE_KINDS, "checkpoint")]
+    files = [str(plain(node)) for node in nodes]
     pins = source.get("sha256")
-    if not isinstance(pins, MappingNode):
-        return
-    named = [plain(entry.value) for key, entry in source.items() if key in _FILE_KEYS]
-    files = [name for name in named if isinstance(name, str)]
-    for name, entry in pins.items():
+    for name in pins.entries if isinstance(pins, MappingNode) else ():
         # Checkpoints are prefixes and SavedModels are directories, so the names of their files are
         # longer.
         if not any(name == file or name.startswith((f"{file}.", f"{file}/")) for file in files):
             message = f"{show(name)} is not a file of this source"
-            yield Problem(entry.key_place, message, nearest_hint(name, files))
+            yield Problem(key_place(source, "sha256", name), message, nearest_hint(name, files))
 
 
-def _auto(target: TargetSections) -> Iterator[Problem]:
-    """Check that automatic quantization has a calibration and a validation."""
-    given = target.get("quantize")
-    mode = given.get("mode") if isinstance(given, MappingNode) else given
-    if mode is None or plain(mode) != "auto":
-        return
-    if target.mapping("calibration") is None:
-        hint = "add 'calibration: {data: samples.npz}' to the recipe"
-        yield Problem(mode.place, "'quantize: auto' needs a calibration, for the ranges", hint)
-    if target.mapping("validation") is None:
+def _quantize(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report options of other modes, and sections that a mode needs."""
+    quantize, mode = target.quantize, target.quantize.mode
+    section = tree.get("quantize")
+    if isinstance(section, MappingNode):
+        if "mode" in section.entries:
+            yield from _extra_keys(section, [mode], _QUANTIZE_EXTRAS)
+        yield from _rules(section)
+    place = place_of(tree, ("quantize", "mode"))
+    calibration = "add 'calibration: {data: samples.npz}' to the recipe"
+    if target.calibration is None:
+        if mode == "auto":
+            message = "'quantize: auto' needs a calibration, for the ranges"
+            yield Problem(place, message, calibration)
+        if mode == "nodes" and quantize.ranges == "observed":
+            ranges = place_of(tree, ("quantize", "ranges"))
+            yield Problem(ranges, "observed ranges need a calibration", calibration)
+        if mode in INTEGER_MODES and target.artifact == "tflite" and quantize.ranges != "trained":
+            message = f"'{mode}' needs a calibration, for the ranges"
+            yield Problem(place, message, calibration)
+    if mode == "auto" and target.validation is None:
         message = "'quantize: auto' needs a validation with limits"
         hint = "add 'validation: {data: test.npz, max_drop: 0.01}' to the recipe"
-        yield Problem(mode.place, message, hint)
-
-
-def _quantize(target: TargetSections) -> Iterator[Problem]:
-    quantize = target.mapping("quantize")
-    if quantize is None:
-        return
-    mode = quantize.get("mode")
-    for key, goes_with in _QUANTIZE_EXTRAS.items():
-        if key in quantize.entries and mode is not None and plain(mode) not in goes_with:
-            yield _out_of_place(key, quantize.entries[key], goes_with)
-    yield from _rules(quantize)
-
-    is_observed = mode is not None and plain(mode) == "nodes"
-    ranges = quantize.get("ranges")
-    if not is_observed or ranges is None or plain(ranges) != "observed":
-        return
-    if target.mapping("calibration") is None:
-        place = quantize.entries["ranges"].value.place
-        hint = "add 'calibration: {data: samples.npz}' to the recipe"
-        yield Problem(place, "observed ranges need a calibration", hint)
+        yield Problem(place, message, hint)
 
 
 def _rules(quantize: MappingNode) -> Iterator[Problem]:
     """Report rules without an effect, and keys that another method does not use."""
     rules = quantize.get("rules")
-    if not isinstance(rules, Sequence):
-        return
-    for rule in rules.items:
+    for rule in rules.items if isinstance(rules, Sequence) else ():
         if not isinstance(rule, MappingNode):
             continue
         if not rule.entries.keys() - {"nodes", "ops"}:
@@ -215,76 +231,195 @@ def _rules(quantize: MappingNode) -> Iterator[Problem]:
         if "percentile" in rule.entries and (method is None or plain(method) != "percentile"):
             message = "'percentile' needs the method 'percentile'"
             hint = "write 'method: percentile' as well, or remove it"
-            yield Problem(rule.entries["percentile"].key_place, message, hint)
+            yield Problem(key_place(rule, "percentile"), message, hint)
 
 
-def _calibration(target: TargetSections) -> Iterator[Problem]:
-    calibration = target.mapping("calibration")
-    if calibration is None:
+def _calibration(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    section = tree.get("calibration")
+    if target.calibration is None or not isinstance(section, MappingNode):
         return
-    if not {"data", "range_file"} & set(calibration.entries):
-        place = target.tree.entries["calibration"].key_place
+    if not {"data", "range_file"} & section.entries.keys():
+        place = key_place(tree, "calibration")
         yield Problem(place, "a calibration needs samples", "add 'data: samples.npz'")
-    method = calibration.get("method")
-    name = Calibration().method if method is None else plain(method)
-    for key, goes_with in _CALIBRATION_EXTRAS.items():
-        if key in calibration.entries and name not in goes_with:
-            yield _out_of_place(key, calibration.entries[key], goes_with)
+    yield from _extra_keys(section, [target.calibration.method], _CALIBRATION_EXTRAS)
 
 
-def _abis(target: TargetSections) -> Iterator[Problem]:
-    listed, named = target.get("abis"), target.get("platform")
-    platform = "generic" if named is None else plain(named)
-    if not isinstance(listed, Sequence):
+def _abis(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    abis = ABIS.get(target.platform, ())
+    if not isinstance(tree.get("abis"), Sequence):
         return
-    there: tuple[str, ...] = next((abis for name, abis in ABIS.items() if name == platform), ())
-    if not there:
-        place = target.tree.entries["abis"].key_place
+    if not abis:
         platforms = "', '".join(ABIS)
-        yield Problem(place, f"'abis' applies only to the platforms '{platforms}'", "remove it")
+        message = f"'abis' applies only to the platforms '{platforms}'"
+        yield Problem(key_place(tree, "abis"), message, "remove it")
         return
-    for item in listed.items:
-        if plain(item) not in there:
-            message = f"{platform} has no {show(plain(item))}"
-            yield Problem(item.place, message, f"choose of {', '.join(there)}")
+    for index, abi in enumerate(target.abis):
+        if abi not in abis:
+            place = place_of(tree, ("abis", index))
+            message = f"{target.platform} has no {show(abi)}"
+            yield Problem(place, message, f"choose of {', '.join(abis)}")
 
 
-def _flex(target: TargetSections) -> Iterator[Problem]:
-    flex, artifact = target.get("flex"), target.get("artifact")
-    is_lite = artifact is not None and plain(artifact) == "tflite"
-    if flex is not None and plain(flex) is True and not is_lite:
+def _litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report LiteRT settings of targets without ``artifact: tflite``, and the reverse."""
+    mode, place = target.quantize.mode, place_of(tree, ("quantize", "mode"))
+    if target.artifact != "tflite":
+        yield from _only_litert(target, tree)
+        if mode in LITERT_MODES and mode not in _COMMON:
+            message = f"'{mode}' is a mode for LiteRT"
+            yield Problem(place, message, "add 'artifact: tflite' to the target")
+        return
+    if mode not in _COMMON and mode not in LITERT_MODES:
+        message = f"LiteRT cannot run what '{mode}' makes"
+        yield Problem(place, message, f"choose of {', '.join(LITERT_MODES)}")
+    for key in _WEIGHTS:
+        if find(tree, ("quantize", key)) is not None:
+            message = f"{key!r} does not apply to 'artifact: tflite'"
+            yield Problem(key_place(tree, "quantize", key), message, "remove it, or choose 'int4'")
+    yield from _integers(target, tree)
+
+
+def _only_litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report keys of a target that apply only to .tflite files."""
+    for name in ("check", "validation"):
+        if find(tree, (name, "engine")) is not None:
+            message = f"'engine' of '{name}' requires 'artifact: tflite'"
+            hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove 'engine'"
+            yield Problem(place_of(tree, (name, "engine")), message, hint)
+    if isinstance(tree.get("litert"), MappingNode):
+        message = "'litert' requires 'artifact: tflite'"
+        hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove 'litert'"
+        yield Problem(key_place(tree, "litert"), message, hint)
+    if target.flex:
         message = "'flex' is of .tflite files, and this target ships none"
-        yield Problem(flex.place, message, "add 'artifact: tflite', or remove it")
+        yield Problem(place_of(tree, ("flex",)), message, "add 'artifact: tflite', or remove it")
 
 
-def _custom_op_sources(target: TargetSections) -> Iterator[Problem]:
+def _integers(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report types and ranges that a mode that computes in integers does not have."""
+    quantize, mode = target.quantize, target.quantize.mode
+    if mode not in INTEGER_MODES:
+        return
+    ends = (("input", quantize.inference_input_type), ("output", quantize.inference_output_type))
+    for end, dtype in ends:
+        if dtype not in _ENDS[mode]:
+            place = place_of(tree, ("quantize", f"inference_{end}_type"))
+            message = f"{dtype!r} is not an {end} type for '{mode}'"
+            yield Problem(place, message, f"choose of {', '.join(_ENDS[mode])}")
+    ranges = find(tree, ("quantize", "ranges"))
+    if ranges is not None and plain(ranges) == "dynamic":
+        message = f"'{mode}' needs ranges that are known before the model runs"
+        yield Problem(ranges.place, message, "write 'observed' or 'trained'")
+
+
+def _budget(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report invalid sizes and counts, and a latency without a device."""
+    budget = tree.get("budget")
+    for key, node in budget.nodes().items() if isinstance(budget, MappingNode) else ():
+        yield from amount_problems(key, node)
+    if target.budget.latency_ms is not None and not tree.get("device"):
+        place = key_place(tree, "budget", "latency_ms")
+        hint = "add 'device: smartphone', or another of 'mobileprep benchmark --device'"
+        yield Problem(place, "a latency needs the device whose it is", hint)
+
+
+_AMOUNTS: Final[dict[str, tuple[Callable[[str], int | None], str, str]]] = {
+    "flops": (parse_flops, "a number of operations", "with KFLOP, MFLOP or GFLOP: '20 MFLOP'"),
+    **dict.fromkeys(
+        ("model_bytes", "compressed_bytes", "activation_bytes", "kernel_bytes", "memory"),
+        (parse_bytes, "a size", "with B, KB, MB, KiB or MiB: '60 KB'"),
+    ),
+}
+"""For each key: the parser, the name of the unit, and a hint for the format."""
+
+
+def amount_problems(key: str, node: Node | None) -> Iterator[Problem]:
+    """Report an invalid size or number of operations."""
+    if key not in _AMOUNTS or not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return
+    parse, what, how = _AMOUNTS[key]
+    amount = parse(node.value)
+    if amount is None:
+        yield Problem(node.place, f"{show(node.value)} is not {what}", f"write a number {how}")
+    elif amount < 1:
+        least = "operation" if key == "flops" else "byte"
+        yield Problem(node.place, f"must be at least one {least}")
+
+
+def _integration(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report names that are invalid in a language, and models that an interface cannot load."""
+    code = target.integration
+    if code is None:
+        return
+    if find(tree, ("integration", "languages")) is None:
+        place = key_place(tree, "integration")
+        yield Problem(place, "the key 'languages' is missing", "add 'languages: [java]'")
+    for word in sorted(set(_KEYWORDS.split()) & set(code.package.split("."))):
+        place = place_of(tree, ("integration", "package"))
+        yield Problem(place, f"{word!r} cannot be a part of a package", "rename it")
+    if code.class_name in _TYPES.split():
+        place = place_of(tree, ("integration", "class_name"))
+        message = f"the code has another class of the name {code.class_name!r}"
+        yield Problem(place, message, "choose another name")
+    for index, language in enumerate(code.languages):
+        place = place_of(tree, ("integration", "languages", index))
+        yield from _language(language, target.artifact, place)
+
+
+def _language(language: Language, artifact: Artifact, place: Place) -> Iterator[Problem]:
+    """Report a language without an interface to the runtime, or one that cannot load the model."""
+    runtime, missing, hint = "TensorFlow", "swift", "write 'objc'"
+    if artifact == "tflite":
+        runtime, missing, hint = "LiteRT", "objc", "write 'swift' or 'cpp'"
+    if language == missing:
+        yield Problem(place, f"no code for {runtime} is here in {missing!r}", hint)
+    if language in _OF_ANDROID and artifact in ("text", "memmapped"):
+        message = "TensorFlowInferenceInterface loads no model with "
+        message += f"'artifact: {artifact}', as {language!r} would"
+        yield Problem(place, message, "leave it out, or ship 'artifact: frozen'")
+
+
+def _protection(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report an encryption key in the recipe, and models that cannot be encrypted."""
+    encrypt = find(tree, ("protect", "encrypt"))
+    if not isinstance(encrypt, MappingNode):
+        return
+    key = encrypt.get("key")
+    if isinstance(key, Scalar) and not (isinstance(key.value, str) and _NAMED_KEY.match(key.value)):
+        message = "a recipe cannot contain the key itself"
+        hint = "write 'key: env:NAME', where NAME is the variable that has it"
+        lines = list(key.place.source.lines)
+        lines[key.place.line - 1] = f"{lines[key.place.line - 1][: key.place.column - 1]}***"
+        yield Problem(_hide(key.place, "\n".join(lines)), message, hint)
+    if target.artifact == "memmapped":
+        message = "an encrypted model cannot be mapped into memory"
+        yield Problem(encrypt.place, message, "leave 'encrypt' out, or ship 'artifact: frozen'")
+
+
+def _custom_op_sources(target: Target, tree: MappingNode) -> Iterator[Problem]:
     """Report source files of custom ops that would overwrite each other in the target."""
     seen: dict[str, str] = {}
-    for entry in target.section("ops").entries.values():
-        listed = entry.value.get("source") if isinstance(entry.value, MappingNode) else None
-        for item in listed.items if isinstance(listed, Sequence) else [listed]:
-            if isinstance(item, Scalar) and isinstance(item.value, str):
-                name = item.value.rpartition("/")[2].casefold()
-                other = seen.setdefault(name, item.value)
-                if other != item.value:
-                    message = f"{item.value!r} and {other!r} have the same file name"
-                    yield Problem(item.place, message, "rename one of them")
+    for op in target.ops:
+        for index, file in enumerate(op.sources):
+            name = file.name.rpartition("/")[2].casefold()
+            other = seen.setdefault(name, file.name)
+            if other != file.name:
+                place = place_of(tree, ("ops", op.name, "source", index))
+                message = f"{file.name!r} and {other!r} have the same file name"
+                yield Problem(place, message, "rename one of them")
 
 
-_FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
-_CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
+_CHECKS: tuple[Callable[[Target, MappingNode], Iterator[Problem]], ...] = (
     _source,
     _calibration,
     validation_problems,
     data_problems,
     _quantize,
-    _auto,
-    litert_problems,
+    _litert,
     _abis,
-    budget_problems,
+    _budget,
     device_problems,
-    integration_problems,
-    protection_problems,
-    _flex,
+    _integration,
+    _protection,
     _custom_op_sources,
 )

@@ -47,8 +47,8 @@ def load_tree(
     while True:
         begin(path)
         seen.add(os.path.realpath(path))
-        given = _source(path, text) if text is not None and extends is None else None
-        tree = parse_yaml(given or _read_named_by(path, extends))
+        source = _source(path, text) if text is not None and extends is None else None
+        tree = parse_yaml(source or _read_named_by(path, extends))
         trees.append(tree.without(["extends"]))
         extends = tree.get("extends")
         if extends is None:
@@ -115,9 +115,6 @@ def _base_path(path: Path, extends: Node, variables: Variables) -> Path:
     return Path(os.path.normpath(path.parent / named.value))
 
 
-_FORMATS: Final[dict[str, StepFileKind]] = {"path": "path", "checkpoint": "checkpoint"}
-
-
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -128,10 +125,9 @@ class _Named(NamedTuple):
     value: Scalar
 
 
-def input_file(named: Scalar) -> InputFile:
+def input_file(name: str, place: Place) -> InputFile:
     """Return a named file, relative to the recipe file that contains the name."""
-    name = str(named.value)
-    return InputFile(name, named.place.source.folder / name, str(named.place))
+    return InputFile(name, place.source.folder / name, str(place))
 
 
 def paths_in(node: Node) -> Iterator[Path]:
@@ -168,8 +164,8 @@ def named_files(parameters: MappingNode, schema: Schema) -> tuple[StepFile, ...]
     ``"format": "checkpoint"`` the prefix of a checkpoint. An empty string names no file.
     """
     return tuple(
-        StepFile(named.parameter, named.at, named.kind, input_file(named.value))
-        for named in _named(parameters, schema)
+        StepFile(parameter, at, kind, input_file(str(file.value), file.place))
+        for parameter, at, kind, file in _named(parameters, schema)
     )
 
 
@@ -188,7 +184,7 @@ def _named(parameters: MappingNode, schema: Schema) -> Iterator[_Named]:
     for name, entry in parameters.items():
         described, value = properties.get(name, {}), entry.value
         items = value.items if isinstance(value, Sequence) else (value,)
-        kind = _FORMATS.get(described.get("items", described).get("format", ""))
+        kind = described.get("items", described).get("format")
         for index, item in enumerate(items):
-            if kind is not None and isinstance(item, Scalar) and item.value:
+            if kind in ("path", "checkpoint") and isinstance(item, Scalar) and item.value:
                 yield _Named(name, index if isinstance(value, Sequence) else None, kind, item)

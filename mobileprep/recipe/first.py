@@ -123,11 +123,11 @@ def _value(value: str | tuple[str, ...]) -> str:
 
 def _inputs(inputs: Sequence[DraftInput]) -> Iterator[str]:
     yield "inputs:" if inputs else "inputs: {}"
-    for given in inputs:
-        yield from (f"  {line}" for line in _comments([given.remark] if given.remark else []))
-        known = [f"dtype: {given.dtype}"] if given.dtype else []
-        known += [] if given.shape is None else [f"shape: {list(given.shape)}"]
-        yield f"  {quoted(given.name)}: {{{', '.join(known)}}}"
+    for draft in inputs:
+        yield from (f"  {line}" for line in _comments([draft.remark] if draft.remark else []))
+        fields = [f"dtype: {draft.dtype}"] if draft.dtype else []
+        fields += [] if draft.shape is None else [f"shape: {list(draft.shape)}"]
+        yield f"  {quoted(draft.name)}: {{{', '.join(fields)}}}"
 
 
 def _downgrade(draft: Draft) -> Iterator[str]:

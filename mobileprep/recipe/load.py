@@ -6,21 +6,24 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mobileprep.recipe.checks import cache_problems, meaning_problems
-from mobileprep.recipe.files import load_tree
-from mobileprep.recipe.metrics import memory_of, memory_problems
-from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.resolve import (
-    Chains,
-    cache_of,
-    plugin_problems,
-    plugins_of,
-    repair_chain,
-    resolve_target,
+from msgspec.structs import replace
+
+from mobileprep.recipe.checks import (
+    amount_problems,
+    cache_problems,
+    model_problems,
+    target_problems,
 )
-from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
-from mobileprep.recipe.sections import ModelSections, model_sections
-from mobileprep.recipe.tree import Problem, plain, recipe_error
+from mobileprep.recipe.data import read_device
+from mobileprep.recipe.decode import Decoder, amount
+from mobileprep.recipe.files import input_file, load_tree
+from mobileprep.recipe.model import Plugin, Recipe
+from mobileprep.recipe.plugins import named_plugin
+from mobileprep.recipe.resolve import Chains, resolve_target
+from mobileprep.recipe.schemas import TransformSchemas, name_faults, recipe_schema
+from mobileprep.recipe.sections import model_sections
+from mobileprep.recipe.settings import Cache
+from mobileprep.recipe.tree import MappingNode, Problem, Scalar, Sequence, recipe_error
 from mobileprep.recipe.units import Variables
 from mobileprep.recipe.validate import schema_problems
 
@@ -49,39 +52,62 @@ def load_recipe(
     variables = Variables(settings or {}, os.environ if environ is None else environ)
     files: list[Path] = []
     root = load_tree(Path(path), variables, text, files.append)
+    plugins, plugin_problems = _plugins(root)
+    chains = Chains(schemas or TransformSchemas(plugins=plugins))
     models = model_sections(root)
-    chains = Chains(schemas or TransformSchemas(plugins=plugins_of(root)))
-    problems = [
-        *schema_problems(root, recipe_schema()),
-        *cache_problems(root),
-        *memory_problems(root),
-        *plugin_problems(root),
-        *meaning_problems(models),
-        *_chain_problems(models, chains),
-    ]
-    if problems or variables.problems:
-        raise recipe_error([*variables.problems, *_elsewhere(problems, variables.problems)])
-    return Recipe(
-        version=int(plain(root)["version"]),
-        name=str(plain(root)["name"]),
-        file=str(path),
-        targets=tuple(resolve_target(t, chains) for model in models for t in model.targets),
-        variables=tuple(sorted(variables.used)),
-        cache=cache_of(root),
-        memory=memory_of(root),
-        files=tuple(file.absolute() for file in files),
-        tree=root,
-    )
-
-
-def _chain_problems(models: Iterable[ModelSections], chains: Chains) -> list[Problem]:
-    return [
-        problem
+    decoder = Decoder()
+    cache = decoder.attempt(root.get("cache"), Cache)
+    targets = [
+        (target.tree, resolve_target(target, decoder, chains))
         for model in models
         for target in model.targets
-        for node in (target.get("transforms"), target.get("then"), repair_chain(target))
-        for problem in chains.read(node).problems
     ]
+    problems = [
+        *schema_problems(root, recipe_schema()),
+        *cache_problems(cache, root),
+        *amount_problems("memory", root.get("memory")),
+        *plugin_problems,
+        *model_problems(models),
+    ]
+    for tree, target in targets:
+        problems += [*target_problems(target, tree), *chains.problems(tree)]
+    if problems or variables.problems:
+        raise recipe_error([*variables.problems, *_elsewhere(problems, variables.problems)])
+    recipe = decoder.struct(
+        Recipe,
+        {
+            "version": root.get("version"),
+            "name": root.get("name"),
+            "file": str(path),
+            "targets": tuple(replace(target, **read_device(tree)) for tree, target in targets),
+            "variables": tuple(sorted(variables.used)),
+            "cache": cache,
+            "memory": amount("memory", root.get("memory")),
+            "plugins": plugins,
+            "files": tuple(file.absolute() for file in files),
+        },
+    )
+    if decoder.errors:  # The schema accepts a value that the types do not.
+        raise decoder.errors[0]
+    return replace(recipe, tree=root)
+
+
+def _plugins(root: MappingNode) -> tuple[tuple[Plugin, ...], list[Problem]]:
+    """Return the plugins that a recipe names, and the problems of those that would not run."""
+    listed = root.get("plugins")
+    # The schema reports other values.
+    names = [
+        item
+        for item in (listed.items if isinstance(listed, Sequence) else ())
+        if isinstance(item, Scalar) and isinstance(item.value, str) and "\0" not in item.value
+    ]
+    plugins = tuple(named_plugin(input_file(str(name.value), name.place)) for name in names)
+    places = {str(name.place): name.place for name in names}
+    problems = [
+        Problem(places[plugin.file.place], message, hint)
+        for plugin, message, hint in name_faults(plugins)
+    ]
+    return plugins, problems
 
 
 def _elsewhere(problems: Iterable[Problem], missing: Iterable[Problem]) -> list[Problem]:

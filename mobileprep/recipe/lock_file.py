@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, convert, field
+from msgspec.json import schema_components
 
 from mobileprep.core.declare import Located
 from mobileprep.recipe.files import read_source
@@ -24,40 +26,22 @@ LOCK: Final = "mobileprep.lock"
 _HEAD: Final = (
     "# Pinned inputs of the recipes in this directory. Written by 'mobileprep lock'; check it in.\n"
 )
-_TEXTS: Final[dict[str, Any]] = {"type": "object", "additionalProperties": {"type": "string"}}
-_DIGESTS: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": {
-        "type": "string",
-        "pattern": "^[0-9a-f]{64}$(?!\\n)",
-        "patternErrorMessage": "a sha256 has 64 hexadecimal digits in lower case",
-    },
-}
-_PINS: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["mobileprep", "engines", "files"],
-    "properties": {
-        "mobileprep": {"type": "string"},
-        "libraries": _TEXTS,
-        "engines": _TEXTS,
-        "files": _DIGESTS,
-    },
-}
-_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["version", "recipes"],
-    "properties": {
-        "version": {"const": 1},
-        "recipes": {"type": "object", "additionalProperties": _PINS},
-    },
-}
 # Characters that YAML or variable substitution would not accept unchanged in double quotes.
 _ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff$]")
 
 
-class Pins(Struct, frozen=True):
+_Sha256: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^[0-9a-f]{64}$(?!\\n)",
+        extra_json_schema={
+            "patternErrorMessage": "a sha256 has 64 hexadecimal digits in lower case"
+        },
+    ),
+]
+
+
+class Pins(Struct, frozen=True, forbid_unknown_fields=True):
     """The pinned inputs of a recipe.
 
     Args:
@@ -70,7 +54,7 @@ class Pins(Struct, frozen=True):
 
     mobileprep: str
     engines: Mapping[str, str]
-    files: Mapping[str, str]
+    files: Mapping[str, _Sha256]
     libraries: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -126,14 +110,28 @@ def _quoted(text: str) -> str:
     return _ESCAPED.sub(_escaped, json.dumps(text, ensure_ascii=False))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\U{ord(found.group()):08x}"
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\U{ord(match.group()):08x}"
 
 
 def _parsed(path: Path, source: SourceText) -> LockFile:
     tree = parse_yaml(source)
-    problems = schema_problems(tree, _SCHEMA)
+    problems = schema_problems(tree, _schema())
     if problems:
         raise recipe_error(problems)
-    listed: Iterable[tuple[str, Mapping[str, Any]]] = plain(tree)["recipes"].items()
-    return LockFile(path, {name: Pins(**pins) for name, pins in listed}, tree)
+    return LockFile(path, convert(plain(tree)["recipes"], dict[str, Pins]), tree)
+
+
+@lru_cache(maxsize=1)
+def _schema() -> dict[str, Any]:
+    (pins,), definitions = schema_components([Pins], ref_template="#/$defs/{name}")
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["version", "recipes"],
+        "properties": {
+            "version": {"const": 1},
+            "recipes": {"type": "object", "additionalProperties": pins},
+        },
+        "$defs": definitions,
+    }

@@ -1,18 +1,15 @@
-"""The recipe as frozen dataclasses, with all overrides resolved."""
+"""The typed recipe, with all overrides resolved."""
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
 from mobileprep.core.declare import Located, Option
 from mobileprep.freezing.settings import Freeze
-from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import (
     Abi,
     Artifact,
@@ -29,43 +26,13 @@ from mobileprep.recipe.settings import (
 from mobileprep.recipe.tree import (
     Key,
     MappingNode,
-    Node,
-    Place,
     Plain,
-    Problem,
-    Scalar,
-    Sequence,
-    SourceText,
     place_of,
-    plain,
 )
 from mobileprep.recipe.validation_settings import INTEGER_MODES, Calibration, Quantize, Validation
 from mobileprep.targets.targets import Device
 
 Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc", "swift"]
-
-# Keywords of Java, Kotlin, and C++ that could occur as part of a package or namespace.
-_KEYWORDS: Final = """
-abstract alignas alignof and as asm assert auto bitand bitor bool boolean break byte case catch
-char class compl const constexpr continue decltype default delete do double else enum explicit
-export extends extern false final finally float for friend fun goto if implements import in
-inline instanceof int interface is long mutable namespace native new noexcept not null nullptr
-object operator or package private protected public register return short signed sizeof static
-std strictfp struct super switch synchronized template tensorflow this throw throws transient
-true try typealias typedef typeid typename typeof union unsigned using val var virtual void
-volatile wchar_t when while xor
-"""
-# Types that the generated code uses by their short names.
-_TYPES: Final = """
-AssetManager AutoCloseable Boolean BufferedReader Byte Charsets Closeable Double EncryptedModel
-Exception Float Int Integer List Long Math Model ArrayList IOException IllegalArgumentException
-InputStreamReader
-Object Override StandardCharsets String TensorFlowInferenceInterface BooleanArray ByteArray
-DoubleArray FloatArray IntArray LongArray
-"""
-_ENVIRONMENT: Final = "env:"
-_NAMED_KEY: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
-_OF_ANDROID: Final = ("java", "kotlin")
 
 
 class Integration(Struct, frozen=True):
@@ -80,7 +47,7 @@ class Integration(Struct, frozen=True):
             min_items=1,
             unique=True,
         ),
-    ]
+    ] = ()
     package: Annotated[
         str, Option("The package of Java and Kotlin, the namespace of C++.", definition="package")
     ] = "mobileprep.model"
@@ -111,90 +78,6 @@ class Protection(Struct, frozen=True):
         bool, Option("Replace the names of nodes by short ones, as the target's `obfuscate` does.")
     ] = False
     key: str | None = None
-
-
-def protection_of(section: MappingNode | None) -> Protection:
-    """Return the protection that a valid section describes."""
-    if section is None:
-        return Protection()
-    encrypt = section.get("encrypt")
-    named = plain(encrypt)["key"] if isinstance(encrypt, MappingNode) else None
-    obfuscate = section.get("obfuscate")
-    return Protection(
-        obfuscate is not None and plain(obfuscate) is True,
-        None if named is None else named.removeprefix(_ENVIRONMENT),
-    )
-
-
-def protection_problems(target: TargetSections) -> Iterator[Problem]:
-    """Report an encryption key in the recipe, and models that cannot be encrypted."""
-    protect = target.mapping("protect")
-    encrypt = None if protect is None else protect.get("encrypt")
-    if not isinstance(encrypt, MappingNode):
-        return
-    key, artifact = encrypt.get("key"), target.get("artifact")
-    if isinstance(key, Scalar) and not (isinstance(key.value, str) and _NAMED_KEY.match(key.value)):
-        message = "a recipe cannot contain the key itself"
-        hint = "write 'key: env:NAME', where NAME is the variable that has it"
-        yield Problem(_hidden(key.place), message, hint)
-    if artifact is not None and plain(artifact) == "memmapped":
-        message = "an encrypted model cannot be mapped into memory"
-        yield Problem(encrypt.place, message, "leave 'encrypt' out, or ship 'artifact: frozen'")
-
-
-def _hidden(place: Place) -> Place:
-    """Return a location whose line is shown in messages with the secret replaced."""
-    written = place.source
-    lines = list(written.lines)
-    lines[place.line - 1] = f"{lines[place.line - 1][: place.column - 1]}***"
-    return place._replace(source=SourceText(written.name, written.folder, "\n".join(lines)))
-
-
-def integration_of(section: MappingNode | None) -> Integration | None:
-    """Return the integration that a valid section describes."""
-    if section is None:
-        return None
-    given: dict[str, Any] = plain(section)
-    given["languages"] = tuple(given["languages"])
-    if given.get("threads") is not None:
-        given["threads"] = int(given["threads"])
-    return Integration(**given)
-
-
-def integration_problems(target: TargetSections) -> Iterator[Problem]:
-    """Report names that are invalid in a language, and models that an interface cannot load."""
-    section = target.mapping("integration")
-    if section is None:
-        return
-    if "languages" not in section.entries:
-        place = target.tree.entries["integration"].key_place
-        yield Problem(place, "the key 'languages' is missing", "add 'languages: [java]'")
-    package, name = section.get("package"), section.get("class_name")
-    if isinstance(package, Scalar) and isinstance(package.value, str):
-        for word in sorted(set(_KEYWORDS.split()) & set(package.value.split("."))):
-            yield Problem(package.place, f"{word!r} cannot be a part of a package", "rename it")
-    if isinstance(name, Scalar) and name.value in _TYPES.split():
-        message = f"the code has another class of the name {name.value!r}"
-        yield Problem(name.place, message, "choose another name")
-    languages, artifact = section.get("languages"), target.get("artifact")
-    form = None if artifact is None else plain(artifact)
-    yield from _runtime_problems(languages, is_lite=form == "tflite")
-    if form not in ("text", "memmapped") or not isinstance(languages, Sequence):
-        return
-    for item in languages.items:
-        if plain(item) in _OF_ANDROID:
-            message = "TensorFlowInferenceInterface loads no model with "
-            message += f"'artifact: {form}', as {plain(item)!r} would"
-            yield Problem(item.place, message, "leave it out, or ship 'artifact: frozen'")
-
-
-def _runtime_problems(languages: Node | None, *, is_lite: bool) -> Iterator[Problem]:
-    """Report languages without an interface to the runtime that loads the model."""
-    missing, hint = ("objc", "write 'swift' or 'cpp'") if is_lite else ("swift", "write 'objc'")
-    runtime = "LiteRT" if is_lite else "TensorFlow"
-    for item in languages.items if isinstance(languages, Sequence) else ():
-        if plain(item) == missing:
-            yield Problem(item.place, f"no code for {runtime} is here in {missing!r}", hint)
 
 
 StepFileKind: TypeAlias = Literal["path", "checkpoint"]
@@ -401,6 +284,7 @@ class Recipe(Located, frozen=True):
         cache: the remote cache, or None.
         memory: maximum bytes of all concurrent runs of the model; None for a limit that depends on
             the machine.
+        plugins: the transforms in files that the recipe names.
         files: the recipe file and those that it extends.
     """
 
@@ -418,10 +302,11 @@ class Recipe(Located, frozen=True):
             definition="size",
         ),
     ] = None
+    plugins: tuple[Plugin, ...] = ()
     files: tuple[Path, ...] = ()
     tree: MappingNode | None = None
     aside: ClassVar[frozenset[str]] = frozenset(
-        {"file", "variables", "cache", "memory", "files", "tree"}
+        {"file", "variables", "cache", "memory", "plugins", "files", "tree"}
     )
 
     def place(self, keys: Iterable[Key] = ()) -> str:
@@ -439,12 +324,6 @@ def digestible(value: object) -> Plain:
         return {key: digestible(item) for key, item in value.essentials().items()}
     if isinstance(value, Struct):
         return {key: digestible(item) for key, item in structs.asdict(value).items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            f.name: digestible(getattr(value, f.name))
-            for f in dataclasses.fields(value)
-            if not f.metadata.get("aside")
-        }
     if isinstance(value, tuple):
         return [digestible(item) for item in value]
     return value

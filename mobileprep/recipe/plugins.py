@@ -30,15 +30,15 @@ def installed_plugins() -> dict[str, Plugin]:
     """
     import importlib.metadata  # Slow to import, and most recipes do not need it.
 
-    found = {}
+    plugins = {}
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         path = _module_file(entry.value)
         if path is None:
             continue
         file = InputFile(f"{entry.value.replace('.', '/')}.py", path, f"entry point {entry.name}")
         plugin = named_plugin(file)
-        found[entry.name] = Plugin(entry.name, plugin.file, plugin.schema)
-    return found
+        plugins[entry.name] = Plugin(entry.name, plugin.file, plugin.schema)
+    return plugins
 
 
 def _module_file(module: str) -> Path | None:
@@ -98,9 +98,9 @@ def _references(schema: object) -> Iterator[str]:
     """Yield all references in a schema."""
     waiting = [schema]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, list):
-            waiting += found
-        elif isinstance(found, dict):
-            waiting += found.values()
-            yield from (v for k in _REFERENCES if isinstance(v := found.get(k), str))
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting += item
+        elif isinstance(item, dict):
+            waiting += item.values()
+            yield from (v for k in _REFERENCES if isinstance(v := item.get(k), str))

@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from mobileprep.core.paths import directory_error, file_error
 from mobileprep.errors import CorruptFileError, MobileprepError, nearest_hint
 from mobileprep.recipe.files import what_is_there
 from mobileprep.recipe.model import Recipe, Target
-from mobileprep.recipe.resolve import plugins_of
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 
 def check_files(recipe: Recipe) -> None:
     """Check that every file that the targets of a recipe read exists."""
     missing: dict[tuple[str, str], str] = {}
-    found = chain(_missing_plugins(recipe), *map(_missing, recipe.targets))
-    for file, message in found:
+    # Plugins include unused ones, because a chain may misspell their names.
+    plugins = [plugin.file for plugin in recipe.plugins]
+    for file, message in chain(_missing_files(plugins), *map(_missing, recipe.targets)):
         missing[file.place, file.name] = f"{file.place}: {message}{_nearest(file)}"
     for target in recipe.targets:
         error = source_kind_error(target.source)
@@ -47,12 +47,10 @@ def source_kind_error(source: Source) -> MobileprepError | None:
     return None
 
 
-def _missing_plugins(recipe: Recipe) -> Iterator[tuple[InputFile, str]]:
-    """Yield missing plugins, including unused ones because a chain may misspell their names."""
-    plugins = () if recipe.tree is None else plugins_of(recipe.tree)
-    for plugin in plugins:
-        if not os.path.isfile(plugin.file.path):  # noqa: PTH113
-            yield plugin.file, f"no such file: {plugin.file.name!r}"
+def _missing_files(files: Iterable[InputFile]) -> Iterator[tuple[InputFile, str]]:
+    for file in files:
+        if not os.path.isfile(file.path):  # noqa: PTH113
+            yield file, f"no such file: {file.name!r}"
 
 
 def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
@@ -60,8 +58,9 @@ def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
     # Path methods raise for names that are too long; os.path functions do not.
     if source.kind == "saved_model" and not os.path.exists(source.file.path):  # noqa: PTH110
         yield source.file, f"no such directory: {source.file.name!r}"
-    for file in _checkpoints(target):
-        if not _is_checkpoint(file):
+    checkpoints = [f.file for step in target.transforms for f in step.files if f.kind != "path"]
+    for file in (source.checkpoint, *checkpoints):
+        if file is not None and not _is_checkpoint(file):
             yield file, f"no such checkpoint: {file.name!r}"
     for data in _data(target):
         for file in (data.file, *data.beside):
@@ -69,22 +68,12 @@ def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
                 yield file, f"no such {_what(data, file)}: {file.name!r}"
     if source.assets is not None and not os.path.exists(source.assets.path):  # noqa: PTH110
         yield source.assets, f"no such file or directory: {source.assets.name!r}"
-    for file in _files(target):
-        is_directory = file is source.file and os.path.isdir(file.path)  # noqa: PTH112
-        if not is_directory and not os.path.isfile(file.path):  # noqa: PTH113
-            yield file, f"no such file: {file.name!r}"
-
-
-def _checkpoints(target: Target) -> Iterator[InputFile]:
-    if target.source.checkpoint is not None:
-        yield target.source.checkpoint
-    for step in target.transforms:
-        yield from (file.file for file in step.files if file.kind == "checkpoint")
+    yield from _missing_files(_files(target))
 
 
 def _files(target: Target) -> Iterator[InputFile]:
     source = target.source
-    if source.kind != "saved_model":
+    if source.kind != "saved_model" and source_kind_error(source) is None:
         yield source.file
     if source.saver is not None:
         yield source.saver
@@ -133,9 +122,9 @@ def _is_checkpoint(file: InputFile) -> bool:
 
 
 def _nearest(file: InputFile) -> str:
-    found = what_is_there(file.path)
-    if found:
-        return f": it is {found}"
+    kind = what_is_there(file.path)
+    if kind:
+        return f": it is {kind}"
     names = _beside(file)
     if not names and not os.path.isdir(file.path.parent):  # noqa: PTH112
         return ": its folder does not exist"

@@ -32,19 +32,10 @@ class TargetSections(NamedTuple):
         """Output directory, relative to that of the recipe."""
         return self.name if self.model is None else f"{self.model}/{self.name}"
 
-    def get(self, key: str) -> Node | None:
-        """Return a section, or None if it is missing or null."""
+    def nodes(self, key: str) -> dict[str, Node]:
+        """Return the values of a section by key; empty if it is not a mapping."""
         node = self.tree.get(key)
-        return None if is_null(node) else node
-
-    def mapping(self, key: str) -> MappingNode | None:
-        """Return a section if it is a mapping, otherwise None."""
-        node = self.tree.get(key)
-        return node if isinstance(node, MappingNode) else None
-
-    def section(self, key: str) -> MappingNode:
-        """Return a section that is a mapping; an empty mapping if it is missing."""
-        return self.mapping(key) or MappingNode({}, self.place)
+        return node.nodes() if isinstance(node, MappingNode) else {}
 
 
 class ModelSections(NamedTuple):

@@ -56,8 +56,10 @@ SampleSeed: TypeAlias = Annotated[
         maximum=4294967295,
     ),
 ]
-# Paths and locations do not affect results.
-ASIDE: Final[Mapping[str, bool]] = {"aside": True}
+StrictSamples: TypeAlias = Annotated[
+    bool,
+    Option("Whether an unreadable sample fails the build; otherwise it is skipped with a warning."),
+]
 
 
 class InputFile(Located, frozen=True):

@@ -115,7 +115,7 @@ def _read_text(chain: Scalar, schemas: TransformSchemas, *, as_flag: bool = Fals
             continue
         parameters, repeated = from_chain(call, places, schema)
         if as_flag:
-            parameters, left_out = _known(call.name, parameters, schema)
+            parameters, left_out = _split_parameters(call.name, parameters, schema)
             unknown += left_out
         read = _checked(call.name, parameters, schemas, schema, places.at(call.offset))
         steps += [replace(s, note=_SPACED) for s in read.steps] if call.spaced else read.steps
@@ -131,15 +131,15 @@ def _read_text(chain: Scalar, schemas: TransformSchemas, *, as_flag: bool = Fals
     return ReadSteps(tuple(steps), tuple(problems), unclosed, tuple(unknown))
 
 
-def _known(
+def _split_parameters(
     transform: str, parameters: MappingNode, schema: Schema
 ) -> tuple[MappingNode, list[Problem]]:
     """Split parameters into those that a transform has, and problems for the others."""
     if schema.get("additionalProperties", True) is not False:
         return parameters, []
     names = schema.get("properties", {})
-    known = {key: entry for key, entry in parameters.items() if key in names}
-    left_out = [
+    entries = {key: entry for key, entry in parameters.items() if key in names}
+    problems = [
         Problem(
             entry.key_place,
             f"{transform} has no parameter {show(key)}, which is ignored",
@@ -148,18 +148,18 @@ def _known(
         for key, entry in parameters.items()
         if key not in names
     ]
-    return MappingNode(known, parameters.place), left_out
+    return MappingNode(entries, parameters.place), problems
 
 
 def _read_item(item: Node, schemas: TransformSchemas) -> ReadSteps:
     named = _name_and_parameters(item)
     if named is None:
         return ReadSteps()
-    name, place, given = named
+    name, place, node = named
     schema = schemas.get(name)
     if schema is None:
         return ReadSteps(problems=(_no_such(name, place, schemas),))
-    parameters = from_yaml(given, MappingNode({}, place), schema)
+    parameters = from_yaml(node, MappingNode({}, place), schema)
     return _checked(name, parameters, schemas, schema, place)
 
 
@@ -216,12 +216,12 @@ def from_yaml(node: Node, nothing: MappingNode, schema: Schema) -> MappingNode:
     """
     if isinstance(node, Sequence):
         node = _joined(node)
-    given = node if isinstance(node, MappingNode) else nothing
+    mapping = node if isinstance(node, MappingNode) else nothing
     entries = {
         key: Entry(entry.key_place, _listed(entry.value) if _is_list(schema, key) else entry.value)
-        for key, entry in given.items()
+        for key, entry in mapping.items()
     }
-    return MappingNode(entries, given.place)
+    return MappingNode(entries, mapping.place)
 
 
 def from_chain(call: Call, places: TextPlaces, schema: Schema) -> tuple[MappingNode, list[Problem]]:
@@ -350,8 +350,8 @@ def _positions(scalar: Scalar) -> Iterator[tuple[int, int]]:
         if character.isspace():
             pending += 1
             continue
-        line, column, found = next(written, (0, 0, ""))
-        if found != character:
+        line, column, actual = next(written, (0, 0, ""))
+        if actual != character:
             return
         for _ in range(pending):
             yield line, column
@@ -531,9 +531,9 @@ class _Reader:
         return match[0]
 
     def _take(self, literal: str) -> bool:
-        found = self._text.startswith(literal, self._at)
-        self._at += found
-        return found
+        is_next = self._text.startswith(literal, self._at)
+        self._at += is_next
+        return is_next
 
     def _skip_spaces(self) -> bool:
         """Skip white space, and return whether text follows."""
@@ -552,8 +552,8 @@ class _Reader:
 
     def _fault(self, expected: str) -> _FaultError:
         rest = self._text[self._at :]
-        found = show(rest, 20) if rest else "the end"
-        return _FaultError(Fault(self._at, f"expected {expected}, found {found}", self._hint()))
+        actual = show(rest, 20) if rest else "the end"
+        return _FaultError(Fault(self._at, f"expected {expected}, found {actual}", self._hint()))
 
     def _hint(self) -> str:
         before, after = self._text[: self._at], self._text[self._at : self._at + 1]

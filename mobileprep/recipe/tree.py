@@ -99,11 +99,15 @@ class MappingNode(NamedTuple):
         """Return keys and entries."""
         return iter(self.entries.items())
 
+    def nodes(self) -> dict[str, Node]:
+        """Return the values by key."""
+        return {key: entry.value for key, entry in self.entries.items()}
+
     def without(self, keys: Iterable[str]) -> MappingNode:
         """Return a copy without some keys."""
         dropped = frozenset(keys)
-        kept = {key: entry for key, entry in self.entries.items() if key not in dropped}
-        return MappingNode(kept, self.place)
+        entries = {key: entry for key, entry in self.entries.items() if key not in dropped}
+        return MappingNode(entries, self.place)
 
 
 Node: TypeAlias = Scalar | Sequence | MappingNode
@@ -115,7 +119,7 @@ def plain(node: Node) -> Plain:
         return node.value
     if isinstance(node, Sequence):
         return [plain(item) for item in node.items]
-    return {key: plain(entry.value) for key, entry in node.items()}
+    return {key: plain(child) for key, child in node.nodes().items()}
 
 
 def find(node: Node, keys: Iterable[Key]) -> Node | None:
@@ -143,6 +147,14 @@ def place_of(node: Node, keys: Iterable[Key]) -> Place:
             place = node.entries[str(key)].key_place
         node = child
     return place
+
+
+def key_place(node: MappingNode, *keys: Key) -> Place:
+    """Return the location of the key at the end of an existing path."""
+    *above, last = keys
+    parent = find(node, above)
+    assert isinstance(parent, MappingNode)
+    return parent.entries[str(last)].key_place
 
 
 def dotted(keys: KeyPath) -> str:

@@ -134,12 +134,12 @@ def _describe(error: ValidationError, root: Node) -> Iterator[Problem]:
 
 
 def _unknown_keys(error: ValidationError, node: Node) -> Iterator[Problem]:
-    known = list(_keyword(error, "properties", {}))
+    keys = list(_keyword(error, "properties", {}))
     assert isinstance(node, MappingNode)
     for key, entry in node.items():
-        if key in known:
+        if key in keys:
             continue
-        hint = nearest_hint(key, known) or f"known here: {', '.join(known)}"
+        hint = nearest_hint(key, keys) or f"known here: {', '.join(keys)}"
         yield Problem(entry.key_place, f"unknown key {show(key)}", hint)
 
 
@@ -150,10 +150,10 @@ def _missing_keys(error: ValidationError, node: Node) -> Iterator[Problem]:
 
 
 def _wrong_type(error: ValidationError, node: Node) -> Iterator[Problem]:
-    wanted = _limit(error)
-    kinds = [wanted] if isinstance(wanted, str) else [k for k in wanted if k != "null"]
+    types = _limit(error)
+    kinds = [types] if isinstance(types, str) else [k for k in types if k != "null"]
     expected = " or ".join(_TYPE_WORDS[kind] for kind in kinds)
-    message = f"expected {expected}, found {_found(node)}"
+    message = f"expected {expected}, found {_value_text(node)}"
     yield Problem(node.place, message, _type_hint(kinds, node))
 
 
@@ -185,7 +185,7 @@ def _as_written(node: Scalar) -> str:
     return written[2] if written and "${" in written[2] else node.text
 
 
-def _found(node: Node) -> str:
+def _value_text(node: Node) -> str:
     if isinstance(node, MappingNode):
         return "a mapping"
     if not isinstance(node, Scalar):
@@ -199,18 +199,18 @@ def _found(node: Node) -> str:
 
 def _not_listed(error: ValidationError, node: Node) -> Iterator[Problem]:
     allowed = [str(value) for value in _limit(error)]
-    found = error.instance if isinstance(error.instance, str) else None
-    if found is not None:
-        hint = nearest_hint(found, allowed)
+    text = error.instance if isinstance(error.instance, str) else None
+    if text is not None:
+        hint = nearest_hint(text, allowed)
     else:
         quotable = isinstance(node, Scalar) and node.text in allowed
         hint = f'write "{node.text}" in quotes' if isinstance(node, Scalar) and quotable else ""
-    shown = show(found) if found is not None else _found(node)
+    shown = show(text) if text is not None else _value_text(node)
     yield Problem(node.place, f"expected one of {', '.join(allowed)}, found {shown}", hint)
 
 
 def _not_constant(error: ValidationError, node: Node) -> Iterator[Problem]:
-    yield Problem(node.place, f"expected {_limit(error)}, found {_found(node)}")
+    yield Problem(node.place, f"expected {_limit(error)}, found {_value_text(node)}")
 
 
 def _wrong_text(error: ValidationError, node: Node) -> Iterator[Problem]:
@@ -297,85 +297,85 @@ def judge(value: Plain, schema: Schema | bool, root: Schema) -> bool:
     """
     if isinstance(schema, bool):
         return schema
-    for keyword, wanted in schema.items():
+    for keyword, argument in schema.items():
         if keyword in _WITHOUT_EFFECT:
             continue
         check = _CHECKS.get(keyword)
         if check is None:
             raise UnsureError
-        if not check(value, wanted, schema, root):
+        if not check(value, argument, schema, root):
             return False
     return True
 
 
-def _reference(value: Plain, wanted: str, _schema: Schema, root: Schema) -> bool:
-    target = root.get("$defs", {}).get(wanted.removeprefix("#/$defs/"))
+def _reference(value: Plain, reference: str, _schema: Schema, root: Schema) -> bool:
+    target = root.get("$defs", {}).get(reference.removeprefix("#/$defs/"))
     if target is None:
         raise UnsureError
     return judge(value, target, root)
 
 
-def _type(value: Plain, wanted: str | list[str], _schema: Schema, _root: Schema) -> bool:
-    kinds = [wanted] if isinstance(wanted, str) else wanted
+def _type(value: Plain, types: str | list[str], _schema: Schema, _root: Schema) -> bool:
+    kinds = [types] if isinstance(types, str) else types
     return any(_TYPES[kind](value) for kind in kinds)
 
 
-def _enum(value: Plain, wanted: list[Plain], _schema: Schema, _root: Schema) -> bool:
+def _enum(value: Plain, allowed: list[Plain], _schema: Schema, _root: Schema) -> bool:
     if not isinstance(value, str):
         raise UnsureError
-    return value in wanted
+    return value in allowed
 
 
-def _const(value: Plain, wanted: Plain, _schema: Schema, _root: Schema) -> bool:
-    if type(value) is not type(wanted) or not isinstance(value, str | int):
+def _const(value: Plain, constant: Plain, _schema: Schema, _root: Schema) -> bool:
+    if type(value) is not type(constant) or not isinstance(value, str | int):
         raise UnsureError
-    return bool(value == wanted)
+    return bool(value == constant)
 
 
-def _if(value: Plain, wanted: Schema, schema: Schema, root: Schema) -> bool:
-    branch = "then" if judge(value, wanted, root) else "else"
+def _if(value: Plain, condition: Schema, schema: Schema, root: Schema) -> bool:
+    branch = "then" if judge(value, condition, root) else "else"
     return judge(value, schema.get(branch, True), root)
 
 
-def _not(value: Plain, wanted: Schema, _schema: Schema, root: Schema) -> bool:
-    return not judge(value, wanted, root)
+def _not(value: Plain, subschema: Schema, _schema: Schema, root: Schema) -> bool:
+    return not judge(value, subschema, root)
 
 
-def _properties(value: Plain, wanted: Schema, _schema: Schema, root: Schema) -> bool:
+def _properties(value: Plain, properties: Schema, _schema: Schema, root: Schema) -> bool:
     return not isinstance(value, dict) or all(
-        judge(value[key], child, root) for key, child in wanted.items() if key in value
+        judge(value[key], child, root) for key, child in properties.items() if key in value
     )
 
 
-def _additional(value: Plain, wanted: Schema | bool, schema: Schema, root: Schema) -> bool:
-    known = schema.get("properties", {})
+def _additional(value: Plain, subschema: Schema | bool, schema: Schema, root: Schema) -> bool:
+    properties = schema.get("properties", {})
     return not isinstance(value, dict) or all(
-        judge(child, wanted, root) for key, child in value.items() if key not in known
+        judge(child, subschema, root) for key, child in value.items() if key not in properties
     )
 
 
-def _names(value: Plain, wanted: Schema, _schema: Schema, root: Schema) -> bool:
-    return not isinstance(value, dict) or all(judge(key, wanted, root) for key in value)
+def _names(value: Plain, subschema: Schema, _schema: Schema, root: Schema) -> bool:
+    return not isinstance(value, dict) or all(judge(key, subschema, root) for key in value)
 
 
-def _required(value: Plain, wanted: list[str], _schema: Schema, _root: Schema) -> bool:
-    return not isinstance(value, dict) or all(key in value for key in wanted)
+def _required(value: Plain, keys: list[str], _schema: Schema, _root: Schema) -> bool:
+    return not isinstance(value, dict) or all(key in value for key in keys)
 
 
-def _items(value: Plain, wanted: Schema | bool, _schema: Schema, root: Schema) -> bool:
-    return not isinstance(value, list) or all(judge(item, wanted, root) for item in value)
+def _items(value: Plain, subschema: Schema | bool, _schema: Schema, root: Schema) -> bool:
+    return not isinstance(value, list) or all(judge(item, subschema, root) for item in value)
 
 
-def _unique(value: Plain, wanted: bool, _schema: Schema, _root: Schema) -> bool:
-    if not wanted or not isinstance(value, list):
+def _unique(value: Plain, is_unique: bool, _schema: Schema, _root: Schema) -> bool:
+    if not is_unique or not isinstance(value, list):
         return True
     if not all(isinstance(item, str) for item in value):
         raise UnsureError
     return len(set(value)) == len(value)
 
 
-def _pattern(value: Plain, wanted: str, _schema: Schema, _root: Schema) -> bool:
-    return not isinstance(value, str) or re.search(wanted, value) is not None
+def _pattern(value: Plain, pattern: str, _schema: Schema, _root: Schema) -> bool:
+    return not isinstance(value, str) or re.search(pattern, value) is not None
 
 
 def _at_least(kind: str, measure: Callable[[Plain], float]) -> _Check:

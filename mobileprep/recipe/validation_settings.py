@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from mobileprep.core.declare import Located, Option
-from mobileprep.recipe.settings import Data, InputFile, SampleCount, SampleSeed
+from mobileprep.recipe.settings import Data, InputFile, SampleCount, SampleSeed, StrictSamples
 
 USUAL_LABELS: Final = "label"
 """Default name of the array of labels."""
@@ -111,6 +111,7 @@ class MetricChoice(Located, frozen=True):
         return self.outputs if self.output is None else (self.output,)
 
 
+LIMITS: Final = ("max_drop", "at_least", "at_most")
 METRIC_KEYS: Final = tuple(
     name for name in MetricChoice.__struct_fields__ if name not in MetricChoice.aside
 )
@@ -157,18 +158,13 @@ class Validation(Struct, frozen=True):
             "conversion with the recipe's `engine` (`graph`). Only with `artifact: tflite`."
         ),
     ] = None
-    strict: Annotated[
-        bool,
-        Option(
-            "Whether an unreadable sample fails the build; otherwise it is skipped with a warning."
-        ),
-    ] = False
+    strict: StrictSamples = False
 
     @property
     def functions(self) -> tuple[InputFile, ...]:
         """The Python files of its metrics, without duplicates."""
-        found = [c.metric.python for c in self.metrics if isinstance(c.metric, MetricFunction)]
-        return tuple(dict.fromkeys(found))
+        files = [c.metric.python for c in self.metrics if isinstance(c.metric, MetricFunction)]
+        return tuple(dict.fromkeys(files))
 
 
 QuantizeMode: TypeAlias = Literal[
@@ -243,12 +239,7 @@ class Calibration(Located, frozen=True):
             maximum=4096,
         ),
     ] = 8
-    strict: Annotated[
-        bool,
-        Option(
-            "Whether an unreadable sample fails the build; otherwise it is skipped with a warning."
-        ),
-    ] = False
+    strict: StrictSamples = False
     range_file: Annotated[
         InputFile | None,
         Option(
@@ -331,7 +322,7 @@ class QuantizeRule(Struct, frozen=True):
     def text(self) -> str:
         """The rule in the syntax of the transform: words separated by spaces."""
         words = [
-            f"{key}={value}"
+            f"{key}={value:.15g}" if isinstance(value, float) else f"{key}={value}"
             for key in ("mode", "bits", "granularity", "method", "percentile")
             if (value := getattr(self, key)) is not None
         ]

@@ -1,4 +1,4 @@
-"""What the recipe tests share: recipes in a folder, schemas of a few transforms, problems."""
+"""Fixtures of the recipe tests: recipe files, schemas of a few transforms, and problems."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mobileprep.recipe.tree import InvalidRecipeError, SourceText, dotted
 
 Write = Callable[..., Path]
 
-_TEXTS = {"type": "array", "items": {"type": "string"}, "default": []}
+_STRINGS = {"type": "array", "items": {"type": "string"}, "default": []}
 _SCHEMAS: dict[str, dict[str, object]] = {
     "strip_unused_nodes": {
         "type": {"type": "string", "default": "float"},
         "shape": {"type": "string", "default": ""},
-        "name": _TEXTS,
-        "type_for_name": _TEXTS,
-        "shape_for_name": _TEXTS,
+        "name": _STRINGS,
+        "type_for_name": _STRINGS,
+        "shape_for_name": _STRINGS,
     },
-    "remove_nodes": {"op": _TEXTS, "max_inputs": {"type": "integer", "default": 1}},
+    "remove_nodes": {"op": _STRINGS, "max_inputs": {"type": "integer", "default": 1}},
     "fold_batch_norms": {},
     "fold_constants": {"clear_output_shapes": {"type": "boolean", "default": True}},
     "round_weights": {"num_steps": {"type": "integer", "minimum": 1, "default": 256}},
@@ -34,7 +34,7 @@ _SCHEMAS: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="session")
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> TransformSchemas:
-    """Schemas of five transforms, as the original tool has them."""
+    """Return the schemas of a few transforms of the original tool."""
     folder = tmp_path_factory.mktemp("transforms")
     for name, properties in _SCHEMAS.items():
         schema: dict[str, object] = {
@@ -50,7 +50,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> TransformSchemas:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes a recipe into a fresh working folder; by default ``recipe.yaml``."""
+    """Write a recipe, ``recipe.yaml`` by default, to a new working directory."""
     monkeypatch.chdir(tmp_path)
 
     def write(text: str | bytes, name: str = "recipe.yaml") -> Path:
@@ -64,7 +64,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def load(write: Write, schemas: TransformSchemas) -> Callable[..., Recipe]:
-    """Loads a recipe given as text, with no environment but what is passed."""
+    """Load a recipe from text, with an empty environment by default."""
 
     def load(text: str | bytes, **options: object) -> Recipe:
         return load_recipe(write(text), schemas=schemas, **{"environ": {}, **options})  # type: ignore[arg-type]
@@ -74,24 +74,24 @@ def load(write: Write, schemas: TransformSchemas) -> Callable[..., Recipe]:
 
 @pytest.fixture
 def problems(load: Callable[..., Recipe]) -> Callable[..., list[str]]:
-    """All problems of a recipe given as text: ``line:column keys: message; hint``."""
+    """Return the problems of a recipe as ``line:column keys: message; hint``."""
 
     def problems(text: str | bytes, **options: object) -> list[str]:
         with pytest.raises(InvalidRecipeError) as caught:
             load(text, **options)
         assert caught.value.exit_code == 3
-        found = []
+        lines = []
         for problem in caught.value.problems:
             place = problem.place
             hint = f"; {problem.hint}" if problem.hint else ""
             keys = f" {dotted(place.keys)}" if place.keys else ""
-            found.append(f"{place.line}:{place.column}{keys}: {problem.message}{hint}")
-        return found
+            lines.append(f"{place.line}:{place.column}{keys}: {problem.message}{hint}")
+        return lines
 
     return problems
 
 
 @pytest.fixture
 def source() -> Callable[[str], SourceText]:
-    """A recipe file's text that lies nowhere."""
+    """Return recipe text that is not in a file."""
     return lambda text: SourceText("recipe.yaml", Path(), text)

@@ -1,4 +1,4 @@
-"""The sections on the app that ships the model."""
+"""The recipe sections about the app: ``integration``, ``protect``, and ``litert``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mobileprep.recipe.model import Integration
 HEAD = "version: 1\nname: digits\nsource: {frozen: model.pb}\n"
 
 
-def test_a_target_lays_its_integration_over_the_recipes(load) -> None:
+def test_target_overrides_the_integration(load) -> None:
     recipe = load(
         HEAD + "integration: {languages: [java, cpp], package: org.example, threads: 2}\n"
         "targets:\n  a: {}\n  b: {integration: {languages: [objc], class_name: Digits}}\n"
@@ -37,12 +37,12 @@ def test_a_target_lays_its_integration_over_the_recipes(load) -> None:
         ("{languages: [cpp], class_name: String}", "the code has another class of the name"),
     ],
 )
-def test_what_no_language_takes_is_refused(load, section: str, message: str) -> None:
+def test_invalid_integration_is_refused(load, section: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         load(HEAD + f"integration: {section}\ntargets: {{a: {{}}}}\n")
 
 
-def test_a_model_for_litert_has_code_of_its_own(load) -> None:
+def test_supported_languages_depend_on_the_runtime(load) -> None:
     lite = "targets: {a: {artifact: tflite}}\n"
     load(HEAD + "integration: {languages: [java, kotlin, swift, cpp]}\n" + lite)
     with pytest.raises(RecipeError, match="no code for LiteRT is here in 'objc'"):
@@ -51,7 +51,7 @@ def test_a_model_for_litert_has_code_of_its_own(load) -> None:
         load(HEAD + "integration: {languages: [swift]}\ntargets: {a: {}}\n")
 
 
-def test_a_model_for_litert_is_encrypted_and_takes_integers(load) -> None:
+def test_encrypted_litert_model_with_integer_inputs(load) -> None:
     quantize = "quantize: {mode: int8, inference_input_type: uint8}"
     text = "integration: {languages: [java]}\ncalibration: {data: d.npz}\n"
     text += "protect: {encrypt: {key: env:KEY}}\n"
@@ -60,19 +60,19 @@ def test_a_model_for_litert_is_encrypted_and_takes_integers(load) -> None:
     assert (target.protect.key, target.quantize.inference_input_type) == ("KEY", "uint8")
 
 
-def test_a_memory_mapped_model_is_not_encrypted(load) -> None:
+def test_encrypted_memory_mapped_model_is_refused(load) -> None:
     with pytest.raises(RecipeError, match="cannot be mapped into memory"):
         load(HEAD + "protect: {encrypt: {key: env:KEY}}\ntargets: {a: {artifact: memmapped}}\n")
 
 
-def test_flex_is_of_files_for_litert(load) -> None:
+def test_flex_requires_litert(load) -> None:
     with pytest.raises(RecipeError, match="'flex' is of"):
         load(HEAD + "targets: {a: {flex: true}}\n")
     (target,) = load(HEAD + "targets: {a: {flex: true, artifact: tflite}}\n").targets
     assert target.flex
 
 
-def test_min_runtime_is_a_quoted_release_of_a_file_for_litert(load) -> None:
+def test_min_runtime_is_a_quoted_release_and_requires_litert(load) -> None:
     lite = "targets: {a: {artifact: tflite, litert: {min_runtime: %s}}}\n"
     (target,) = load(HEAD + lite % '"2.14"').targets
     assert target.min_runtime == "2.14"
@@ -85,7 +85,7 @@ def test_min_runtime_is_a_quoted_release_of_a_file_for_litert(load) -> None:
 
 @pytest.mark.parametrize("artifact", ["text", "memmapped"])
 @pytest.mark.parametrize("language", ["java", "kotlin"])
-def test_a_model_that_an_interface_cannot_load_is_refused(
+def test_artifact_that_a_language_cannot_load_is_refused(
     load, artifact: str, language: str
 ) -> None:
     text = (

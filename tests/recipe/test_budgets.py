@@ -1,4 +1,4 @@
-"""The budget of a target."""
+"""Budgets of targets and the memory limit of runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_limits_have_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{flops: 20 MB}", "'20 MB' is not a number of operations; write a number with KFLOP"),
         ("{flops: 0.1 FLOP}", "must be at least one operation"),
@@ -49,27 +49,27 @@ def test_limits_have_units(tmp_path: Path) -> None:
         ("{kernels: 0}", "must be at least 1"),
     ],
 )
-def test_limits_that_are_none(tmp_path: Path, text: str, told: str) -> None:
+def test_invalid_limits_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(RecipeError) as caught:
         budget(tmp_path, text)
-    assert told in caught.value.message
+    assert message in caught.value.message
 
 
-def test_a_recipe_says_what_runs_may_take(tmp_path: Path) -> None:
-    def memory(said: str) -> int | None:
-        text = f"version: 1\nname: r\n{said}source: {{frozen: m.pb}}\ntargets: {{a: {{}}}}\n"
+def test_memory_limit_of_runs(tmp_path: Path) -> None:
+    def memory(line: str) -> int | None:
+        text = f"version: 1\nname: r\n{line}source: {{frozen: m.pb}}\ntargets: {{a: {{}}}}\n"
         (tmp_path / "r.yaml").write_text(text)
         return load_recipe(tmp_path / "r.yaml", environ={}).memory
 
     assert memory("") is None
     assert memory("memory: 4 GB\n") == 4 * 10**9
     assert memory("memory: 1000\n") == 1000
-    for said, told in (
+    for value, message in (
         ("much", "'much' is not a size; write a number with B, KB, MB"),
         ("0 MB", "must be at least one byte"),
         ("0", "must be at least 1"),
         ("[1]", "expected a whole number"),
     ):
         with pytest.raises(RecipeError) as caught:
-            memory(f"memory: {said}\n")
-        assert told in caught.value.message
+            memory(f"memory: {value}\n")
+        assert message in caught.value.message

@@ -18,13 +18,13 @@ targets: {phone: {}}
 """
 
 
-def loaded(folder: Path, cache: str) -> Recipe:
-    (folder / "recipe.yaml").write_text(RECIPE + cache)
-    return load_recipe(folder / "recipe.yaml")
+def load_with(directory: Path, cache: str) -> Recipe:
+    (directory / "recipe.yaml").write_text(RECIPE + cache)
+    return load_recipe(directory / "recipe.yaml")
 
 
 @pytest.mark.parametrize(
-    ("written", "cache"),
+    ("section", "cache"),
     [
         ("", None),
         ("cache: null", None),
@@ -34,16 +34,16 @@ def loaded(folder: Path, cache: str) -> Recipe:
         ("cache: {remote: abfs://c@account.dfs.core.windows.net/x}", ...),
     ],
 )
-def test_a_recipe_names_a_store(tmp_path: Path, written: str, cache: object) -> None:
-    recipe = loaded(tmp_path, written)
+def test_remote_cache(tmp_path: Path, section: str, cache: object) -> None:
+    recipe = load_with(tmp_path, section)
     assert recipe.cache == cache or (cache is ... and recipe.cache is not None)
 
 
-def test_the_store_is_no_part_of_what_a_recipe_means(tmp_path: Path) -> None:
-    assert loaded(tmp_path, "").targets == loaded(tmp_path, "cache: {remote: s3://b}").targets
+def test_cache_does_not_change_the_targets(tmp_path: Path) -> None:
+    assert load_with(tmp_path, "").targets == load_with(tmp_path, "cache: {remote: s3://b}").targets
 
 
-def test_an_extending_recipe_turns_it_off_or_changes_its_mode(tmp_path: Path) -> None:
+def test_extending_recipe_disables_the_cache_or_changes_its_mode(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(RECIPE + "cache: {remote: s3://b}\n")
     (tmp_path / "own.yaml").write_text("extends: base.yaml\ncache: {mode: read-only}\n")
     (tmp_path / "off.yaml").write_text("extends: base.yaml\ncache: null\n")
@@ -52,7 +52,7 @@ def test_an_extending_recipe_turns_it_off_or_changes_its_mode(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("section", "message"),
     [
         ("cache: {mode: read-only}", "the key 'remote' is missing"),
         ("cache: {remote: 'ftp://host'}", "a remote store is at an address such as"),
@@ -63,25 +63,27 @@ def test_an_extending_recipe_turns_it_off_or_changes_its_mode(tmp_path: Path) ->
         ("cache: 's3://b'", "expected a mapping"),
     ],
 )
-def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, written: str, told: str) -> None:
+def test_invalid_cache_is_reported_at_its_location(
+    tmp_path: Path, section: str, message: str
+) -> None:
     with pytest.raises(RecipeError, match=r"recipe\.yaml:5:") as caught:
-        loaded(tmp_path, written)
-    assert told in caught.value.message
+        load_with(tmp_path, section)
+    assert message in caught.value.message
 
 
-@pytest.mark.parametrize("who", ["me:secret", "secret"])
-def test_a_password_is_refused(tmp_path: Path, who: str) -> None:
+@pytest.mark.parametrize("user", ["me:secret", "secret"])
+def test_password_is_refused(tmp_path: Path, user: str) -> None:
     with pytest.raises(RecipeError, match="cannot contain a user name or a password") as caught:
-        loaded(tmp_path, f"cache: {{remote: 'https://{who}@host/x'}}")
+        load_with(tmp_path, f"cache: {{remote: 'https://{user}@host/x'}}")
     assert "set MOBILEPREP_REMOTE_TOKEN" in caught.value.message
     assert "secret" not in caught.value.message
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs", "az", "abfs", "http", "https"])
 @pytest.mark.parametrize("secret", ["secret", "sec/ret+secret", ""])
-def test_a_password_is_refused_whatever_the_store(tmp_path: Path, scheme: str, secret: str) -> None:
+def test_password_is_refused_for_every_scheme(tmp_path: Path, scheme: str, secret: str) -> None:
     with pytest.raises(RecipeError, match="cannot contain a user name or a password") as caught:
-        loaded(tmp_path, f"cache: {{remote: '{scheme}://key:{secret}@bucket/x'}}")
+        load_with(tmp_path, f"cache: {{remote: '{scheme}://key:{secret}@bucket/x'}}")
     assert "secret" not in caught.value.message
     assert ("TOKEN" in caught.value.message) == scheme.startswith("http")
 
@@ -96,10 +98,10 @@ def test_a_password_is_refused_whatever_the_store(tmp_path: Path, scheme: str, s
         "file:///a:b@c",
     ],
 )
-def test_at_signs_that_hide_no_secret_are_allowed(tmp_path: Path, url: str) -> None:
-    assert loaded(tmp_path, f"cache: {{remote: '{url}'}}").cache == Cache(url)
+def test_other_at_signs_are_allowed(tmp_path: Path, url: str) -> None:
+    assert load_with(tmp_path, f"cache: {{remote: '{url}'}}").cache == Cache(url)
 
 
-def test_a_target_has_no_store_of_its_own(tmp_path: Path) -> None:
+def test_model_cannot_have_a_cache(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="unknown key 'cache'"):
-        loaded(tmp_path, "models: {m: {cache: {remote: 's3://b'}}}")
+        load_with(tmp_path, "models: {m: {cache: {remote: 's3://b'}}}")

@@ -1,4 +1,4 @@
-"""What is told of chains before a graph is read."""
+"""Warnings about transform chains before the graph is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAD = "version: 1\nname: x\nsource: {frozen: m.pb}\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "transforms: [quantize_nodes, fold_batch_norms]\ntargets: {a: {}, b: {}}\n",
@@ -31,9 +31,9 @@ HEAD = "version: 1\nname: x\nsource: {frozen: m.pb}\n"
         ),
     ],
 )
-def test_a_known_trap_is_told_once_at_its_place(write, text, told):
+def test_known_pitfall_is_reported_once_at_its_location(write, text, message):
     (caution,) = recipe_cautions(load_recipe(write(HEAD + text)))
-    assert caution.startswith(told)
+    assert caution.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,6 @@ def test_a_known_trap_is_told_once_at_its_place(write, text, told):
         "fold_batch_norms fold_batch_norms round_weights round_weights",
     ],
 )
-def test_nothing_is_told_of_a_sound_chain(write, chain):
+def test_valid_chain_has_no_warnings(write, chain):
     path = write(HEAD + f"transforms: '{chain}'\ntargets: {{a: {{}}, b: {{}}}}\n")
     assert recipe_cautions(load_recipe(path)) == ()

@@ -1,4 +1,4 @@
-"""The grammar's odd corners here are those of the original; tests/reference runs both."""
+"""Parsing of transform chains. tests/reference compares the grammar with the original tool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.work import lines_run
 
 
 def read(text):
-    """Calls as ``(name, [(parameter, value)])``; the text must be without fault."""
+    """Parse valid text into ``(name, [(parameter, value)])`` for each call."""
     chain = parse_chain(text)
     assert chain.fault is None
     assert chain.unfinished is None
@@ -43,7 +43,7 @@ def read(text):
         ("1_A(2=3)", [("1_A", [("2", "3")])]),
     ],
 )
-def test_read_as_the_original_reads_it(text, calls):
+def test_chain_is_parsed_as_in_the_original(text, calls):
     assert read(text) == calls
 
 
@@ -75,7 +75,7 @@ def test_read_as_the_original_reads_it(text, calls):
         ("a\xa0b", 1, "a transform's name", ""),
     ],
 )
-def test_a_fault_has_its_offset(text, offset, message, hint):
+def test_error_has_its_offset(text, offset, message, hint):
     fault = parse_chain(text).fault
     assert fault is not None
     assert fault.offset == offset
@@ -84,14 +84,14 @@ def test_a_fault_has_its_offset(text, offset, message, hint):
 
 
 @pytest.mark.parametrize("space", [" ", "\n ", "\t"])
-def test_space_before_a_parenthesis_is_marked(space):
+def test_space_before_a_parenthesis_is_recorded(space):
     first, second = parse_chain(f"a{space}(x=1) b").calls
     assert (first.name, first.arguments[0].value, first.spaced) == ("a", "1", True)
     assert (second.name, second.spaced) == ("b", False)
     assert parse_chain(f"a{space}b(x=1)").calls[1].spaced is False
 
 
-def test_what_stands_before_a_fault_is_kept():
+def test_calls_before_an_error_are_returned():
     chain = parse_chain("a b(x=1) c,")
     assert [call.name for call in chain.calls] == ["a", "b", "c"]
     assert chain.fault is not None
@@ -100,7 +100,7 @@ def test_what_stands_before_a_fault_is_kept():
 @pytest.mark.parametrize(
     ("text", "arguments"), [("a b(", []), ("a b(x=", []), ("a b(x=1", ["1"]), ("a b(x=1'", ["1"])]
 )
-def test_a_transform_that_is_not_closed_is_set_apart(text, arguments):
+def test_unclosed_transform_is_separate(text, arguments):
     chain = parse_chain(text)
     assert chain.fault is None
     assert [call.name for call in chain.calls] == ["a"]
@@ -115,7 +115,7 @@ def test_offsets_point_at_names_and_values():
     assert [(a.offset, a.value_offset) for a in second.arguments] == [(9, 11), (14, 16)]
 
 
-def test_work_grows_with_the_length_only():
+def test_parsing_takes_linear_time():
     def work(count):
         text = 'a(x="' + "\\\\" * count + '"' + ", y=1" * count
         assert parse_chain(text).unfinished is not None
@@ -125,12 +125,12 @@ def test_work_grows_with_the_length_only():
 
 
 @pytest.mark.parametrize(("count", "fault"), [(MAX_CALLS, False), (MAX_CALLS + 1, True)])
-def test_the_number_of_transforms_is_bounded(count, fault):
+def test_number_of_transforms_is_limited(count, fault):
     chain = parse_chain(" a" * count)
     assert len(chain.calls) == MAX_CALLS
     assert (chain.fault is not None) == fault
 
 
-def test_the_length_is_bounded():
+def test_length_is_limited():
     assert parse_chain("a" * MAX_CHARACTERS).fault is None
     assert parse_chain("a" * (MAX_CHARACTERS + 1)).fault is not None

@@ -1,4 +1,4 @@
-"""What a schema cannot say: which keys go together, and what every target must have."""
+"""Checks beyond the schema: combinations of keys and requirements of targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from mobileprep.building.report.page.render import PAGE
 from mobileprep.building.targets import provenance_path
-from mobileprep.recipe.checks import _BESIDE_FOLDERS
 
 HEAD = "version: 1\nname: digits\n"
 SOURCE = "source: {frozen: model.pb}\n"
@@ -285,53 +284,49 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         ),
     ],
 )
-def test_the_problem_has_its_place(problems, text, expected):
+def test_problem_is_reported_with_its_location(problems, text, expected):
     assert expected in problems(text)
 
 
-@pytest.mark.parametrize("name", ["report.html", "Report.HTML", "phone.provenance.json"])
-def test_targets_keep_clear_of_files_beside_their_folders(problems, name):
-    (found,) = problems(HEAD + SOURCE + f"targets:\n  {name}: {{}}\n")
-    assert found == (
+@pytest.mark.parametrize(
+    "name", [PAGE, "Report.HTML", provenance_path(Path("out/digits/phone")).name]
+)
+def test_target_named_like_a_file_of_builds_is_refused(problems, name):
+    (problem,) = problems(HEAD + SOURCE + f"targets:\n  {name}: {{}}\n")
+    assert problem == (
         f"5:3 targets[{name!r}]: {name!r} is the name of a file that builds write next to target "
         "directories; give the target another name"
     )
 
 
-def test_those_files_are_named_as_builds_name_them():
-    for name in (PAGE, provenance_path(Path("out/digits/phone")).name):
-        assert _BESIDE_FOLDERS.fullmatch(name)
-
-
-def test_a_shared_section_is_told_once_however_many_targets_use_it(problems):
+def test_problem_of_a_shared_section_is_reported_once(problems):
     targets = "targets: {a: {}, b: {}, c: {}}\n"
-    found = problems(HEAD + "source: {graph: g}\ntransforms: [nope]\n" + targets)
-    assert len(found) == 2
+    assert len(problems(HEAD + "source: {graph: g}\ntransforms: [nope]\n" + targets)) == 2
 
 
-def test_a_target_is_checked_with_its_overrides(load):
-    """The recipe's own source is incomplete, but no target uses it."""
+def test_target_is_checked_with_its_overrides(load):
+    # The source of the recipe is incomplete, but no target uses it.
     recipe = load(HEAD + "source: {graph: g}\ntargets: {p: {source: {frozen: f}}}\n")
     assert recipe.targets[0].source.kind == "frozen"
 
 
-def test_pins_may_name_files_of_a_prefix_or_folder(load):
+def test_pins_of_files_of_a_prefix_or_directory(load):
     pins = f"{{g: {'a' * 64}, c.index: {'b' * 64}, c.data-00000-of-00001: {'c' * 64}}}"
     load(HEAD + TARGETS + f"source: {{graph: g, checkpoint: c, sha256: {pins}}}\n")
     pins = f"{{m/saved_model.pb: {'a' * 64}}}"
     load(HEAD + TARGETS + f"source: {{saved_model: m, sha256: {pins}}}\n")
 
 
-def test_schema_and_meaning_are_told_together(problems):
-    found = problems(HEAD + "source: {graph: g}\ntransforms: [nope]\ntargets: {p: {sort: 1}}\n")
-    assert [line.split(" ")[0] for line in found] == ["3:1", "4:14", "5:21"]
+def test_schema_errors_and_other_problems_are_reported_together(problems):
+    lines = problems(HEAD + "source: {graph: g}\ntransforms: [nope]\ntargets: {p: {sort: 1}}\n")
+    assert [line.split(" ")[0] for line in lines] == ["3:1", "4:14", "5:21"]
 
 
-def test_models_times_targets_are_bounded(problems):
+def test_number_of_models_times_targets_is_limited(problems):
     models = "".join(f"  m{i}: {{}}\n" for i in range(50))
     targets = "".join(f"  t{i}: {{}}\n" for i in range(21))
-    (found,) = problems(HEAD + SOURCE + "models:\n" + models + "targets:\n" + targets)
-    assert found == "5:3 models: models times targets come to more than 1,000; split the recipe"
+    (problem,) = problems(HEAD + SOURCE + "models:\n" + models + "targets:\n" + targets)
+    assert problem == "5:3 models: models times targets come to more than 1,000; split the recipe"
 
 
 @pytest.mark.parametrize(
@@ -353,9 +348,9 @@ def test_models_times_targets_are_bounded(problems):
         ),
     ],
 )
-def test_a_plugin_has_a_name_of_its_own(problems, plugins, expected):
+def test_plugin_needs_a_unique_name(problems, plugins, expected):
     assert problems(f"{HEAD}{SOURCE}plugins: {plugins}\n{TARGETS}") == [expected]
 
 
-def test_a_plugin_may_be_listed_twice(load):
+def test_plugin_may_be_listed_twice(load):
     load(f"{HEAD}{SOURCE}plugins: [mine.py, ./mine.py]\n{TARGETS}")

@@ -1,4 +1,4 @@
-"""The ``data`` of sections: what each form means, and what is wrong with others."""
+"""The ``data`` key of sections: valid and invalid forms."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def problems_of(folder, text: str) -> str:
     return f"{raised.value} {raised.value.hint}"
 
 
-def test_a_path_alone_leaves_the_kind_to_its_content(tmp_path):
-    found = data_of(tmp_path, "d/t.npz")
-    assert (found.kind, found.reading, found.beside) == (None, Reading(), ())
-    assert found.file.path == tmp_path / "d/t.npz"
-    assert found.file.place == f"{tmp_path}/recipe.yaml:5:20"
+def test_path_without_a_kind(tmp_path):
+    data = data_of(tmp_path, "d/t.npz")
+    assert (data.kind, data.reading, data.beside) == (None, Reading(), ())
+    assert data.file.path == tmp_path / "d/t.npz"
+    assert data.file.place == f"{tmp_path}/recipe.yaml:5:20"
 
 
-def test_pictures_with_all_their_options(tmp_path):
-    found = data_of(
+def test_images_with_all_options(tmp_path):
+    data = data_of(
         tmp_path,
         "{pictures: photos, input: image, labels: labels.csv, classes: names.txt,"
         " resize: [224, 192], central_crop: 0.875, mean: 127.5, std: [1, 2, 3], channels: bgr}",
     )
-    assert found.kind == "pictures"
-    assert found.reading == Reading(
+    assert data.kind == "pictures"
+    assert data.reading == Reading(
         input="image",
         labels="labels.csv",
         resize=(224, 192),
@@ -49,38 +49,38 @@ def test_pictures_with_all_their_options(tmp_path):
         std=(1.0, 2.0, 3.0),
         channels="bgr",
     )
-    assert [file.name for file in found.beside] == ["labels.csv", "names.txt"]
+    assert [file.name for file in data.beside] == ["labels.csv", "names.txt"]
 
 
-def test_labels_by_folder_name_no_file(tmp_path):
+def test_labels_by_directory_need_no_file(tmp_path):
     assert data_of(tmp_path, "{pictures: p, labels: folders}").beside == ()
 
 
-def test_an_array_of_labels_is_no_file(tmp_path):
-    found = data_of(tmp_path, "{npz: d.npz, labels: y, inputs: {x: images}}")
-    assert (found.labels, found.reading.labels) == (None, "y")
-    assert found.reading.inputs == (("x", ("images",)),)
+def test_labels_in_an_array_need_no_file(tmp_path):
+    data = data_of(tmp_path, "{npz: d.npz, labels: y, inputs: {x: images}}")
+    assert (data.labels, data.reading.labels) == (None, "y")
+    assert data.reading.inputs == (("x", ("images",)),)
 
 
-def test_features_are_names_or_mappings(tmp_path):
-    found = data_of(
+def test_features_as_names_or_mappings(tmp_path):
+    data = data_of(
         tmp_path,
         "{tfrecord: t, features: {a: image/raw, b: {key: k, encoding: raw, shape: [2, 3]}}}",
     )
-    assert found.reading.features == (
+    assert data.reading.features == (
         ("a", FeatureReading("image/raw")),
         ("b", FeatureReading("k", "raw", None, (2, 3))),
     )
 
 
-def test_a_generator_and_what_it_reads(tmp_path):
-    found = data_of(tmp_path, "{python: tools/data.py, function: make, files: [a.csv, b]}")
-    assert (found.kind, found.reading.function) == ("python", "make")
-    assert [file.path for file in found.beside] == [tmp_path / "a.csv", tmp_path / "b"]
+def test_generator_with_its_files(tmp_path):
+    data = data_of(tmp_path, "{python: tools/data.py, function: make, files: [a.csv, b]}")
+    assert (data.kind, data.reading.function) == ("python", "make")
+    assert [file.path for file in data.beside] == [tmp_path / "a.csv", tmp_path / "b"]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{picture: p}", "recipe.yaml:5:21: validation.data.picture: unknown key 'picture'"),
         ("{picture: p}", "did you mean 'pictures'?"),
@@ -102,11 +102,11 @@ def test_a_generator_and_what_it_reads(tmp_path):
         ("[a]", "expected text or a mapping, found a list"),
     ],
 )
-def test_what_is_wrong_is_told_at_its_place(tmp_path, text, told):
-    assert told in problems_of(tmp_path, text)
+def test_invalid_data_is_reported_at_its_location(tmp_path, text, message):
+    assert message in problems_of(tmp_path, text)
 
 
-def test_data_of_a_target_replaces_the_shared_data_as_a_whole(tmp_path):
+def test_data_of_a_target_replaces_the_shared_data(tmp_path):
     text = (
         "version: 1\nname: r\nsource: {frozen: g.pb}\n"
         "validation: {data: {npz: a.npz, labels: y}, batch: 8}\n"

@@ -1,4 +1,4 @@
-"""The device of a target."""
+"""Devices and latency budgets of targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe
 
 HEAD = "version: 1\nname: r\nsource: {frozen: m.pb}\n"
-OURS = "title: our gate\ngflops: 2\nsource: measured by us\nbasis: MobileNet V1 on it\n"
+PROFILE = "title: our gate\ngflops: 2\nsource: measured by us\nbasis: MobileNet V1 on it\n"
 
 
 def loaded(folder: Path, text: str) -> Recipe:
@@ -20,10 +20,10 @@ def loaded(folder: Path, text: str) -> Recipe:
     return load_recipe(folder / "r.yaml", environ={})
 
 
-def test_a_target_names_a_device_of_the_list_or_a_profile_of_its_repository(tmp_path: Path) -> None:
+def test_device_is_a_known_name_or_a_profile_file(tmp_path: Path) -> None:
     (tmp_path / "devices").mkdir()
-    (tmp_path / "devices/gate.yaml").write_text(OURS)
-    found = loaded(
+    (tmp_path / "devices/gate.yaml").write_text(PROFILE)
+    recipe = loaded(
         tmp_path,
         "device: smartphone\n"
         "targets:\n"
@@ -31,7 +31,7 @@ def test_a_target_names_a_device_of_the_list_or_a_profile_of_its_repository(tmp_
         "  b: {device: devices/gate.yaml, budget: {latency_ms: 2.5}}\n"
         "  c: {device: null}\n",
     )
-    a, b, c = found.targets
+    a, b, c = recipe.targets
     assert a.device is not None and a.device.gflops == 10 and a.device_file is None
     assert b.device is not None and b.device.title == "our gate" and b.device.gflops == 2.0
     assert b.device.name == "gate" and b.device.basis == "MobileNet V1 on it"
@@ -41,25 +41,25 @@ def test_a_target_names_a_device_of_the_list_or_a_profile_of_its_repository(tmp_
 
 
 @pytest.mark.parametrize(
-    ("profile", "told"),
+    ("profile", "message"),
     [
         ("title: t\ngflops: fast\nsource: s\n", "gate.yaml:2:9: gflops: expected a number"),
         ("title: t\ngflops: 0\nsource: s\n", "gate.yaml:2:9: gflops: must be at least"),
         ("title: t\ngflops: .inf\nsource: s\n", "gate.yaml:2:9: gflops: expected a number"),
         ("title: t\ngflops: 2\n", "the key 'source' is missing"),
-        (OURS + "cores: 8\n", "gate.yaml:5:1: cores: unknown key 'cores'"),
+        (PROFILE + "cores: 8\n", "gate.yaml:5:1: cores: unknown key 'cores'"),
         ("- a\n", "mapping of keys to values"),
-        (OURS + "x" * (1 << 20), "at most 1,048,576 bytes"),
+        (PROFILE + "x" * (1 << 20), "at most 1,048,576 bytes"),
     ],
 )
-def test_a_profile_is_checked_with_its_lines(tmp_path: Path, profile: str, told: str) -> None:
+def test_invalid_profile_is_reported(tmp_path: Path, profile: str, message: str) -> None:
     (tmp_path / "gate.yaml").write_text(profile)
     with pytest.raises(RecipeError) as caught:
         loaded(tmp_path, "targets: {a: {device: gate.yaml}}\n")
-    assert told in caught.value.message
+    assert message in caught.value.message
 
 
-def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_device_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         loaded(tmp_path, "targets: {a: {device: gate.yaml}, b: {device: smartfone}}\n")
     assert "r.yaml:4:23" in caught.value.message and "gate.yaml" in caught.value.message
@@ -70,7 +70,7 @@ def test_a_device_that_is_not_there(tmp_path: Path) -> None:
         device_named(str(tmp_path / "gate.yaml"))
 
 
-def test_a_latency_needs_a_device(tmp_path: Path) -> None:
+def test_latency_needs_a_device(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a latency needs the device") as caught:
         loaded(tmp_path, "targets: {a: {budget: {latency_ms: 5}}}\n")
     assert "device: smartphone" in caught.value.message

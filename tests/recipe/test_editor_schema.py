@@ -1,4 +1,4 @@
-"""The schema for editors, put to a validator of JSON Schema with recipes as they are written."""
+"""The JSON schema for editors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from mobileprep.recipe.documents.editor_schema import SCHEMA_ID, editor_schema
+from mobileprep.recipe.editor_schema import SCHEMA_ID, editor_schema
 from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline, recipe_schema
 from mobileprep.recipe.settings import InputFile
@@ -28,13 +28,13 @@ targets: {p: {platform: android}}
 """
 
 
-def complaint(text: str) -> str:
-    """What an editor would say of a recipe, or an empty text."""
+def error_of(text: str) -> str:
+    """Return the error that an editor would show for a recipe, or an empty string."""
     error = best_match(Draft202012Validator(SCHEMA).iter_errors(yaml.safe_load(text)))
     return "" if error is None else f"{'.'.join(map(str, error.absolute_path))}: {error.message}"
 
 
-def test_it_is_a_schema_that_refers_to_nothing_outside():
+def test_schema_is_valid_and_self_contained():
     Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$id"] == SCHEMA_ID
     for reference in re.findall(r'"\$ref": "([^"]*)"', EDITOR_SCHEMA.read_text(encoding="utf-8")):
@@ -43,11 +43,12 @@ def test_it_is_a_schema_that_refers_to_nothing_outside():
         assert name in SCHEMA["$defs"]
 
 
-def test_it_has_every_key_and_every_transform_described():
+def test_schema_describes_every_key_and_transform():
     for name, section in recipe_schema()["$defs"].items():
-        made = SCHEMA["$defs"][name]
-        for key in section.get("properties", {}):
-            assert key in made.get("properties", made.get("anyOf", [{}])[0].get("properties", {}))
+        definition = SCHEMA["$defs"][name]
+        alternative = definition.get("anyOf", [{}])[0]
+        properties = definition.get("properties", alternative.get("properties", {}))
+        assert section.get("properties", {}).keys() <= properties.keys()
     names = TransformSchemas().names
     words, mapping = SCHEMA["$defs"]["step"]["anyOf"]
     assert words["anyOf"][0]["enum"] == list(names)
@@ -58,18 +59,16 @@ def test_it_has_every_key_and_every_transform_described():
 
 
 def recipes():
-    found = [p.read_text(encoding="utf-8") for p in sorted(ROOT.glob("recipes/*/recipe.yaml"))]
+    texts = [p.read_text(encoding="utf-8") for p in sorted(ROOT.glob("recipes/*/recipe.yaml"))]
     for page in sorted([*ROOT.rglob("docs/**/*.md"), ROOT / "README.md"]):
         blocks = re.split(r"```yaml.*\n", page.read_text(encoding="utf-8"))[1:]
-        found += [
-            b.partition("```")[0] for b in blocks if b.partition("```")[0].startswith("version")
-        ]
-    return found
+        texts += [b.partition("```")[0] for b in blocks if b.startswith("version")]
+    return texts
 
 
 @pytest.mark.parametrize("index", range(len(recipes())))
-def test_recipes_that_build_are_right(index):
-    assert complaint(recipes()[index]) == ""
+def test_recipes_of_the_repository_are_valid(index):
+    assert error_of(recipes()[index]) == ""
 
 
 @pytest.mark.parametrize(
@@ -89,12 +88,12 @@ def test_recipes_that_build_are_right(index):
         "freeze: {control_flow: '${FLOW}', clear_devices: '${CLEAR}'}",
     ],
 )
-def test_what_may_be_written_is_right(more):
-    assert complaint(f"{START}{more}\n") == ""
+def test_valid_recipes_are_accepted(more):
+    assert error_of(f"{START}{more}\n") == ""
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ("transforms: [fold_constant]", "fold_constant"),
         ("transforms: [{fold_constant: {}}]", "fold_constant"),
@@ -116,34 +115,34 @@ def test_what_may_be_written_is_right(more):
         ("inputs: {x: {shape: [many]}}", "many"),
     ],
 )
-def test_what_is_wrong_is_told(more, told):
+def test_invalid_recipes_are_refused(more, message):
     key = more.partition(":")[0]
-    kept = "".join(line for line in START.splitlines(True) if not line.startswith(f"{key}:"))
-    assert told in complaint(f"{kept}{more}\n")
+    start = "".join(line for line in START.splitlines(True) if not line.startswith(f"{key}:"))
+    assert message in error_of(f"{start}{more}\n")
 
 
-def test_transforms_from_outside_can_be_had_too(tmp_path):
+def test_schema_with_transforms_of_plugins(tmp_path):
     (tmp_path / "mine.py").write_text("")
     parameters = {"properties": {"x": {"type": "integer"}}, "additionalProperties": False}
     (tmp_path / "mine.json").write_text(json.dumps(parameters))
     plugin = named_plugin(InputFile("mine.py", tmp_path / "mine.py"))
     validator = Draft202012Validator(editor_schema(TransformSchemas(plugins=[plugin])))
-    for steps, right in ((["mine", {"mine": {"x": 1}}], True), ([{"mine": {"y": 1}}], False)):
+    for steps, is_valid in ((["mine", {"mine": {"x": 1}}], True), ([{"mine": {"y": 1}}], False)):
         recipe = {**yaml.safe_load(START), "transforms": steps}
-        assert validator.is_valid(recipe) is right
+        assert validator.is_valid(recipe) is is_valid
 
 
-def test_the_line_for_editors_leads_to_the_schema(tmp_path):
+def test_modeline_refers_to_the_nearest_schema(tmp_path):
     recipe = tmp_path / "models" / "digits" / "recipe.yaml"
     recipe.parent.mkdir(parents=True)
     next_to_it = "# yaml-language-server: $schema=recipe.schema.json"
-    assert modeline(recipe) == next_to_it, "no path of this machine"
+    assert modeline(recipe) == next_to_it, "absolute path of this machine"
     (tmp_path / "recipe.schema.json").write_text("{}")
-    assert modeline(recipe) == next_to_it, "beyond the repository"
+    assert modeline(recipe) == next_to_it, "schema outside of the repository"
     (tmp_path / ".git").mkdir()
     assert modeline(recipe) == "# yaml-language-server: $schema=../../recipe.schema.json"
     (recipe.parent / "recipe.schema.json").write_text("{}")
-    assert modeline(recipe) == "# yaml-language-server: $schema=recipe.schema.json"
+    assert modeline(recipe) == next_to_it
 
 
 @pytest.mark.parametrize(
@@ -155,9 +154,7 @@ def test_the_line_for_editors_leads_to_the_schema(tmp_path):
         ("tools/mobileprep/schemas", "../tools/mobileprep/schemas/recipe.schema.json"),
     ],
 )
-def test_only_a_schema_that_is_checked_in_is_named_by_its_path(
-    tmp_path, monkeypatch, installed, shown
-):
+def test_modeline_has_a_path_only_for_a_checked_in_schema(tmp_path, monkeypatch, installed, shown):
     schema = tmp_path / installed / "recipe.schema.json"
     schema.parent.mkdir(parents=True)
     schema.write_text("{}")

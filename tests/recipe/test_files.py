@@ -14,15 +14,15 @@ def tree_of(path, **settings):
     return load_tree(path, Variables(settings, {}))
 
 
-def refused(path, **settings):
-    """The one problem of a file: ``file:line:column: keys: message; hint``."""
+def problem_of(path, **settings):
+    """Return the only problem of a file as ``file:line:column: keys: message; hint``."""
     with pytest.raises(InvalidRecipeError) as caught:
         tree_of(path, **settings)
     (problem,) = caught.value.problems
     return str(problem)
 
 
-def test_a_missing_recipe_is_an_unreadable_file(write):
+def test_missing_recipe_is_reported(write):
     path = write("a: 1\n")
     path.unlink()
     with pytest.raises(CorruptFileError) as caught:
@@ -31,37 +31,35 @@ def test_a_missing_recipe_is_an_unreadable_file(write):
     assert str(caught.value) == "recipe.yaml: cannot be read: No such file or directory"
 
 
-def test_a_folder_is_an_unreadable_file(tmp_path):
+def test_directory_is_refused(tmp_path):
     with pytest.raises(CorruptFileError, match="is a directory, not a file"):
         tree_of(tmp_path)
 
 
-def test_a_byte_that_is_not_utf_8_has_its_place(write):
+def test_invalid_utf8_is_reported_with_its_location(write):
     path = write("a: 1\nb: é".encode() + b"x\xffy")
-    assert refused(path) == (
-        "recipe.yaml:2:6: byte 0xff is not UTF-8; save the file as UTF-8"
-    )  # fmt: skip
+    assert problem_of(path) == "recipe.yaml:2:6: byte 0xff is not UTF-8; save the file as UTF-8"
 
 
-def test_utf_16_is_refused(write):
-    assert "is not UTF-8" in refused(write("a: 1\n".encode("utf-16")))
+def test_utf16_is_refused(write):
+    assert "is not UTF-8" in problem_of(write("a: 1\n".encode("utf-16")))
 
 
-def test_a_byte_order_mark_is_skipped(write):
+def test_byte_order_mark_is_skipped(write):
     path = write(b"\xef\xbb\xbfa: 1\n")
     tree = tree_of(path)
     assert plain(tree) == {"a": 1}
     assert tree.entries["a"].key_place.column == 1
 
 
-def test_the_size_has_an_exact_limit(write):
+def test_size_limit(write):
     text = "a: 1\n#"
     assert read_source(write(text + "x" * (MAX_BYTES - len(text)))).text.startswith("a: 1")
     path = write(text + "x" * (MAX_BYTES - len(text) + 1))
-    assert refused(path).startswith("recipe.yaml:1:1: a recipe has at most 1,048,576 bytes")
+    assert problem_of(path).startswith("recipe.yaml:1:1: a recipe has at most 1,048,576 bytes")
 
 
-def test_a_recipe_extends_another(write):
+def test_extended_recipe(write):
     write("a: 1\nf: {x: 1, y: 2}\n", "shared/base.yaml")
     path = write("extends: ../shared/base.yaml\nf: {y: 3}\n", "app/recipe.yaml")
     tree = tree_of(path)
@@ -70,21 +68,21 @@ def test_a_recipe_extends_another(write):
     assert str(find(tree, ("f", "y")).place) == f"{Path('app/recipe.yaml')}:2:8"
 
 
-def test_recipes_extend_in_several_steps(write):
+def test_extends_in_several_steps(write):
     write("{a: 1, b: 1, c: 1}", "one.yaml")
     write("{extends: one.yaml, b: 2, c: 2}", "two.yaml")
     path = write("{extends: two.yaml, c: 3}")
     assert plain(tree_of(path)) == {"a": 1, "b": 2, "c": 3}
 
 
-def test_the_extended_path_may_use_variables(write):
+def test_extends_with_variables(write):
     write("a: 1", "debug.yaml")
     path = write("extends: ${KIND}.yaml")
     assert plain(tree_of(path, KIND="debug")) == {"a": 1}
-    assert refused(path).startswith("recipe.yaml:1:10: extends: the variable KIND has no value")
+    assert problem_of(path).startswith("recipe.yaml:1:10: extends: the variable KIND has no value")
 
 
-def test_an_overridden_variable_needs_no_value(write):
+def test_overridden_variable_needs_no_value(write):
     write("a: ${NOWHERE}", "base.yaml")
     path = write("{extends: base.yaml, a: 1}")
     variables = Variables({}, {})
@@ -92,24 +90,24 @@ def test_an_overridden_variable_needs_no_value(write):
     assert variables.problems == []
 
 
-def test_a_circle_is_found(write):
+def test_circular_extends_is_refused(write):
     write("extends: recipe.yaml\n", "other.yaml")
     path = write("a: 1\nextends: other.yaml\n")
-    assert refused(path) == (
+    assert problem_of(path) == (
         "other.yaml:1:10: extends: recipes extend each other in a circle, or more than 20 deep; "
         "remove one 'extends'"
     )
-    assert "in a circle" in refused(write("extends: ./x/../recipe.yaml\n"))
+    assert "in a circle" in problem_of(write("extends: ./x/../recipe.yaml\n"))
 
 
-def test_the_depth_is_bounded(write):
+def test_depth_of_extends_is_limited(write):
     for i in range(30):
         write(f"extends: r{i + 1}.yaml\n", f"r{i}.yaml")
     path = write("extends: r0.yaml\n")
-    assert refused(path).startswith("r19.yaml:1:10: extends: recipes extend each other")
+    assert problem_of(path).startswith("r19.yaml:1:10: extends: recipes extend each other")
 
 
-def test_a_missing_base_is_told_at_the_place_that_names_it(write):
+def test_missing_base_is_reported_at_its_reference(write):
     write("x: 1\nextends: none.yaml\n", "base.yaml")
     path = write("extends: base.yaml\n")
     with pytest.raises(CorruptFileError) as caught:
@@ -121,15 +119,17 @@ def test_a_missing_base_is_told_at_the_place_that_names_it(write):
 
 @pytest.mark.parametrize("value", ["", "1", "[a]", "{a: b}", "''", "true"])
 def test_extends_must_be_a_path(write, value):
-    expected = "recipe.yaml:1:"
-    assert refused(write(f"extends: {value}\n")).startswith(expected)
-    assert "expected the path of a recipe" in refused(write(f"extends: {value}\n"))
+    problem = problem_of(write(f"extends: {value}\n"))
+    assert problem.startswith("recipe.yaml:1:")
+    assert "expected the path of a recipe" in problem
 
 
-def test_a_nul_in_the_path_is_refused(write):
-    assert "a path cannot hold a NUL" in refused(write('extends: "a\\0b"\n'))
+def test_nul_in_the_path_is_refused(write):
+    assert "a path cannot hold a NUL" in problem_of(write('extends: "a\\0b"\n'))
 
 
-def test_a_base_that_is_no_recipe_has_its_own_place(write):
+def test_problem_of_the_base_is_reported_in_the_base(write):
     write("- a\n", "base.yaml")
-    assert refused(write("extends: base.yaml\n")).startswith("base.yaml:1:1: a recipe is a mapping")
+    assert problem_of(write("extends: base.yaml\n")).startswith(
+        "base.yaml:1:1: a recipe is a mapping"
+    )

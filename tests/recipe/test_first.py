@@ -1,4 +1,4 @@
-"""The text of a first recipe: what it says is read back, whatever names a model has."""
+"""Text of a first recipe: all names must be quoted safely."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ DRAFT = Draft(
         "\U0001f600", " spaced ", "~", "=", "<<", "%TAG",
     ],
 )  # fmt: skip
-def test_every_text_is_read_back_as_it_was(tmp_path, text):
-    made = f"key: {quoted(text)}\n"
-    tree = parse_yaml(SourceText("r", tmp_path, made))
+def test_quoted_strings_survive_a_round_trip(tmp_path, text):
+    line = f"key: {quoted(text)}\n"
+    tree = parse_yaml(SourceText("r", tmp_path, line))
     assert plain(tree) == {"key": text.replace("$", "$$")}
-    assert made.count("\n") == 1
+    assert line.count("\n") == 1
 
 
-def test_a_dollar_is_no_variable(tmp_path):
+def test_dollar_is_not_a_variable(tmp_path):
     draft = replace(DRAFT, source=(("frozen", "${HOME}.pb"),))
     recipe = load_recipe(tmp_path / "r.yaml", environ={"HOME": "x"}, text=recipe_text(draft))
     assert recipe.targets[0].source.file.name == "${HOME}.pb"
 
 
-def test_no_comment_ends_early(tmp_path):
+def test_comments_do_not_end_early(tmp_path):
     evil = "x\ntargets: {evil: {}}\r\n\x85\u2028name: evil " + "word " * 50
     draft = replace(
         DRAFT,
@@ -56,7 +56,7 @@ def test_no_comment_ends_early(tmp_path):
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_quantizing_comes_with_a_check_and_validation_as_named(tmp_path):
+def test_quantized_draft_has_a_check_and_validation(tmp_path):
     draft = replace(DRAFT, check=0.05, quantize="weights", validation=("d.npz", "class"))
     target = load_recipe(tmp_path / "r.yaml", environ={}, text=recipe_text(draft)).targets[0]
     assert target.check
@@ -66,6 +66,6 @@ def test_quantizing_comes_with_a_check_and_validation_as_named(tmp_path):
     assert target.validation.metrics[0].labels == "class"
 
 
-def test_the_first_line_leads_an_editor_to_the_schema(tmp_path):
+def test_first_line_is_the_modeline(tmp_path):
     line = modeline(tmp_path / "r.yaml")
     assert recipe_text(replace(DRAFT, modeline=line)).startswith(f"{line}\n")

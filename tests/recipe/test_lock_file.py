@@ -1,4 +1,4 @@
-"""Locks read and written: equal bytes for equal locks, every fault at its place."""
+"""Reading and writing lock files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from mobileprep.recipe.files import MAX_BYTES
 from mobileprep.recipe.lock_file import LockFile, Pins, lock_path, lock_text, read_lock
 
 DIGEST = "12e4" + "0" * 60
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+STRINGS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 PINS = st.builds(
     Pins,
-    TEXTS,
-    st.dictionaries(TEXTS, TEXTS, max_size=3),
-    st.dictionaries(TEXTS, st.just(DIGEST), max_size=3),
+    STRINGS,
+    st.dictionaries(STRINGS, STRINGS, max_size=3),
+    st.dictionaries(STRINGS, st.just(DIGEST), max_size=3),
 )
 
 
-def test_a_lock_is_text_to_review(tmp_path: Path) -> None:
+def test_lock_text(tmp_path: Path) -> None:
     pins = Pins("0.1.0", {"openvino": "2025.1"}, {"model/g.pb": DIGEST, "data/b.npz": DIGEST})
     lock = LockFile(tmp_path / "mobileprep.lock", {"b.yaml": pins, "a.yaml": Pins("1", {}, {})})
     assert lock_text(lock) == (
@@ -46,10 +46,8 @@ def test_a_lock_is_text_to_review(tmp_path: Path) -> None:
 
 
 @settings(deadline=None)
-@given(st.dictionaries(TEXTS, PINS, max_size=3))
-def test_whatever_names_there_are_a_lock_is_read_as_it_was_written(
-    recipes: dict[str, Pins],
-) -> None:
+@given(st.dictionaries(STRINGS, PINS, max_size=3))
+def test_lock_survives_a_round_trip(recipes: dict[str, Pins]) -> None:
     lock = LockFile(Path("mobileprep.lock"), recipes)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "mobileprep.lock")
@@ -57,11 +55,11 @@ def test_whatever_names_there_are_a_lock_is_read_as_it_was_written(
         read = read_lock(path)
     assert read is not None
     assert read.recipes == recipes
-    # Where its lines stand does not matter.
+    # Line numbers are not compared.
     assert read == LockFile(path, recipes)
 
 
-def test_there_may_be_none(tmp_path: Path) -> None:
+def test_missing_and_unreadable_locks(tmp_path: Path) -> None:
     path = lock_path(tmp_path / "recipe.yaml")
     assert path == tmp_path / "mobileprep.lock"
     assert read_lock(path) is None
@@ -71,7 +69,7 @@ def test_there_may_be_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "1:1: "),
         ("version: 1\n", "1:1: the key 'recipes' is missing"),
@@ -88,23 +86,23 @@ def test_there_may_be_none(tmp_path: Path) -> None:
         ('version: 1\nrecipes: {a: {}, "a": {}}', "is given twice"),
     ],
 )
-def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_invalid_lock_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "mobileprep.lock"
     path.write_text(text)
     with pytest.raises(RecipeError) as caught:
         read_lock(path)
     assert f"{path}:" in str(caught.value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_lock_that_is_too_long_is_not_read(tmp_path: Path) -> None:
+def test_too_long_lock_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mobileprep.lock"
     path.write_bytes(b" " * (MAX_BYTES + 1))
     with pytest.raises(RecipeError, match="at most"):
         read_lock(path)
 
 
-def test_what_could_not_be_read_back_is_not_written() -> None:
+def test_unreadable_lock_is_not_written() -> None:
     many = {f"{number}.bin": DIGEST for number in range(6000)}
     with pytest.raises(RecipeError, match="more than"):
         lock_text(LockFile(Path("mobileprep.lock"), {"r.yaml": Pins("1", {}, many)}))

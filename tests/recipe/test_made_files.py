@@ -1,4 +1,4 @@
-"""Schemas and reference pages are what the declarations of options make of them."""
+"""Generated schemas and reference pages are up to date."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _tool() -> ModuleType:
 
 
 TOOL = _tool()
-MADE = {
+GENERATED = {
     **TOOL.transform_schemas(),
     **TOOL.output_schemas(),
     TOOL.SCHEMA_FOLDER / "recipe.json": TOOL.recipe_format(),
@@ -31,40 +31,39 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("path", MADE, ids=lambda path: path.name)
-def test_a_file_is_up_to_date(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == MADE[path], COMMAND
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.name)
+def test_generated_file_is_current(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == GENERATED[path], COMMAND
 
 
-def test_no_schema_is_left_of_a_transform_that_is_gone() -> None:
+def test_no_schema_of_a_removed_transform_exists() -> None:
     assert set(TOOL.TRANSFORMS.glob("*.json")) == TOOL.transform_schemas().keys(), COMMAND
 
 
-def test_quantize_takes_what_its_transforms_take() -> None:
+def test_quantize_accepts_the_parameters_of_its_transforms() -> None:
     keys = TOOL.recipe_schema()["$defs"]["quantize"]["else"]["properties"]
     for mode, (transform, parameter) in TOOL.QUANTIZERS.items():
-        wanted = TransformSchemas().get(transform)["properties"][parameter]
-        # What quantize_weights takes below zero is the original's, and of no use in a recipe.
+        expected = TransformSchemas().get(transform)["properties"][parameter]
+        # As in the original, quantize_weights accepts negative values. A recipe does not.
         bound = {key: keys[parameter][key] for key in ("minimum",) if key in keys[parameter]}
-        told = {**keys[parameter], "description": wanted["description"]}
-        assert told == {**wanted, **bound}
-        named = keys[parameter]["description"].partition(": ")[0]
-        assert f"`{mode}`" in named
+        actual = {**keys[parameter], "description": expected["description"]}
+        assert actual == {**expected, **bound}
+        assert f"`{mode}`" in keys[parameter]["description"].partition(": ")[0]
     assert keys["minimum_size"]["description"].startswith(
         "With `weights`, `float16` or `bfloat16`: constants"
     )
 
 
 @pytest.mark.parametrize("key", ["bits", "granularity"])
-def test_quantize_takes_the_bits_and_scales_of_its_transform(key):
-    told = TOOL.recipe_schema()["$defs"]["quantize"]["else"]["properties"][key]
-    wanted = TransformSchemas().get("linear_quantize_weights")["properties"][key]
+def test_quantize_accepts_the_bits_and_granularity_of_its_transform(key):
+    actual = TOOL.recipe_schema()["$defs"]["quantize"]["else"]["properties"][key]
+    expected = TransformSchemas().get("linear_quantize_weights")["properties"][key]
     names = ("type", "minimum", "maximum")
-    assert {n: told.get(n) for n in names} == {n: wanted.get(n) for n in names}
-    assert sorted(told.get("enum", ())) == sorted(wanted.get("enum", ()))
+    assert {n: actual.get(n) for n in names} == {n: expected.get(n) for n in names}
+    assert sorted(actual.get("enum", ())) == sorted(expected.get("enum", ()))
 
 
-def test_main_writes_what_is_missing_and_removes_what_is_too_much(
+def test_main_adds_missing_files_and_removes_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TOOL, "TRANSFORMS", tmp_path)

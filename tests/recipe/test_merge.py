@@ -9,7 +9,7 @@ from mobileprep.recipe.yaml_tree import parse_yaml
 
 @pytest.fixture
 def merge(source):
-    """Lays one YAML text over another."""
+    """Merge a YAML text into another."""
     return lambda base, over: merge_sections(parse_yaml(source(base)), parse_yaml(source(over)))
 
 
@@ -43,7 +43,7 @@ def merge(source):
                 }
             },
         ),
-        # A target that happens to have a section's name merges like any other.
+        # A target that is named like a section is merged like any other.
         (
             "targets: {source: {sort: true}}",
             "targets: {source: {obfuscate: true}}",
@@ -54,13 +54,13 @@ def merge(source):
         ("targets: {a: {sort: true}}", "targets: {a: 1}", {"targets": {"a": 1}}),
     ],
 )
-def test_merged(merge, base, over, merged):
-    found = plain(merge(base, over))
-    assert found == merged
-    assert list(found) == list(merged)
+def test_sections_are_merged(merge, base, over, merged):
+    result = plain(merge(base, over))
+    assert result == merged
+    assert list(result) == list(merged)
 
 
-def test_values_keep_the_place_where_they_were_written(source):
+def test_merged_values_keep_their_locations(source):
     base = parse_yaml(source("f:\n  x: 1\n  y: 2\n"))
     over = parse_yaml(source("\n\n\n\nf: {y: 3}\n"))
     merged = merge_sections(base, over)
@@ -69,5 +69,5 @@ def test_values_keep_the_place_where_they_were_written(source):
     assert str(merged.entries["f"].key_place) == "recipe.yaml:5:1"
 
 
-def test_the_order_is_that_of_the_base(merge):
+def test_order_of_the_base_is_preserved(merge):
     assert list(plain(merge("{a: 1, b: 2}", "{c: 3, a: 4}"))) == ["a", "b", "c"]

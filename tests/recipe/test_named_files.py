@@ -1,4 +1,4 @@
-"""Files that parameters name, as the schema's ``format`` marks them."""
+"""Files in parameters, which have a ``format`` in the schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = {
 
 @pytest.fixture
 def parameters(source):
-    """The mapping of a YAML text in a recipe of the folder ``app``."""
+    """Parse the YAML text of a recipe in the directory ``app``."""
 
     def parameters(text: str) -> MappingNode:
         read = source(text)
@@ -34,36 +34,36 @@ def parameters(source):
     return parameters
 
 
-def test_what_is_marked_is_found_beside_the_recipe(parameters):
-    found = named_files(parameters("log: a/b.txt\nweights: ../w\ncount: 3\nday: x\n"), SCHEMA)
-    assert [(f.parameter, f.index, f.kind) for f in found] == [
+def test_paths_are_relative_to_the_recipe(parameters):
+    files = named_files(parameters("log: a/b.txt\nweights: ../w\ncount: 3\nday: x\n"), SCHEMA)
+    assert [(f.parameter, f.index, f.kind) for f in files] == [
         ("log", None, "path"),
         ("weights", None, "checkpoint"),
     ]
-    assert [(f.file.name, f.file.path) for f in found] == [
+    assert [(f.file.name, f.file.path) for f in files] == [
         ("a/b.txt", Path("app/a/b.txt")),
         ("../w", Path("app/../w")),
     ]
-    assert [f.file.place.split(":", 1)[1] for f in found] == ["1:6", "2:10"]
+    assert [f.file.place.split(":", 1)[1] for f in files] == ["1:6", "2:10"]
 
 
-def test_each_of_a_list_is_found(parameters):
-    found = named_files(parameters("tables: [a, b]\n"), SCHEMA)
-    assert [(f.parameter, f.index, f.file.name) for f in found] == [
+def test_paths_in_a_list(parameters):
+    files = named_files(parameters("tables: [a, b]\n"), SCHEMA)
+    assert [(f.parameter, f.index, f.file.name) for f in files] == [
         ("tables", 0, "a"),
         ("tables", 1, "b"),
     ]
 
 
-def test_an_empty_text_names_nothing(parameters):
+def test_empty_string_is_not_a_path(parameters):
     assert named_files(parameters("weights: ''\n"), SCHEMA) == ()
 
 
 @pytest.mark.parametrize("text", ['log: "a\\0b"', 'tables: [a, "b\\n"]', 'weights: "\\x7f"'])
-def test_names_that_no_file_can_have(parameters, text):
+def test_control_characters_in_paths_are_refused(parameters, text):
     (problem,) = path_problems(parameters(text), SCHEMA)
     assert problem.message == "a path has no control characters"
 
 
-def test_what_is_no_path_may_have_any_character(parameters):
+def test_other_parameters_may_have_any_character(parameters):
     assert path_problems(parameters('day: "a\\nb"\nlog: a b\n'), SCHEMA) == []

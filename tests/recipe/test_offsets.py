@@ -21,20 +21,20 @@ from mobileprep.recipe.yaml_tree import parse_yaml
         ("t: |2\r\n    one\r\n  two\r\n", 3, 3),
     ],
 )
-def test_found_through_quotes_and_folding(source, text, line, column):
+def test_location_in_quoted_and_folded_text(source, text, line, column):
     scalar = parse_yaml(source(text)).get("t")
     place = TextPlaces(scalar).at(scalar.text.index("two"))
     assert (place.line, place.column) == (line, column)
 
 
 @pytest.mark.parametrize("text", ['t: "one \\u0074wo"\n', "t: 'it''s two'\n"])
-def test_behind_an_escape_the_scalar_itself_is_named(source, text):
+def test_location_after_an_escape_is_that_of_the_scalar(source, text):
     scalar = parse_yaml(source(text)).get("t")
     place = TextPlaces(scalar).at(scalar.text.index("two"))
     assert (place.line, place.column) == (1, 4)
 
 
-def test_the_end_of_the_text_is_behind_its_last_character(source):
+def test_location_of_the_end_of_the_text(source):
     scalar = parse_yaml(source("t: 'one two '\n")).get("t")
     assert TextPlaces(scalar).at(len(scalar.text)).column == 12
 

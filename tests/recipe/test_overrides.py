@@ -1,4 +1,4 @@
-"""What a target may lay over each section of its recipe."""
+"""Overrides of sections in targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Target
 
 SOURCE = {"frozen": "model.pb"}
-# By section: the recipe's, and what a target lays over it.
+# By section: the value of the recipe and the override of a target.
 SECTIONS: dict[str, tuple[Any, Any]] = {
     "calibration": ({"data": "a.npz"}, {"method": "min_max"}),
     "check": ({"data": "a.npz"}, {"max_difference": 0.5}),
@@ -44,11 +44,11 @@ def resolved(folder: Path, recipe: dict[str, Any]) -> dict[str, Target]:
 
 
 def facts(target: Target, section: str) -> str:
-    """What a target has of a section, without the places where it was written."""
+    """Return a section of a target without the locations."""
     return re.sub(r"recipe\.yaml(:\d+)+", "", repr(getattr(target, section)))
 
 
-def test_every_section_that_a_target_may_have_is_here() -> None:
+def test_every_section_of_targets_is_tested() -> None:
     text = resources.files("mobileprep").joinpath("schemas/recipe.json").read_text()
     schema = json.loads(text)
     of_targets = set(schema["$defs"]["target"]["properties"])
@@ -56,7 +56,7 @@ def test_every_section_that_a_target_may_have_is_here() -> None:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_targets_section_goes_before_the_recipes(section: str, tmp_path: Path) -> None:
+def test_section_of_a_target_overrides_the_recipe(section: str, tmp_path: Path) -> None:
     below, above = SECTIONS[section]
     both = resolved(tmp_path, {section: below, "targets": {"a": {section: above}, "b": None}})
     merged = {**below, **above} if isinstance(below, dict) and section != "source" else above

@@ -13,7 +13,7 @@ HEAD = "version: 1\nname: x\ntargets: {p: {}, q: {}}\n"
 
 @pytest.fixture
 def missing(load):
-    """What is missing of the files that a recipe names, a line each."""
+    """Return an error line for each missing file of a recipe."""
 
     def missing(text: str) -> list[str]:
         recipe = load(HEAD + text)
@@ -25,7 +25,7 @@ def missing(load):
     return missing
 
 
-def test_nothing_missing(load, write):
+def test_existing_files_are_accepted(load, write):
     for name in ("g", "c.index", "t.npz"):
         write("", name)
     text = f"source: {{graph: g, checkpoint: c, sha256: {{c.index: {'a' * 64}}}}}\n"
@@ -33,34 +33,34 @@ def test_nothing_missing(load, write):
 
 
 @pytest.mark.parametrize("name", ["c", "c-?????-of-00002", "c-00001-of-00002", "c-00000-of-00002"])
-def test_a_checkpoint_of_the_first_format_is_there(load, write, name):
+def test_v1_checkpoint_is_found(load, write, name):
     for file in ("g", "c-00000-of-00002", "c-00001-of-00002"):
         write("", file)
     check_files(load(f"{HEAD}source: {{graph: g, checkpoint: '{name}'}}\n"))
 
 
-def test_a_checkpoint_of_another_number_of_files_and_a_missing_saver_are_told(missing, write):
+def test_missing_v1_checkpoint_and_saver_are_reported(missing, write):
     for file in ("g", "c-00000-of-00002", "c-00001-of-00002"):
         write("", file)
-    found = missing("source: {graph: g, checkpoint: 'c-?????-of-00003', saver: s}\n")
-    assert [line.split(": ", 1)[1].split(";")[0] for line in found] == [
+    errors = missing("source: {graph: g, checkpoint: 'c-?????-of-00003', saver: s}\n")
+    assert [line.split(": ", 1)[1].split(";")[0] for line in errors] == [
         "no such checkpoint: 'c-?????-of-00003'",
         "no such file: 's'",
     ]
 
 
-def test_missing_assets_are_named(missing, write):
+def test_missing_assets_are_reported(missing, write):
     write("", "g")
     (line,) = missing("source: {frozen: g, assets: words}\n")
     assert line.endswith("no such file or directory: 'words'")
 
 
-def test_all_missing_files_are_told_once_at_their_places(missing):
-    found = missing(
+def test_missing_files_are_reported_once_with_their_locations(missing):
+    errors = missing(
         f"validation: {{data: d/t.npz}}\n"
         f"source: {{graph: g, checkpoint: m/c, sha256: {{m/c.index: {'a' * 64}}}}}\n"
     )
-    assert found == [
+    assert errors == [
         "recipe.yaml:4:20: no such file: 'd/t.npz': its folder does not exist",
         "recipe.yaml:5:17: no such file: 'g'",
         "recipe.yaml:5:32: no such checkpoint: 'm/c': its folder does not exist",
@@ -68,92 +68,80 @@ def test_all_missing_files_are_told_once_at_their_places(missing):
     ]
 
 
-def test_the_nearest_name_is_given(missing, write):
+def test_closest_name_is_suggested(missing, write):
     write("", "model/graph.pb")
     assert missing("source: {frozen: model/grahp.pb}\n") == [
         "recipe.yaml:4:18: no such file: 'model/grahp.pb'; did you mean 'graph.pb'?"
     ]
 
 
-def test_what_has_the_name_is_told(missing, write, tmp_path):
+def test_files_of_the_wrong_kind_are_reported(missing, write, tmp_path):
     write("", "folder/x")
     (tmp_path / "link").symlink_to("gone")
-    told = "source: {%s}\nvalidation: {data: link}\n"
     link = "recipe.yaml:5:20: no such file: 'link': it is a link that leads nowhere"
     directory = "folder is a directory, not a file; name the file in it"
-    for source, what in (
+    for source, message in (
         ("frozen: folder", directory),
         ("saved_model: folder/x", "folder/x is a file, not the directory of a SavedModel"),
         ("frozen: link", "no such file: 'link': it is a link that leads nowhere"),
         ("frozen: /dev/null", "no such file: '/dev/null': it is a device or a pipe"),
     ):
-        first, second = missing(told % source)
-        assert first.partition(": ")[2].startswith(what)
+        first, second = missing(f"source: {{{source}}}\nvalidation: {{data: link}}\n")
+        assert first.partition(": ")[2].startswith(message)
         assert second == link
 
 
-def test_places_are_sorted_by_line_number(missing):
-    lines = "\n" * 5 + "validation: {data: d}\n"
-    found = missing("source: {frozen: f}\n" + lines)
-    assert [line.split(":")[1] for line in found] == ["4", "10"]
-
-
-def test_a_folder_is_no_graph_and_a_file_no_saved_model(missing, write):
-    write("", "folder/x")
-    assert missing("source: {frozen: folder}\n") == [
-        "recipe.yaml:4:18: folder is a directory, not a file"
-    ]
-    assert missing("source: {saved_model: folder/x}\n") == [
-        "recipe.yaml:4:23: folder/x is a file, not the directory of a SavedModel"
-    ]
+def test_errors_are_sorted_by_line_number(missing):
+    errors = missing("source: {frozen: f}\n" + "\n" * 5 + "validation: {data: d}\n")
+    assert [line.split(":")[1] for line in errors] == ["4", "10"]
 
 
 @pytest.mark.parametrize("checkpoint", ["c", "c.index", "folder", "old"])
-def test_a_checkpoint_is_a_prefix_a_member_a_folder_or_a_file(load, write, checkpoint):
+def test_checkpoint_as_prefix_member_directory_or_file(load, write, checkpoint):
     for name in ("g", "c.index", "c.data-00000-of-00001", "folder/checkpoint", "old"):
         write("", name)
     check_files(load(HEAD + f"source: {{graph: g, checkpoint: {checkpoint}}}\n"))
 
 
-def lines(path: Path) -> list[str]:
-    """What is missing of the files of a recipe whose transforms are the package's own."""
+def errors_of(path: Path) -> list[str]:
+    """Return the error lines of a recipe with transforms of the package."""
     with pytest.raises(CorruptFileError) as caught:
         check_files(load_recipe(path))
     return str(caught.value).splitlines()
 
 
-def test_files_of_transforms_are_looked_for(write):
+def test_missing_files_of_transforms_are_reported(write):
     write("", "run.log")
     chain = (
         "freeze_requantization_ranges(min_max_log_file=run.lg) sparsify_gather(input_checkpoint=c)"
     )
     path = write(HEAD + f"source: {{frozen: run.log}}\ntransforms: '{chain}'\n")
-    assert lines(path) == [
+    assert errors_of(path) == [
         "recipe.yaml:5:60: no such file: 'run.lg'; did you mean 'run.log'?",
         "recipe.yaml:5:101: no such checkpoint: 'c'",
     ]
 
 
-def test_the_code_of_an_own_transform_is_looked_for(write):
+def test_missing_plugin_is_reported(write):
     write("", "model.pb")
     write('{"properties": {}}', "tools/mine.json")
     text = "plugins: [tools/mine.py]\nsource: {frozen: model.pb}\ntransforms: [mine]\n"
-    assert lines(write(HEAD + text)) == [
+    assert errors_of(write(HEAD + text)) == [
         "recipe.yaml:4:11: no such file: 'tools/mine.py'; did you mean 'mine.json'?"
     ]
 
 
-def test_a_range_file_stands_in_for_the_data_of_a_calibration(load, write, missing):
+def test_range_file_replaces_the_calibration_data(load, write, missing):
     for name in ("g", "there.npz", "there.yaml"):
         write("", name)
     source = "source: {frozen: g}\n"
     for keys in ("data: there.npz", "data: gone.npz, range_file: there.yaml"):
         check_files(load(f"{HEAD}{source}calibration: {{{keys}}}\n"))
     check_files(load(f"{HEAD}{source}calibration: {{data: there.npz, range_file: gone.yaml}}\n"))
-    (told,) = missing(f"{source}calibration: {{data: gone.npz, range_file: other.yaml}}\n")
-    assert "no such file: 'gone.npz'" in told
-    (told,) = missing(f"{source}calibration: {{range_file: other.yaml}}\n")
-    assert "no such file: 'other.yaml'" in told
+    (error,) = missing(f"{source}calibration: {{data: gone.npz, range_file: other.yaml}}\n")
+    assert "no such file: 'gone.npz'" in error
+    (error,) = missing(f"{source}calibration: {{range_file: other.yaml}}\n")
+    assert "no such file: 'other.yaml'" in error
 
 
 @pytest.mark.parametrize(
@@ -169,7 +157,7 @@ def test_a_range_file_stands_in_for_the_data_of_a_calibration(load, write, missi
         "source: {frozen: g}\ncalibration: {data: LONG.npz, range_file: LONG.json}\n",
     ],
 )
-def test_a_name_longer_than_any_file_has_is_told_at_its_place(missing, write, text):
+def test_too_long_file_name_is_reported_with_its_location(missing, write, text):
     for name in ("g", "c.index"):
         write("", name)
     assert all(
@@ -179,17 +167,15 @@ def test_a_name_longer_than_any_file_has_is_told_at_its_place(missing, write, te
 
 
 @pytest.mark.parametrize(
-    ("plugins", "told"),
+    ("plugins", "message"),
     [
         ("[tools/mine.py]", "recipe.yaml:4:11: no such file: 'tools/mine.py': its folder does"),
         ("[mime.py]", "recipe.yaml:4:11: no such file: 'mime.py'; did you mean 'mine.py'?"),
         ("[mine.py, .]", "recipe.yaml:4:20: no such file: '.': it is a folder"),
     ],
 )
-def test_a_missing_plugin_is_told_though_no_chain_names_its_transform(
-    missing, write, plugins, told
-):
+def test_missing_unused_plugin_is_reported(missing, write, plugins, message):
     write("", "model.pb")
     write("", "mine.py")
     (line,) = missing(f"plugins: {plugins}\nsource: {{frozen: model.pb}}\n")
-    assert line.startswith(told)
+    assert line.startswith(message)

@@ -7,7 +7,7 @@ import pytest
 from mobileprep.recipe.tree import InvalidRecipeError, Place, Problem, recipe_error, snippet
 
 
-def test_a_problem_shows_place_keys_message_and_line(source):
+def test_problem_shows_location_keys_message_and_line(source):
     text = source("version: 1\ntargets:\n  pi: {quantise: weights}\n")
     place = Place(text, 3, 8, ("targets", "pi", "quantise"))
     error = recipe_error([Problem(place, "unknown key 'quantise'", "did you mean 'quantize'?")])
@@ -18,15 +18,15 @@ def test_a_problem_shows_place_keys_message_and_line(source):
     )
 
 
-def test_problems_are_sorted_by_place_and_told_once(source):
+def test_problems_are_sorted_and_unique(source):
     text = source("a\nb\nc\n" * 5)
     problems = [Problem(Place(text, line, 1), "x") for line in (10, 9, 2, 10)]
     problems.append(Problem(Place(text, 9, 1), "w"))
-    found = [(p.place.line, p.message) for p in recipe_error(problems).problems]
-    assert found == [(2, "x"), (9, "w"), (9, "x"), (10, "x")]
+    result = [(p.place.line, p.message) for p in recipe_error(problems).problems]
+    assert result == [(2, "x"), (9, "w"), (9, "x"), (10, "x")]
 
 
-def test_many_problems_are_cut_off(source):
+def test_long_list_of_problems_is_abbreviated(source):
     text = source("a\n" * 200)
     error = recipe_error(Problem(Place(text, line, 1), "x") for line in range(1, 151))
     assert str(error).count(": x\n") == 100
@@ -34,7 +34,7 @@ def test_many_problems_are_cut_off(source):
     assert len(error.problems) == 150
 
 
-def test_the_error_survives_pickling(source):
+def test_error_can_be_pickled(source):
     error = recipe_error([Problem(Place(source("a: 1\n"), 1, 4, ("a",)), "wrong")])
     copy = pickle.loads(pickle.dumps(error))
     assert isinstance(copy, InvalidRecipeError)
@@ -43,7 +43,7 @@ def test_the_error_survives_pickling(source):
     assert copy.exit_code == 3
 
 
-def test_a_snippet_of_a_long_line_shows_the_part_around_the_column(source):
+def test_snippet_of_a_long_line_shows_the_part_around_the_column(source):
     text = source("x" * 300 + "HERE" + "y" * 300)
     line, caret = snippet(Place(text, 1, 301)).splitlines()
     assert line.index("H") == caret.index("^")
@@ -51,9 +51,9 @@ def test_a_snippet_of_a_long_line_shows_the_part_around_the_column(source):
 
 
 @pytest.mark.parametrize("text", ["a\tb", "a\x1b[31mb", "a\u202eb"])
-def test_a_snippet_sends_no_control_characters_to_the_terminal(source, text):
+def test_snippet_has_no_control_characters(source, text):
     assert snippet(Place(source(text), 1, 1)).splitlines()[0].isprintable()
 
 
-def test_a_place_behind_the_last_line_has_an_empty_snippet(source):
+def test_snippet_after_the_last_line_is_empty(source):
     assert snippet(Place(source("a"), 5, 1)).splitlines()[0] == "    5 |"

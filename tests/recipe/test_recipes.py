@@ -1,4 +1,4 @@
-"""The recipes of this repository are valid, and their files are there."""
+"""The recipes of this repository are valid and complete."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ RECIPES = sorted((ROOT / "recipes").glob("*/recipe.yaml"))
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.parent.name)
-def test_a_recipe_is_valid_and_its_files_are_there(path):
+def test_recipe_is_valid_and_its_files_exist(path):
     recipe = load_recipe(path, environ={})
     check_files(recipe)
     assert recipe.name == path.parent.name
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.parent.name)
-def test_the_schema_named_in_the_first_line_is_there(path):
+def test_schema_in_the_first_line_exists(path):
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     prefix = "# yaml-language-server: $schema="
     assert first.startswith(prefix)
     assert (path.parent / first.removeprefix(prefix)).is_file()
 
 
-def test_digits_has_a_quantized_and_a_rounded_target():
+def test_targets_of_digits_share_their_first_transforms():
     phone, download = load_recipe(ROOT / "recipes/digits/recipe.yaml", environ={}).targets
     assert phone.quantize.mode == "weights"
     assert download.quantize.mode == "round"
-    # What both share comes first, so that it runs once.
+    # The shared transforms come first and run once.
     shared = len(phone.transforms) - 2
     assert phone.transforms[:shared] == download.transforms[:shared]
     assert [step.name for step in phone.transforms[shared:]] == [

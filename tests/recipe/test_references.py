@@ -1,4 +1,4 @@
-"""References that stand unquoted where YAML gives braces a meaning."""
+"""Unquoted variables where braces have a meaning in YAML."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ VALUES = {"N": "16", "B": "true", "S": "text", "EVIL": "x}, {y: [1, # '\"\n- z: 
 
 @pytest.fixture(params=LOADERS)
 def values(source, request):
-    """What a text means once its variables are replaced."""
+    """Parse YAML text and substitute its variables."""
 
     def read(text):
         tree = parse_yaml(source(text), request.param)
         variables = Variables({}, VALUES)
-        found = plain(variables.substitute(tree))
+        result = plain(variables.substitute(tree))
         assert variables.problems == []
-        return found
+        return result
 
     return read
 
@@ -61,7 +61,7 @@ def values(source, request):
         ("a: \U0001f600${NO:-\U0001f600}", {"a": "\U0001f600\U0001f600"}),
     ],
 )
-def test_they_are_one_word(values, text, meaning):
+def test_variables_are_single_words(values, text, meaning):
     if meaning is None:
         with pytest.raises(RecipeError, match="not YAML"):
             values(text)
@@ -77,7 +77,7 @@ def test_values_never_become_structure(values):
     }
 
 
-def test_places_stay(source):
+def test_locations_are_preserved(source):
     tree = parse_yaml(source("a: {b: ${NO:-x, y}, c: [1, ${N}, end]}"))
     for keys, column in ((("a", "b"), 8), (("a", "c", 0), 25), (("a", "c", 1), 28)):
         assert find(tree, keys).place.column == column
@@ -85,7 +85,7 @@ def test_places_stay(source):
 
 
 @pytest.mark.parametrize("loader", LOADERS)
-def test_messages_show_what_was_written(source, loader):
+def test_messages_do_not_show_placeholder_characters(source, loader):
     for text in ("a: [&${N} x]", 'a: "\\${N}"', "a: {b: ${N} ${S}: ]}", "!<${N}> a: b"):
         with pytest.raises(RecipeError) as caught:
             parse_yaml(source(text), loader)
@@ -93,7 +93,7 @@ def test_messages_show_what_was_written(source, loader):
 
 
 @given(st.text(alphabet="${}NAME:-\"'\\ ,[]#\n\u00e9\U0001f600\U00100024"))
-def test_hiding_keeps_lengths_and_can_be_taken_back(text):
+def test_hiding_keeps_the_length_and_is_reversible(text):
     references = References(text)
     assert len(references.hidden) == len(text)
     assert references.shown(references.hidden) == text
@@ -104,16 +104,16 @@ def as_text(value):
 
 
 @given(st.text(alphabet="${}NA:-ab\n"))
-def test_what_yaml_can_read_it_reads_the_same(text):
-    """But for comments, quotes and colons with blanks, which only a default can mean otherwise."""
+def test_valid_yaml_keeps_its_meaning(text):
+    # Comments, quotes, and colons with blanks are excluded: they differ in a default.
     try:
         before = as_text(yaml.safe_load(text))
-    except (yaml.YAMLError, TypeError):  # a mapping as a key
+    except (yaml.YAMLError, TypeError):  # TypeError: a mapping as a key.
         return
     references = References(text)
     assert references.shown(as_text(yaml.safe_load(references.hidden))) == before
 
 
-def test_many_dollars_take_no_longer_than_their_number():
+def test_many_dollar_signs_take_linear_time():
     text = "${" * 200_000 + "$" * 200_000
     assert References(text).hidden == text

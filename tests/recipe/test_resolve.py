@@ -12,7 +12,7 @@ from mobileprep.recipe.model import Recipe, Step, Target, digestible
 from mobileprep.recipe.settings import Budget, InputSpec, Source
 from mobileprep.recipe.validation_settings import MetricChoice, Quantize
 from mobileprep.transforms.base import make_transform
-from mobileprep.transforms.quantize_nodes.rules import Rules
+from mobileprep.transforms.quantize_nodes.layer_choice import Rules
 from tests.transforms.graphs import node
 
 HEAD = "version: 1\nname: digits\nsource: {frozen: model.pb}\n"
@@ -20,11 +20,11 @@ HEAD = "version: 1\nname: digits\nsource: {frozen: model.pb}\n"
 
 @pytest.fixture
 def target(load):
-    """The only target of a recipe of a head and these lines."""
+    """Load a recipe of ``head`` and ``lines`` and return its only target."""
 
     def target(lines: str, head: str = HEAD) -> Target:
-        (found,) = load(head + lines).targets
-        return found
+        (only,) = load(head + lines).targets
+        return only
 
     return target
 
@@ -33,29 +33,29 @@ def names(target):
     return [step.name for step in target.transforms]
 
 
-def test_defaults(target):
-    found = target("targets: {phone: {}}\n")
-    assert found == Target("phone", "phone", None, Source("frozen", found.source.file))
-    assert found.freeze == Freeze(clear_devices=True)
-    assert found.quantize == Quantize("none")
-    assert found.registration == ("1.15",)
-    assert (found.platform, found.artifact, found.abis) == ("generic", "frozen", ())
-    assert found.budget == Budget(None, None)
-    assert found.validation is None
-    assert found.engine == "numpy"
+def test_default_target(target):
+    phone = target("targets: {phone: {}}\n")
+    assert phone == Target("phone", "phone", None, Source("frozen", phone.source.file))
+    assert phone.freeze == Freeze(clear_devices=True)
+    assert phone.quantize == Quantize("none")
+    assert phone.registration == ("1.15",)
+    assert (phone.platform, phone.artifact, phone.abis) == ("generic", "frozen", ())
+    assert phone.budget == Budget(None, None)
+    assert phone.validation is None
+    assert phone.engine == "numpy"
 
 
-def test_a_target_may_have_its_own_engine(target):
+def test_engine_of_a_target(target):
     assert target("engine: auto\ntargets: {phone: {}}\n").engine == "auto"
     assert target("engine: auto\ntargets: {phone: {engine: tensorflow}}\n").engine == "tensorflow"
 
 
-def test_a_target_may_be_left_empty(target):
+def test_empty_target(target):
     assert target("targets:\n  phone:\n").name == "phone"
 
 
-def test_everything_given(target, tmp_path):
-    found = target(
+def test_all_keys(target, tmp_path):
+    phone = target(
         """
 freeze: {clear_devices: false, moving_averages: true, variable_names_blacklist: [a, b]}
 inputs:
@@ -77,49 +77,49 @@ targets:
     budget: {model_bytes: 60 KB, compressed_bytes: 1000}
 """
     )
-    assert found.freeze == Freeze(
+    assert phone.freeze == Freeze(
         clear_devices=False, moving_averages=True, variable_names_blacklist=("a", "b")
     )
-    assert found.inputs == (
+    assert phone.inputs == (
         InputSpec("image", "float32", (-1, 8, 8, 1)),
         InputSpec("keep", None, ()),
         InputSpec("other", None, None),
     )
-    assert found.outputs == ("probabilities", "logits:1")
-    assert found.transforms == (
+    assert phone.outputs == ("probabilities", "logits:1")
+    assert phone.transforms == (
         Step("fold_constants", (("ignore_errors", True),)),
         Step("quantize_weights", (("minimum_size", 16),)),
         Step("obfuscate_names"),
         Step("sort_by_execution_order"),
     )
-    (metric,) = found.validation.metrics
+    (metric,) = phone.validation.metrics
     assert metric == MetricChoice(metric="top1", labels="y", max_drop=0.0)
     assert isinstance(metric.max_drop, float)
     assert [at.split(":")[1] for at in (metric.place, metric.limit_place)] == ["12", "12"]
-    assert found.validation.data.file.path == tmp_path / "data/test.npz"
-    assert (found.platform, found.abis) == ("android", ("arm64-v8a", "x86"))
-    assert (found.artifact, found.registration) == ("text", ("1.15", "2.21"))
-    assert found.budget == Budget(60_000, 1000)
+    assert phone.validation.data.file.path == tmp_path / "data/test.npz"
+    assert (phone.platform, phone.abis) == ("android", ("arm64-v8a", "x86"))
+    assert (phone.artifact, phone.registration) == ("text", ("1.15", "2.21"))
+    assert phone.budget == Budget(60_000, 1000)
 
 
-def test_a_graph_with_checkpoint_and_pins(target, tmp_path):
-    found = target(
+def test_graph_with_checkpoint_and_pins(target, tmp_path):
+    source = target(
         f"source:\n  graph: model/g.pbtxt\n  checkpoint: model/c-1\n"
         f"  sha256: {{model/g.pbtxt: {'AB' * 32}, model/c-1.index: {'cd' * 32}}}\n"
         "targets: {p: {}}\n",
         head="version: 1\nname: x\n",
     ).source
-    assert (found.kind, found.file.name) == ("graph", "model/g.pbtxt")
-    assert found.file.path == tmp_path / "model/g.pbtxt"
-    assert found.file.place == "recipe.yaml:4:10"
-    assert found.checkpoint.path == tmp_path / "model/c-1"
-    assert [(pin.file.name, pin.sha256) for pin in found.pins] == [
+    assert (source.kind, source.file.name) == ("graph", "model/g.pbtxt")
+    assert source.file.path == tmp_path / "model/g.pbtxt"
+    assert source.file.place == "recipe.yaml:4:10"
+    assert source.checkpoint.path == tmp_path / "model/c-1"
+    assert [(pin.file.name, pin.sha256) for pin in source.pins] == [
         ("model/c-1.index", "cd" * 32),
         ("model/g.pbtxt", "ab" * 32),
     ]
 
 
-def test_a_meta_graph_finds_its_checkpoint_beside_it(target, tmp_path):
+def test_checkpoint_next_to_a_meta_graph_is_the_default(target, tmp_path):
     head = "version: 1\nname: x\n"
     source = target("source: {meta_graph: m/c-1.meta}\ntargets: {p: {}}\n", head).source
     assert source.checkpoint.name == "m/c-1"
@@ -129,7 +129,7 @@ def test_a_meta_graph_finds_its_checkpoint_beside_it(target, tmp_path):
     assert target("source: {meta_graph: other}\ntargets: {p: {}}\n", head).source.checkpoint is None
 
 
-def test_a_saved_model(target):
+def test_saved_model(target):
     text = "source: {saved_model: m, tags: [serve, gpu], signature: predict}\ntargets: {p: {}}\n"
     source = target(text, "version: 1\nname: x\n").source
     assert (source.kind, source.tags, source.signature) == (
@@ -157,10 +157,10 @@ def test_a_saved_model(target):
         ),
     ],
 )
-def test_quantize_is_a_step_of_the_chain(target, quantize, steps, resolved):
-    found = target(f"targets: {{p: {{quantize: {quantize}}}}}\n")
-    assert found.transforms == tuple(Step(name, ((key, value),)) for name, key, value in steps)
-    assert found.quantize == resolved
+def test_quantize_adds_a_step(target, quantize, steps, resolved):
+    quantized = target(f"targets: {{p: {{quantize: {quantize}}}}}\n")
+    assert quantized.transforms == tuple(Step(name, ((key, value),)) for name, key, value in steps)
+    assert quantized.quantize == resolved
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_quantize_is_a_step_of_the_chain(target, quantize, steps, resolved):
         ),
     ],
 )
-def test_constants_of_few_bits_are_a_step_of_the_chain(target, quantize, name, params):
+def test_quantize_adds_a_step_for_small_constants(target, quantize, name, params):
     (step,) = target(f"targets: {{p: {{quantize: {quantize}}}}}\n").transforms
     assert (step.name, dict(step.params)) == (name, params)
     make_transform(name, params)
@@ -205,41 +205,43 @@ def test_constants_of_few_bits_are_a_step_of_the_chain(target, quantize, name, p
         ("{mode: nodes, ranges: trained}", "calibration: {data: d}\n", "trained", True),
     ],
 )
-def test_nodes_are_quantized_by_ranges_of_three_kinds(
-    target, quantize, calibration, ranges, takes_ranges
-):
+def test_ranges_of_quantized_nodes(target, quantize, calibration, ranges, takes_ranges):
     (step,) = target(f"{calibration}targets: {{p: {{quantize: {quantize}}}}}\n").transforms
-    # The transform without the option does what the original did.
+    # Without this option, the transform behaves like the original.
     assert step == Step("quantize_nodes", (("ranges", ranges),), takes_ranges=takes_ranges)
 
 
 @pytest.mark.parametrize(
     ("releases", "pads"), [('["1.15", "2.21"]', False), ('["2.21"]', True), ('"2.21"', True)]
 )
-def test_pads_are_in_eight_bits_where_every_release_of_the_target_has_kernels(
-    target, releases, pads
-):
+def test_quantized_pads_need_kernels_in_every_release(target, releases, pads):
     text = f"targets: {{p: {{quantize: nodes, registration: {{tensorflow: {releases}}}}}}}\n"
     (step,) = target(text).transforms
     assert step.options.get("tensorflow") == ("2.21" if pads else None)
     make_transform(step.name, step.options)
 
 
-def test_repairs_come_between_then_and_quantizing(target):
-    found = target(
+def test_repairs_come_between_then_and_quantization(target):
+    quantized = target(
         "transforms: [strip_unused_nodes]\ncalibration: {data: d}\ntargets:\n"
         "  p:\n    then: [fold_constants]\n    sort: true\n    quantize:\n"
         "      {mode: nodes, ranges: observed, repair: [remove_nodes: {op: [Identity]}]}\n"
     )
-    assert names(found) == [
+    assert names(quantized) == [
         "strip_unused_nodes",
         "fold_constants",
         "remove_nodes",
         "quantize_nodes",
         "sort_by_execution_order",
     ]
-    assert found.transforms[2].options == {"op": ("Identity",)}
-    assert [step.takes_ranges for step in found.transforms] == [False, False, False, True, False]
+    assert quantized.transforms[2].options == {"op": ("Identity",)}
+    assert [step.takes_ranges for step in quantized.transforms] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -251,38 +253,42 @@ def test_repairs_come_between_then_and_quantizing(target):
         ("", "correct_bias", "photos", None),
         ("", "correct_bias", "{npz: c.npz, inputs: {x: y}}", None),
         ("", "remove_device", "data/c.npz", None),
-        # Statistics are kept to do without data.
+        # Statistics in the graph replace the data.
         ("fuse_batch_norms: {keep_statistics: true}", "correct_bias", "data/c.npz", None),
     ],
 )
-def test_repairs_that_measure_take_the_calibration_s_data(
+def test_measuring_repairs_use_the_calibration_data(
     write, tmp_path, chain, repair, data, measured_on
 ):
     path = write(
         f"{HEAD}transforms: [{chain}]\ncalibration: {{data: {data}}}\ntargets:\n"
         f"  p: {{quantize: {{mode: nodes, ranges: observed, repair: [{repair}]}}}}\n"
     )
-    (found,) = load_recipe(path, environ={}).targets
-    step = found.transforms[-2]
+    step = load_recipe(path, environ={}).targets[0].transforms[-2]
     assert step.options.get("data") == measured_on
     assert [file.file.path for file in step.files] == (
         [tmp_path / measured_on] if measured_on else []
     )
 
 
-def test_a_calibration(target):
+def test_calibration(target):
     text = (
         "calibration: {data: d/c.npz, method: mse, samples: 20, seed: 3, batch: 4, "
         "range_file: r.yaml, workers: 2, dask: 'tcp://a:1'}\ntargets: {p: {}}\n"
     )
-    found = target(text).calibration
-    assert (found.data.file.name, found.range_file.name) == ("d/c.npz", "r.yaml")
-    assert (found.method, found.samples, found.seed, found.batch) == ("mse", 20, 3, 4)
-    assert (found.workers, found.dask) == (2, "tcp://a:1")
-    # Where it runs decides nothing.
-    assert {"workers", "dask"}.isdisjoint(digestible(found))
+    calibration = target(text).calibration
+    assert (calibration.data.file.name, calibration.range_file.name) == ("d/c.npz", "r.yaml")
+    assert (calibration.method, calibration.samples, calibration.seed, calibration.batch) == (
+        "mse",
+        20,
+        3,
+        4,
+    )
+    assert (calibration.workers, calibration.dask) == (2, "tcp://a:1")
+    # The workers do not affect the cache key.
+    assert {"workers", "dask"}.isdisjoint(digestible(calibration))
     alone = target(text.replace(", workers: 2, dask: 'tcp://a:1'", "")).calibration
-    assert alone == found
+    assert alone == calibration
     counts = target(
         "calibration: {data: d, samples: 2e1, seed: 3.0, batch: 4.0, workers: 1.0}\n"
         "targets: {p: {}}\n"
@@ -293,12 +299,12 @@ def test_a_calibration(target):
     assert target("targets: {p: {}}\n").calibration is None
 
 
-def test_then_goes_on_from_the_shared_chain(target):
-    found = target(
+def test_then_extends_the_shared_chain(target):
+    extended = target(
         "transforms: [strip_unused_nodes]\n"
         "targets:\n  p: {then: 'fold_constants strip_unused_nodes', quantize: round, sort: true}\n"
     )
-    assert names(found) == [
+    assert names(extended) == [
         "strip_unused_nodes",
         "fold_constants",
         "strip_unused_nodes",
@@ -307,7 +313,7 @@ def test_then_goes_on_from_the_shared_chain(target):
     ]
 
 
-def test_a_target_overrides_any_section(load):
+def test_target_overrides_sections(load):
     recipe = load(
         """
 version: 1
@@ -376,7 +382,7 @@ targets:
     assert recipe.targets[3].outputs == ("z",)
 
 
-def test_paths_start_at_the_file_that_names_them(load, write, tmp_path):
+def test_paths_are_relative_to_their_recipe_file(load, write, tmp_path):
     write("version: 1\nname: x\nsource: {frozen: m.pb}\n", "shared/base.yaml")
     recipe = load("extends: shared/base.yaml\nvalidation: {data: t.npz}\ntargets: {p: {}}\n")
     (target,) = recipe.targets
@@ -386,20 +392,20 @@ def test_paths_start_at_the_file_that_names_them(load, write, tmp_path):
     assert target.validation.data.file.path == tmp_path / "t.npz"
 
 
-def test_places_for_later_layers(load):
+def test_locations_of_keys(load):
     recipe = load(HEAD + "outputs: [y,\n  z]\ntargets:\n  p: {}\n  q:\n    outputs: [w]\n")
     p, q = recipe.targets
     assert p.place(("outputs", 1)) == "recipe.yaml:5:3"
     assert q.place(("outputs", 0)) == "recipe.yaml:9:15"
     assert p.place(("source", "frozen")) == "recipe.yaml:3:18"
-    # What is not there is at the nearest thing above it.
+    # A missing key has the location of its closest parent.
     assert p.place(("outputs", 7)) == "recipe.yaml:4:1"
     assert p.place(("source", "nope", "deeper")) == "recipe.yaml:3:1"
     assert recipe.place(("targets", "q")) == "recipe.yaml:8:3"
     assert recipe.place() == "recipe.yaml:1:1"
 
 
-def test_variables_are_named(load):
+def test_used_variables_are_listed(load):
     text = (
         "version: 1\nname: x\nsource: {frozen: '${M}.pb'}\ntargets:\n  p:\n    sort: ${S:-true}\n"
     )
@@ -409,16 +415,15 @@ def test_variables_are_named(load):
     assert names(recipe.targets[0]) == ["sort_by_execution_order"]
 
 
-def test_what_decides_results_has_no_path_or_place(load, write):
+def test_digest_ignores_paths_and_locations(load, write):
     text = "transforms: [remove_nodes: {op: A}]\nvalidation: {data: d}\ntargets: {p: {}}\n"
-    here = digestible(load(HEAD + text))
-    # Comments, quoting and the folder do not matter.
+    original = digestible(load(HEAD + text))
+    # Comments, quotes, and the directory are ignored.
     moved = "# moved\n" + HEAD + "\n\n" + text.replace("A}", "'A'}")
     write(moved, "else/where.yaml")
-    there = load("extends: else/where.yaml\n")
-    assert digestible(there) == here
-    assert str(Path.cwd()) not in repr(here)
-    assert "recipe.yaml" not in repr(here)
+    assert digestible(load("extends: else/where.yaml\n")) == original
+    assert str(Path.cwd()) not in repr(original)
+    assert "recipe.yaml" not in repr(original)
     step = {
         "name": "remove_nodes",
         "params": [["op", ["A"]]],
@@ -426,12 +431,11 @@ def test_what_decides_results_has_no_path_or_place(load, write):
         "takes_ranges": False,
         "trials": 0,
     }
-    assert here["targets"][0]["transforms"] == [step]
-    changed = digestible(load(HEAD + text.replace("A}", "B}")))
-    assert changed != here
+    assert original["targets"][0]["transforms"] == [step]
+    assert digestible(load(HEAD + text.replace("A}", "B}"))) != original
 
 
-def test_a_recipe_can_be_hashed_and_pickled(load):
+def test_recipe_can_be_hashed_and_pickled(load):
     recipe = load(HEAD + "targets: {p: {quantize: weights}}\n")
     copy = pickle.loads(pickle.dumps(recipe))
     assert isinstance(copy, Recipe)
@@ -440,7 +444,7 @@ def test_a_recipe_can_be_hashed_and_pickled(load):
     assert copy.place(("targets", "p")) == recipe.place(("targets", "p"))
 
 
-RULED = """targets:
+RULES = """targets:
   p:
     quantize:
       mode: nodes
@@ -451,8 +455,8 @@ RULED = """targets:
 """
 
 
-def test_rules_are_an_option_of_the_step(target):
-    (step,) = target(RULED.replace("bits: 6", "bits: 6.0")).transforms
+def test_rules_become_an_option_of_the_step(target):
+    (step,) = target(RULES.replace("bits: 6", "bits: 6.0")).transforms
     assert step.name == "quantize_nodes"
     assert step.options == {
         "ranges": "dynamic",
@@ -461,10 +465,10 @@ def test_rules_are_an_option_of_the_step(target):
             "mode=float nodes=^logits/[a-z]+$",
         ),
     }
-    made = make_transform(step.name, step.options)
-    assert Rules(step.name, made.rule).settings(node("logits/x", "MatMul")).mode == "float"
+    transform = make_transform(step.name, step.options)
+    assert Rules(step.name, transform.rule).settings(node("logits/x", "MatMul")).mode == "float"
 
 
-def test_a_mode_that_takes_no_ranges_takes_no_rules_either(load):
+def test_rules_are_refused_for_modes_without_ranges(load):
     with pytest.raises(RecipeError, match="'rules' applies only to"):
         load(HEAD + "targets: {p: {quantize: {mode: weights, rules: [{mode: float}]}}}\n")

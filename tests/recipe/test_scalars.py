@@ -13,7 +13,7 @@ def test_null_words(text):
 @pytest.mark.parametrize(
     ("text", "value"), [("true", True), ("True", True), ("FALSE", False), ("false", False)]
 )
-def test_truth_values(text, value):
+def test_booleans(text, value):
     assert resolve(text) is value
 
 
@@ -21,18 +21,18 @@ def test_truth_values(text, value):
     ("text", "value"), [("0", 0), ("-12", -12), ("+3", 3), ("9223372036854775808", 2**63)]
 )
 def test_integers(text, value):
-    found = resolve(text)
-    assert found == value
-    assert isinstance(found, int)
+    result = resolve(text)
+    assert result == value
+    assert isinstance(result, int)
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("1e-3", 1e-3), ("1.", 1.0), (".5", 0.5), ("-2.5E+2", -250.0), ("1e3", 1e3)]
 )
 def test_floats(text, value):
-    found = resolve(text)
-    assert found == value
-    assert isinstance(found, float)
+    result = resolve(text)
+    assert result == value
+    assert isinstance(result, float)
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_floats(text, value):
         "٣",
     ],
 )
-def test_everything_else_stays_text(text):
+def test_other_scalars_are_strings(text):
     assert resolve(text) == text

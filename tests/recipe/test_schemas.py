@@ -1,4 +1,4 @@
-"""The schema and the dataclasses say the same."""
+"""The schema agrees with the model classes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_inputs_and_sources_have_the_keys_of_the_schema():
     assert fields == set(DEFS["source"]["properties"]) - kinds
 
 
-def test_sections_of_recipe_model_and_target_are_the_same():
+def test_recipe_model_and_target_share_their_sections():
     shared = ["source", "freeze", "inputs", "outputs", "transforms", "validation"]
     for properties in (
         recipe_schema()["properties"],
@@ -42,7 +42,7 @@ def test_sections_of_recipe_model_and_target_are_the_same():
             assert properties[name] == {"$ref": f"#/$defs/{name}"}
 
 
-def test_schemas_are_found_by_file_name(tmp_path):
+def test_schemas_are_loaded_by_file_name(tmp_path):
     (tmp_path / "one.json").write_text('{"type": "object"}')
     (tmp_path / "notes.txt").write_text("not a schema")
     schemas = TransformSchemas(tmp_path)
@@ -52,7 +52,7 @@ def test_schemas_are_found_by_file_name(tmp_path):
     assert schemas.get("two") is None
 
 
-def test_every_transform_takes_ignore_errors(tmp_path):
+def test_every_transform_accepts_ignore_errors(tmp_path):
     (tmp_path / "one.json").write_text('{"properties": {"x": {"type": "string"}}}')
     properties = TransformSchemas(tmp_path).get("one")["properties"]
     assert properties["x"] == {"type": "string"}
@@ -62,7 +62,7 @@ def test_every_transform_takes_ignore_errors(tmp_path):
     )
 
 
-def test_the_package_has_schemas_of_transforms():
+def test_package_has_schemas_of_transforms():
     names = TransformSchemas().names
     assert {"fold_constants", "remove_nodes", "strip_unused_nodes"} <= set(names)
     editors = json.loads((SCHEMA_FOLDER / "recipe.schema.json").read_text(encoding="utf-8"))

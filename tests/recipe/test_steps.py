@@ -10,13 +10,13 @@ from mobileprep.recipe.yaml_tree import parse_yaml
 
 @pytest.fixture
 def read(source, schemas):
-    """Reads the ``t`` of a YAML text as a chain."""
+    """Read the key ``t`` of a YAML text as a chain."""
     return lambda text: read_steps(parse_yaml(source(text)).get("t"), schemas)
 
 
 @pytest.fixture
 def problems(read):
-    """The problems of a chain: ``line:column keys: message; hint``."""
+    """Return the problems of a chain as ``line:column keys: message; hint``."""
 
     def problems(text: str) -> list[str]:
         return [
@@ -78,7 +78,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("text", "yaml", "step"), PAIRS, ids=[p[0][:30] for p in PAIRS])
-def test_both_forms_give_the_same_typed_step(read, text, yaml, step):
+def test_yaml_and_text_give_the_same_typed_step(read, text, yaml, step):
     in_yaml = read(f"t: {yaml}\n")
     in_text = read(f"t: '{text}'\n")
     assert in_yaml.problems == in_text.problems == ()
@@ -88,17 +88,17 @@ def test_both_forms_give_the_same_typed_step(read, text, yaml, step):
         assert [type(value) for _, value in read_step.params] == types
 
 
-def test_a_chain_keeps_its_order(read):
+def test_chain_keeps_its_order(read):
     chain = "t: |\n  fold_constants\n  strip_unused_nodes\n  fold_constants\n"
     names = [step.name for step in read(chain).steps]
     assert names == ["fold_constants", "strip_unused_nodes", "fold_constants"]
 
 
-def test_nothing_is_an_empty_chain(read):
+def test_empty_chain(read):
     assert read("t:\n").steps == read("t: []\n").steps == read("t: ''\n").steps == ()
 
 
-def test_ignore_errors_is_read_as_the_original_reads_it(read):
+def test_ignore_errors_is_parsed_as_in_the_original(read):
     for text in ("ignore_errors=TRUE", "ignore_errors=true, ignore_errors=7"):
         (step,) = read(f"t: 'fold_constants({text})'\n").steps
         assert step.ignore_errors
@@ -107,22 +107,22 @@ def test_ignore_errors_is_read_as_the_original_reads_it(read):
 
 
 @pytest.mark.parametrize(
-    ("written", "value"), [(" 5 ", 5), ("007", 7), ("-3", None), ("2147483648", 2147483648)]
+    ("text", "value"), [(" 5 ", 5), ("007", 7), ("-3", None), ("2147483648", 2147483648)]
 )
-def test_whole_numbers_as_the_original_reads_them(read, written, value):
-    chain = read(f"t: 'round_weights(num_steps=\"{written}\")'\n")
-    found = chain.steps[0].options["num_steps"] if chain.steps else None
-    assert found == value
+def test_integers_are_parsed_as_in_the_original(read, text, value):
+    chain = read(f"t: 'round_weights(num_steps=\"{text}\")'\n")
+    result = chain.steps[0].options["num_steps"] if chain.steps else None
+    assert result == value
 
 
-@pytest.mark.parametrize("written", ["+5", "5.0", "- 5", "5 x", "", "0x10", "1_0", "\u0665"])
-def test_what_the_original_does_not_read_as_a_whole_number(problems, written):
-    (problem,) = problems(f"t: 'round_weights(num_steps=\"{written}\")'\n")
+@pytest.mark.parametrize("text", ["+5", "5.0", "- 5", "5 x", "", "0x10", "1_0", "\u0665"])
+def test_invalid_integers_are_refused_as_in_the_original(problems, text):
+    (problem,) = problems(f"t: 'round_weights(num_steps=\"{text}\")'\n")
     assert problem.startswith("1:29 t.round_weights.num_steps: expected a whole number, found")
 
 
 @pytest.mark.parametrize(
-    ("written", "value"),
+    ("text", "value"),
     [
         (" 1.5 ", 1.5),
         ("+.5", 0.5),
@@ -135,22 +135,22 @@ def test_what_the_original_does_not_read_as_a_whole_number(problems, written):
         ("1\t", 1.0),
     ],
 )
-def test_numbers_as_the_original_reads_them(read, written, value):
-    (step,) = read(f't: |\n  quantize_nodes(input_min="{written}")\n').steps
+def test_numbers_are_parsed_as_in_the_original(read, text, value):
+    (step,) = read(f't: |\n  quantize_nodes(input_min="{text}")\n').steps
     assert step.options == {"input_min": value}
 
 
 @pytest.mark.parametrize(
-    "written", ["1e", "abc", "infinity", ".", "- 1", "0x", "", "1_0", "0x1p3", "1f", "inf", "1e400"]
+    "text", ["1e", "abc", "infinity", ".", "- 1", "0x", "", "1_0", "0x1p3", "1f", "inf", "1e400"]
 )
-def test_what_is_no_finite_number(problems, written):
-    (problem,) = problems(f"t: 'quantize_nodes(input_min=\"{written}\")'\n")
+def test_invalid_and_infinite_numbers_are_refused(problems, text):
+    (problem,) = problems(f"t: 'quantize_nodes(input_min=\"{text}\")'\n")
     assert "expected a number, found the text" in problem
 
 
-@pytest.mark.parametrize("written", ["True", "yes", "", "2"])
-def test_what_the_original_does_not_read_as_a_truth_value(problems, written):
-    (problem,) = problems(f"t: 'fold_constants(clear_output_shapes=\"{written}\")'\n")
+@pytest.mark.parametrize("text", ["True", "yes", "", "2"])
+def test_invalid_booleans_are_refused_as_in_the_original(problems, text):
+    (problem,) = problems(f"t: 'fold_constants(clear_output_shapes=\"{text}\")'\n")
     assert "expected true or false" in problem
 
 
@@ -224,22 +224,22 @@ def test_what_the_original_does_not_read_as_a_truth_value(problems, written):
         ),
     ],
 )
-def test_a_problem_has_its_exact_place(problems, text, expected):
+def test_problem_is_reported_with_its_location(problems, text, expected):
     assert expected in problems(text)
 
 
-def test_all_problems_of_a_chain_are_told(problems):
-    found = problems("t: 'nope remove_nodes(op=A, x=1) round_weights(num_steps=a) ('\n")
-    assert len(found) == 4
+def test_all_problems_of_a_chain_are_reported(problems):
+    text = "t: 'nope remove_nodes(op=A, x=1) round_weights(num_steps=a) ('\n"
+    assert len(problems(text)) == 4
 
 
-def test_the_flag_gives_steps(schemas):
+def test_flag_is_parsed_into_steps(schemas):
     steps, warnings = parse_transforms_flag("fold_constants(ignore_errors=true)", schemas)
     assert steps == (Step("fold_constants", (("ignore_errors", True),)),)
     assert warnings == ()
 
 
-def test_the_flag_drops_what_is_not_closed_with_a_warning(schemas):
+def test_unclosed_transform_in_the_flag_is_a_warning(schemas):
     steps, warnings = parse_transforms_flag("fold_constants remove_nodes(op=A", schemas)
     assert [step.name for step in steps] == ["fold_constants"]
     assert warnings == (
@@ -247,7 +247,7 @@ def test_the_flag_drops_what_is_not_closed_with_a_warning(schemas):
     )
 
 
-def test_the_flag_drops_parameters_that_a_transform_does_not_have_with_a_warning(schemas):
+def test_unknown_parameter_in_the_flag_is_a_warning(schemas):
     steps, warnings = parse_transforms_flag("round_weights(num_step=4, num_steps=8)", schemas)
     assert steps == (Step("round_weights", (("num_steps", 8),)),)
     (warning,) = warnings
@@ -255,7 +255,7 @@ def test_the_flag_drops_parameters_that_a_transform_does_not_have_with_a_warning
     assert warning.endswith("did you mean 'num_steps'?")
 
 
-def test_the_flag_tells_all_problems_as_a_usage_error(schemas):
+def test_problems_of_the_flag_are_a_usage_error(schemas):
     with pytest.raises(UsageError) as caught:
         parse_transforms_flag("fold_constant\nround_weights(num_steps=x)", schemas)
     assert caught.value.exit_code == 2
@@ -264,7 +264,7 @@ def test_the_flag_tells_all_problems_as_a_usage_error(schemas):
     assert lines[3].startswith("--transforms:2:25: round_weights.num_steps: expected a whole")
 
 
-def test_space_before_a_parenthesis_is_read_over_with_a_warning(schemas):
+def test_space_before_a_parenthesis_in_the_flag_is_a_warning(schemas):
     steps, (warning,) = parse_transforms_flag("fold_constants round_weights (num_steps=5)", schemas)
     assert [(s.name, s.options) for s in steps] == [
         ("fold_constants", {}),

@@ -66,10 +66,10 @@ def test_operation_counts(text, count):
         "1 YB",
     ],
 )
-def test_what_is_no_size(text):
+def test_invalid_sizes(text):
     assert parse_bytes(text) is None
 
 
 @pytest.mark.parametrize("text", ["1 KB", "1 MiFLOP", "1 flo", ""])
-def test_what_is_no_operation_count(text):
+def test_invalid_operation_counts(text):
     assert parse_flops(text) is None

@@ -1,4 +1,4 @@
-"""The wording and place of every problem that a schema finds in a recipe."""
+"""Messages and locations of schema errors in a recipe."""
 
 from __future__ import annotations
 
@@ -238,20 +238,20 @@ TARGETS = "targets:\n  phone: {platform: android}\n"
         ),
     ],
 )
-def test_a_problem_is_worded_and_placed(problems, text, expected):
-    assert any(found.startswith(expected) for found in problems(text)), problems(text)
+def test_problem_is_reported_with_its_location(problems, text, expected):
+    assert any(line.startswith(expected) for line in problems(text)), problems(text)
 
 
-def test_all_problems_come_at_once_in_order(problems):
+def test_all_problems_are_reported_in_order(problems):
     text = (
         "version: 1\nnam: x\nsource: {frozen: 1}\noutputs: y\n"
         "targets:\n  a: {sort: no, platfrm: ios}\n  ' ': {}\n"
     )
-    places = [found.split(" ")[0].rstrip(":") for found in problems(text)]
-    assert places == ["1:1", "2:1", "3:18", "4:10", "6:13", "6:17", "7:3"]
+    locations = [line.split(" ")[0].rstrip(":") for line in problems(text)]
+    assert locations == ["1:1", "2:1", "3:18", "4:10", "6:13", "6:17", "7:3"]
 
 
-def test_a_schema_keyword_without_wording_still_has_a_place(source):
+def test_problem_without_our_message_has_a_location(source):
     tree = parse_yaml(source("a: 1\nb: 6\n"))
     schema = {"properties": {"b": {"multipleOf": 4}}}
     (problem,) = schema_problems(tree, schema)
@@ -259,14 +259,14 @@ def test_a_schema_keyword_without_wording_still_has_a_place(source):
     assert "6 is not a multiple of 4" in problem.message
 
 
-def test_the_schema_itself_is_valid():
+def test_schema_is_valid():
     from jsonschema import Draft202012Validator
 
     Draft202012Validator.check_schema(recipe_schema())
 
 
 def _objects(schema, path="#"):
-    """Every subschema that describes a mapping's keys, with where it is."""
+    """Yield every subschema with properties and its path."""
     if isinstance(schema, dict):
         if "properties" in schema:
             yield path, schema
@@ -277,10 +277,10 @@ def _objects(schema, path="#"):
             yield from _objects(child, f"{path}/{index}")
 
 
-def test_every_mapping_of_the_schema_is_closed_and_every_key_described():
+def test_schema_refuses_unknown_keys_and_describes_all_others():
     schema = recipe_schema()
     for path, described in _objects(schema):
-        if path.endswith("/properties"):  # a key that is called "properties" would be one
+        if path.endswith("/properties"):  # A key can also be called "properties".
             continue
         assert described.get("additionalProperties") is False, path
         for key, child in described["properties"].items():
@@ -288,7 +288,7 @@ def test_every_mapping_of_the_schema_is_closed_and_every_key_described():
             assert child.get("description") or schema["$defs"][reference]["description"], key
 
 
-def test_every_pattern_has_a_message_and_refuses_a_trailing_line_end():
+def test_patterns_have_a_message_and_refuse_a_trailing_newline():
     patterns = [d for d in recipe_schema()["$defs"].values() if "pattern" in d]
     assert len(patterns) == 12
     for described in patterns:
@@ -297,9 +297,9 @@ def test_every_pattern_has_a_message_and_refuses_a_trailing_line_end():
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(1, "may have at most 1 key"), (0, "may have at most 0 keys")]
+    ("count", "message"), [(1, "may have at most 1 key"), (0, "may have at most 0 keys")]
 )
-def test_one_is_no_plural(source, count: int, told: str) -> None:
+def test_singular_and_plural_in_messages(source, count: int, message: str) -> None:
     root = parse_yaml(source("a: 1\nb: 2\n"))
     (problem,) = schema_problems(root, {"maxProperties": count})
-    assert problem.message == told
+    assert problem.message == message

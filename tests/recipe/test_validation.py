@@ -1,4 +1,4 @@
-"""The section ``validation``: a metric in the section itself, or a list."""
+"""The section ``validation``, with one metric or a list of metrics."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, RecipeError
 from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.model import Target
 from mobileprep.recipe.presence import check_files
 from mobileprep.recipe.validation_settings import MetricChoice, MetricFunction, Validation
 
 HEAD = "version: 1\nname: r\nsource: {frozen: m.pb}\noutputs: [probs, image]\ntargets: {p: {}}\n"
 
 
-def validation(folder: Path, keys: str) -> Validation:
-    text = f"{HEAD}validation: {{data: d.npz{keys}}}\n"
-    found = load_recipe(folder / "recipe.yaml", text=text, environ={}).targets[0].validation
-    assert found is not None
-    return found
+def load_target(directory: Path, text: str) -> Target:
+    (target,) = load_recipe(directory / "recipe.yaml", text=text, environ={}).targets
+    return target
+
+
+def validation(directory: Path, keys: str, head: str = HEAD) -> Validation:
+    section = load_target(directory, f"{head}validation: {{data: d.npz{keys}}}\n").validation
+    assert section is not None
+    return section
 
 
 @pytest.mark.parametrize(
@@ -53,33 +58,33 @@ def validation(folder: Path, keys: str) -> Validation:
         ),
     ],
 )
-def test_what_is_asked_for(tmp_path: Path, keys: str, choices: list[MetricChoice]) -> None:
+def test_metrics_of_the_section(tmp_path: Path, keys: str, choices: list[MetricChoice]) -> None:
     assert list(validation(tmp_path, keys).metrics) == choices
 
 
-def test_a_function_is_a_file_that_must_be_there(tmp_path: Path) -> None:
+def test_function_is_read_from_a_file(tmp_path: Path) -> None:
     keys = ", metric: {python: tools/m.py, function: f, higher_is_better: false}, at_most: 2"
-    found = validation(tmp_path, keys)
-    (choice,) = found.metrics
+    section = validation(tmp_path, keys)
+    (choice,) = section.metrics
     assert isinstance(choice.metric, MetricFunction)
     assert (choice.metric.function, choice.metric.higher_is_better) == ("f", False)
-    assert [file.path for file in found.functions] == [tmp_path / "tools" / "m.py"]
+    assert [file.path for file in section.functions] == [tmp_path / "tools" / "m.py"]
     for name in ("m.pb", "d.npz", "recipe.yaml"):
         (tmp_path / name).write_text(f"{HEAD}validation: {{data: d.npz{keys}}}\n")
     with pytest.raises(CorruptFileError, match=r"no such file: 'tools/m\.py'"):
         check_files(load_recipe(tmp_path / "recipe.yaml", environ={}))
 
 
-def test_places_are_those_of_the_metric_and_its_limit(tmp_path: Path) -> None:
+def test_locations_of_the_metric_and_its_limit(tmp_path: Path) -> None:
     text = f"{HEAD}validation:\n  data: d\n  metrics:\n  - metric: psnr\n    at_least: 3\n"
-    found = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets[0].validation
-    assert found is not None
-    places = found.metrics[0].place, found.metrics[0].limit_place
-    assert [place.rpartition("recipe.yaml:")[2] for place in places] == ["9:13", "10:15"]
+    section = load_target(tmp_path, text).validation
+    assert section is not None
+    locations = section.metrics[0].place, section.metrics[0].limit_place
+    assert [place.rpartition("recipe.yaml:")[2] for place in locations] == ["9:13", "10:15"]
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [
         (", metric: tpo1", "'tpo1' cannot be used here: .*; did you mean 'top1'"),
         (", metric: top0", "'top0' cannot be used here"),
@@ -114,8 +119,8 @@ def test_places_are_those_of_the_metric_and_its_limit(tmp_path: Path) -> None:
         (", peak: [1]", "expected a number, found a list"),
     ],
 )
-def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, keys: str, told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
+def test_invalid_section_is_refused(tmp_path: Path, keys: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
         validation(tmp_path, keys)
 
 
@@ -128,40 +133,35 @@ def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, keys: str, told: str
         ("metrics: [{metric: auc}]", "labels: y", ("auc", 0.01)),
     ],
 )
-def test_a_target_s_list_replaces_the_recipe_s_metric_and_its_metric_a_list(
+def test_target_replaces_the_metrics_of_the_recipe(
     tmp_path: Path, of_recipe: str, of_target: str, choice: tuple[str, float]
 ) -> None:
-    text = HEAD.replace("{p: {}}", f"{{p: {{validation: {{{of_target}}}}}}}")
-    text += f"validation: {{data: d.npz, {of_recipe}}}\n"
-    found = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets[0].validation
-    assert found is not None
-    assert [(c.metric, c.max_drop, c.output) for c in found.metrics] == [(*choice, None)]
+    head = HEAD.replace("{p: {}}", f"{{p: {{validation: {{{of_target}}}}}}}")
+    section = validation(tmp_path, f", {of_recipe}", head)
+    assert [(c.metric, c.max_drop, c.output) for c in section.metrics] == [(*choice, None)]
 
 
 @pytest.mark.parametrize("engine", ["litert", "graph"])
-def test_the_choice_of_file_or_graph_is_for_tflite_targets(tmp_path: Path, engine: str) -> None:
+def test_engine_requires_a_tflite_target(tmp_path: Path, engine: str) -> None:
     with pytest.raises(RecipeError, match="'engine' of 'validation' requires 'artifact: tflite'"):
         validation(tmp_path, f", engine: {engine}")
     with pytest.raises(RecipeError, match="'engine' of 'check' requires 'artifact: tflite'"):
-        load_recipe(
-            tmp_path / "recipe.yaml", text=f"{HEAD}check: {{engine: {engine}}}\n", environ={}
-        )
+        load_target(tmp_path, f"{HEAD}check: {{engine: {engine}}}\n")
     text = HEAD.replace("{p: {}}", "{p: {artifact: tflite}}")
     text += f"validation: {{data: d.npz, engine: {engine}}}\ncheck: {{engine: {engine}}}\n"
-    (target,) = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets
+    target = load_target(tmp_path, text)
     assert target.validation is not None
     assert target.check is not None
     assert (target.validation.engine, target.check.engine) == (engine, engine)
 
 
-def test_the_settings_of_litert_are_for_tflite_targets(tmp_path: Path) -> None:
+def test_litert_settings_require_a_tflite_target(tmp_path: Path) -> None:
     settings = "litert: {detection_postprocess: auto}"
     with pytest.raises(RecipeError, match="'litert' requires 'artifact: tflite'"):
-        text = HEAD.replace("{p: {}}", f"{{p: {{{settings}}}}}")
-        load_recipe(tmp_path / "recipe.yaml", text=text, environ={})
+        load_target(tmp_path, HEAD.replace("{p: {}}", f"{{p: {{{settings}}}}}"))
     text = HEAD.replace("{p: {}}", f"{{p: {{artifact: tflite, {settings}}}}}")
-    (target,) = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets
+    target = load_target(tmp_path, text)
     assert target.transforms[-1].name == "replace_detection_postprocess"
     text = text.replace("auto", "keep")
-    (target,) = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets
+    target = load_target(tmp_path, text)
     assert "replace_detection_postprocess" not in [step.name for step in target.transforms]

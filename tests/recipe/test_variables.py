@@ -9,7 +9,7 @@ from mobileprep.recipe.yaml_tree import parse_yaml
 
 @pytest.fixture
 def substitute(source):
-    """Replaces the variables of a YAML text; gives values and problems."""
+    """Substitute the variables of a YAML text and return the values and problems."""
 
     def substitute(text, settings=None, environ=None):
         variables = Variables(settings or {}, environ or {})
@@ -42,22 +42,22 @@ def substitute(source):
         ("a: ${DOLLAR}", "${X}"),
     ],
 )
-def test_replaced(substitute, text, value):
+def test_variables_are_substituted(substitute, text, value):
     environ = {"X": "x", "EMPTY": "", "N": "16", "DOLLAR": "${X}"}
-    found, problems = substitute(text, environ=environ)
+    result, problems = substitute(text, environ=environ)
     assert problems == []
-    assert found == {"a": value}
-    assert type(found["a"]) is type(value)
+    assert result == {"a": value}
+    assert type(result["a"]) is type(value)
 
 
-def test_settings_come_before_the_environment(substitute):
-    found, _ = substitute("a: ${X}", settings={"X": "1st"}, environ={"X": "2nd"})
-    assert found == {"a": "1st"}
+def test_settings_override_the_environment(substitute):
+    result, _ = substitute("a: ${X}", settings={"X": "1st"}, environ={"X": "2nd"})
+    assert result == {"a": "1st"}
 
 
-def test_keys_and_values_that_are_no_text_stay(substitute):
-    found, _ = substitute("${X}: [1, true, ~, '$$']", environ={"X": "x"})
-    assert found == {"${X}": [1, True, None, "$"]}
+def test_keys_and_other_values_are_not_changed(substitute):
+    result, _ = substitute("${X}: [1, true, ~, '$$']", environ={"X": "x"})
+    assert result == {"${X}": [1, True, None, "$"]}
 
 
 @pytest.mark.parametrize(
@@ -77,25 +77,25 @@ def test_keys_and_values_that_are_no_text_stay(substitute):
         ("a: '${A:-${B}}'\n", "recipe.yaml:1:4: '${A:-${B}}' is not a variable; write ${NAME}"),
     ],
 )
-def test_a_problem_has_its_place(substitute, text, expected):
+def test_problem_is_reported_with_its_location(substitute, text, expected):
     _, (problem, *more) = substitute(text, environ={"MODEL": "m"})
     assert problem.startswith(expected)
     assert more == []
 
 
-def test_all_missing_variables_are_told(substitute):
+def test_all_missing_variables_are_reported(substitute):
     _, problems = substitute("a: ${X}\nb: ${Y}${Z}\n")
     assert len(problems) == 3
 
 
-def test_replacing_is_bounded(substitute):
-    found, problems = substitute(f"a: '{'${X}' * 100}'\n", environ={"X": "x" * (1 << 17)})
+def test_size_of_substituted_values_is_limited(substitute):
+    result, problems = substitute(f"a: '{'${X}' * 100}'\n", environ={"X": "x" * (1 << 17)})
     assert "the variables of this recipe come to more than" in problems[0]
     assert len(problems) == 1
-    assert len(found["a"]) <= MAX_EXPANDED
+    assert len(result["a"]) <= MAX_EXPANDED
 
 
-def test_names_are_collected(source):
+def test_used_names_are_collected(source):
     variables = Variables({}, {"B": "b"})
     variables.substitute(parse_yaml(source("a: ${A:-1} ${B}\n")))
     assert variables.used == {"A", "B"}

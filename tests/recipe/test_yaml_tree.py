@@ -19,24 +19,24 @@ LOADERS = [
 
 @pytest.fixture(params=LOADERS)
 def parse(request, source):
-    """Parses text with each of PyYAML's parsers in turn."""
+    """Parse text with each parser of PyYAML."""
     return lambda text: parse_yaml(source(text), request.param)
 
 
 @pytest.fixture
-def refused(parse):
-    """The one problem of a text: ``line:column: message; hint``."""
+def problem_of(parse):
+    """Return the only problem of a text as ``line:column: message; hint``."""
 
-    def refused(text: str) -> str:
+    def problem_of(text: str) -> str:
         with pytest.raises(InvalidRecipeError) as caught:
             parse(text)
         (problem,) = caught.value.problems
         return f"{problem.place.line}:{problem.place.column}: {problem.message}; {problem.hint}"
 
-    return refused
+    return problem_of
 
 
-def test_values_are_those_of_yaml_1_2(parse):
+def test_values_follow_yaml_1_2(parse):
     text = "a: 1e-3\nb: no\nc: 'true'\nd: true\ne:\nf: [1, 010, 1:30]\ng: 2024-01-31\n"
     assert plain(parse(text)) == {
         "a": 0.001,
@@ -49,7 +49,7 @@ def test_values_are_those_of_yaml_1_2(parse):
     }
 
 
-def test_every_key_and_value_has_its_place(parse):
+def test_keys_and_values_have_locations(parse):
     tree = parse("version: 1\ntargets:\n  phone:\n    abis: [x86,\n      arm]\n  é: 'x'\n")
     assert str(tree.entries["version"].key_place) == "recipe.yaml:1:1"
     assert str(tree.entries["version"].value.place) == "recipe.yaml:1:10"
@@ -60,7 +60,7 @@ def test_every_key_and_value_has_its_place(parse):
     assert str(find(tree, ("targets", "é")).place) == "recipe.yaml:6:6"
 
 
-def test_a_scalar_keeps_its_text(parse):
+def test_scalar_keeps_its_text(parse):
     tree = parse("a: 1.10\nb: '1.10'\n")
     assert (tree.get("a").value, tree.get("a").text, tree.get("a").plain) == (1.1, "1.10", True)
     assert (tree.get("b").value, tree.get("b").plain) == ("1.10", False)
@@ -71,14 +71,14 @@ def test_aliases_and_merge_keys(parse):
         "base: &b {x: 1, y: 2}\nother: &o {y: 3, z: 4}\n"
         "one: {<<: *b, y: 9}\nboth: {<<: [*b, *o]}\nsame: *b\n'<<': text\n"
     )
-    found = plain(parse(text))
-    assert found["one"] == {"x": 1, "y": 9}
-    assert found["both"] == {"x": 1, "y": 2, "z": 4}
-    assert found["same"] == found["base"]
-    assert found["<<"] == "text"
+    result = plain(parse(text))
+    assert result["one"] == {"x": 1, "y": 9}
+    assert result["both"] == {"x": 1, "y": 2, "z": 4}
+    assert result["same"] == result["base"]
+    assert result["<<"] == "text"
 
 
-def test_a_merged_key_stands_where_it_was_written(parse):
+def test_merged_key_keeps_its_location(parse):
     tree = parse("base: &b\n  x: 1\none:\n  <<: *b\n")
     assert str(find(tree, ("one", "x")).place) == "recipe.yaml:2:6"
 
@@ -110,12 +110,12 @@ def test_a_merged_key_stands_where_it_was_written(parse):
         ("a: 1\nb: x\x00y\n", "2:5: the character U+0000 is not allowed in YAML; delete it"),
     ],
 )
-def test_refused_with_its_place(refused, text, expected):
-    assert refused(text).startswith(expected)
+def test_invalid_text_is_refused_with_its_location(problem_of, text, expected):
+    assert problem_of(text).startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "location"),
     [
         ("a:\n\tb: 1\n", "2:1"),
         ("a:\n  b: 1\n\tc: 2\n", "3:1"),
@@ -124,39 +124,39 @@ def test_refused_with_its_place(refused, text, expected):
         ("\ta: 1\n", "1:1"),
     ],
 )
-def test_a_tab_in_the_indentation(source, text, place):
+def test_tab_in_the_indentation_is_refused(source, text, location):
     with pytest.raises(InvalidRecipeError) as caught:
         parse_yaml(source(text))
     assert str(caught.value.problems[0]).startswith(
-        f"recipe.yaml:{place}: a tab in the indentation; indent with spaces"
+        f"recipe.yaml:{location}: a tab in the indentation; indent with spaces"
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "location"),
     [("a: b: c\n", "1:5"), ("a: [1, 2\n", "2:1"), ("a: 'x\n", "2:1"), ("a: @x\n", "1:4")],
 )
-def test_a_syntax_error_has_its_place(refused, text, place):
-    assert refused(text).startswith(f"{place}: not YAML: ")
+def test_syntax_error_has_its_location(problem_of, text, location):
+    assert problem_of(text).startswith(f"{location}: not YAML: ")
 
 
 @pytest.mark.parametrize("text", ['a: "\\ud800"\n', 'a: "\\UFFFFFFFF"\n', "%YAML 1" + "0" * 5000])
-def test_odd_escapes_and_directives_are_refused(parse, text):
+def test_invalid_escapes_and_directives_are_refused(parse, text):
     with pytest.raises(RecipeError):
         parse(text)
 
 
-def test_an_alias_bomb_is_refused_before_it_grows(parse):
+def test_alias_bomb_is_refused(parse):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 30)]
     with pytest.raises(InvalidRecipeError, match="more than 10,000 values") as caught:
         parse("\n".join(lines))
-    # a3 would hold 11,111 values; its tenth item is the one too many.
+    # a3 would have 11,111 values. Its tenth item exceeds the limit.
     assert caught.value.problems[0].place.line == 4
 
 
-def test_the_count_of_values_has_an_exact_limit(parse):
-    # The list, its key and the root make three.
+def test_number_of_values_is_limited(parse):
+    # The list, its key, and the root also count.
     assert len(plain(parse(f"a: [{'1,' * (MAX_NODES - 3)}]"))["a"]) == MAX_NODES - 3
     with pytest.raises(RecipeError, match="more than 10,000 values"):
         parse(f"a: [{'1,' * (MAX_NODES - 2)}]")
@@ -168,12 +168,12 @@ def test_deep_nesting_is_refused(parse, depth):
         parse(f"a: {'[' * depth}")
 
 
-def test_nesting_up_to_the_limit_is_read(parse):
+def test_nesting_up_to_the_limit_is_accepted(parse):
     inner = MAX_DEPTH - 1
     assert plain(parse(f"a: {'[' * inner}{']' * inner}"))
 
 
-def test_nesting_through_aliases_counts(parse):
+def test_nesting_through_aliases_is_limited(parse):
     lines = [f"a0: &a0 {'[' * 60}{']' * 60}", f"a1: {'[' * 60}*a0{']' * 60}"]
     with pytest.raises(RecipeError, match=r"2:65: .*nested more than 100 levels deep"):
         parse("\n".join(lines))

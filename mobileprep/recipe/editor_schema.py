@@ -25,11 +25,11 @@ _CHAINS: Final = ("transforms", "then")
 def editor_schema(schemas: TransformSchemas) -> Schema:
     """Return the schema of a recipe before variables are replaced."""
     base = recipe_schema()
-    found: Schema = _as_written(base, base)
-    found = {"$schema": found.pop("$schema"), "$id": SCHEMA_ID, **found}
+    schema: Schema = _as_written(base, base)
+    schema = {"$schema": schema.pop("$schema"), "$id": SCHEMA_ID, **schema}
     names = list(schemas.names)
-    found["allOf"] = [_names_checked()]
-    found["$defs"] |= {
+    schema["allOf"] = [_names_checked()]
+    schema["$defs"] |= {
         "variable": {
             "description": "`${NAME}`, or `${NAME:-default}`.",
             "type": "string",
@@ -46,7 +46,7 @@ def editor_schema(schemas: TransformSchemas) -> Schema:
         "known_chain": {"items": {"$ref": "#/$defs/known_step"}},
         **{f"step_{name}": _parameters(schemas, name) for name in names},
     }
-    return found
+    return schema
 
 
 def rendered(schema: Schema) -> str:
@@ -86,7 +86,7 @@ def _refuses_text(schema: Schema) -> bool:
 def _step(schemas: TransformSchemas) -> Schema:
     """Return the schema of a step; parameters of known transforms are checked."""
     described = [str((schemas.get(name) or {}).get("description", "")) for name in schemas.names]
-    known = {
+    properties = {
         name: {"description": text, **_needing(schemas, name)}
         for name, text in zip(schemas.names, described, strict=True)
     }
@@ -99,7 +99,7 @@ def _step(schemas: TransformSchemas) -> Schema:
                 "type": "object",
                 "minProperties": 1,
                 "maxProperties": 1,
-                "properties": known,
+                "properties": properties,
                 "additionalProperties": {"$ref": "#/$defs/parameters"},
             },
         ],

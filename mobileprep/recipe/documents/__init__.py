@@ -1,1 +1,0 @@
-"""Documents generated from the declarations of recipes: editor schemas and reference pages."""
