@@ -64,12 +64,12 @@ from mobileprep.data.calibration.shards import observed
 from mobileprep.data.source import Batch
 from mobileprep.data.source import data_inputs
 from mobileprep.graph.files import read_graph
-from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
+from mobileprep.transforms.quantize_nodes.layers import ranged_tensors
 loaded = read_graph(Path(graph))
 way = Method(method, 99.99, 0.99)
 inputs = tuple(data_inputs(loaded, [feed], {}))
 subject = Subject(loaded, (fetch,), ranged_tensors(loaded), way, inputs, batch)
-class Pictures:
+class Images:
     name = "pictures"
     def __init__(self, count):
         self.count = count
@@ -82,7 +82,7 @@ class Pictures:
             yield Batch({feed: found}, None, ("",) * len(found))
 if method == "none":
     subject = replace(subject, tensors=())
-report(lambda count: ranges_of(observed(subject, Pictures(count)), way))
+report(lambda count: ranges_of(observed(subject, Images(count)), way))
 """
 )
 THEIRS = (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
-    from mobileprep.freezing.any_model import freeze
+    from mobileprep.freezing.loading import freeze
     from mobileprep.freezing.model import FreezeOptions, FreezeResult
     from mobileprep.graph.compare import GraphDifference, compare
     from mobileprep.graph.files import load_graph, save_graph
@@ -64,7 +64,7 @@ _HOMES = {
     "mobileprep.targets.migration.survey": ("MigrationResult", "migrate"),
     "mobileprep.building.calibrating": ("CalibrationResult", "calibrate"),
     "mobileprep.building.transforming": ("TransformResult", "transform"),
-    "mobileprep.freezing.any_model": ("freeze",),
+    "mobileprep.freezing.loading": ("freeze",),
     "mobileprep.graph.files": ("load_graph", "save_graph"),
     "mobileprep.targets.headers": ("registration_header",),
     "mobileprep.inspection.differing": ("ModelDifference", "diff"),

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from mobileprep.ops.kernel import INDEX, family_modules  # noqa: E402
+from mobileprep.ops.registry import INDEX, family_modules  # noqa: E402
 
 # Runs in a separate process, because a process registers each module only once.
 _REGISTERED = """

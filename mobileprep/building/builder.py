@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,24 +12,22 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from mobileprep.building.lock import check_locks, lock_warnings
-from mobileprep.building.pages import Pages, check_page
+from mobileprep.building.pages import check_page, write_pages
 from mobileprep.building.pipeline.eviction import store_bound
 from mobileprep.building.pipeline.execute import Advance, Executor, Listener, Ran, ignore
 from mobileprep.building.pipeline.execute import Warn as StageWarn
-from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.locks import folder_locks
 from mobileprep.building.pipeline.overlaps import check_overlaps
-from mobileprep.building.pipeline.publish import MANIFEST, hash_all, listed, made_of, manifest
+from mobileprep.building.pipeline.publish import MANIFEST
 from mobileprep.building.pipeline.runner import FollowUp, stale_stages
 from mobileprep.building.pipeline.runner import build as run_stages
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.spec import Stage, TargetPlan
+from mobileprep.building.plan.spec import TargetPlan
 from mobileprep.building.report.collect import Report
 from mobileprep.building.stages.search.spec import ChoiceStage
 from mobileprep.building.stages.transform.spec import TransformStage
 from mobileprep.building.targets import (
-    being_hashed,
     plan_state,
     promised_files,
     publish_target,
@@ -52,7 +49,6 @@ from mobileprep.recipe.loading import load_recipes, target_folders
 from mobileprep.recipe.model import Recipe
 
 if TYPE_CHECKING:
-    from mobileprep.building.pipeline.exchange import Sharing
     from mobileprep.building.verdicts import Verdict
 
 
@@ -176,7 +172,6 @@ class Build:
         checksum: hash every file instead of trusting unchanged file times.
         locked: fail if anything differs from ``mobileprep.lock``, instead of warning.
         keep_going: skip targets that cannot be planned, and continue after failures.
-        files: index of files that are already being hashed, see ``being_hashed``.
         warn: called with each warning about lock files.
     """
 
@@ -190,7 +185,6 @@ class Build:
         checksum: bool = False,
         locked: bool = False,
         keep_going: bool = False,
-        files: FileIndex | None = None,
         warn: Warn = as_warning,
     ) -> None:
         self.recipes: Sequence[Recipe] = load_recipes(recipes)
@@ -203,7 +197,6 @@ class Build:
         self._checksum = checksum
         self._locked = locked
         self._keep_going = keep_going
-        self._files = files
         self._warn = warn
         self._state: State | None = None
 
@@ -246,7 +239,7 @@ class Build:
         folders = target_folders(self.recipes, self.out, self._targets)
         with folder_locks(folders, wait=wait, tell=tell) as waited:
             if waited:
-                self._state = self._files = None
+                self._state = None
                 self.plan()
             yield waited
 
@@ -271,7 +264,7 @@ class Build:
             self.out,
             jobs=workers_of(jobs),
             listen=listen,
-            warn=warn or _with_stage_name(self._warn),
+            warn=warn or (lambda task, text: self._warn(f"{task}: {text}" if task else text)),
             advance=advance,
             keep_going=self._keep_going,
             memory=[recipe.memory for recipe in self.recipes],
@@ -285,7 +278,6 @@ class Build:
             targets=self._targets,
             force=self._force,
             checksum=self._checksum,
-            files=self._files,
         )
         if self._locked:
             check_locks(recipes, state, whole=whole and not self._targets)
@@ -343,37 +335,39 @@ def run_build(
     bound = store_bound(os.environ)
     executor = Executor(state, listen=listen, warn=warn, advance=advance)
     done: dict[str, BuiltTarget] = {}
-    pages = Pages(executor, out, partial)
 
     def finish(target: TargetPlan) -> None:
         report, is_changed = publish_target(target, executor, out)
         folder = out.joinpath(*target.folder.split("/"))
         done[target.folder] = BuiltTarget(folder, report, is_changed)
-        pages.published(target, report)
 
     publishing = [
         FollowUp(t.folder, t.tasks, functools.partial(finish, t)) for t in state.plan.targets
     ]
 
     def work() -> tuple[list[MobileprepError], list[str]]:
-        follow_ups = [*publishing, *pages.follow_ups()]
-        errors = run_stages(executor, jobs=jobs, keep_going=keep_going, follow_ups=follow_ups)
-        return errors, pages.write()
+        errors = run_stages(executor, jobs=jobs, keep_going=keep_going, follow_ups=publishing)
+        reports = {folder: built.report for folder, built in done.items()}
+        return errors, write_pages(executor, out, reports, partial)
 
     sharing = state.store.sharing
     try:
         if not keep_going:
             _check_writable(state, out)
-        with (
-            _ended(sharing, warn),
-            shared_memory(min(jobs, len(stale_stages(state))), memory),
-        ):
+        with shared_memory(min(jobs, len(stale_stages(state))), memory):
             stage_errors, page_warnings = executor.attempt(work)
             failures = tuple(with_worst_layers(error, executor) for error in stage_errors)
             if sharing is not None:
                 sharing.finish()
-    except MissedLimitError as error:
-        raise with_worst_layers(error, executor) from error
+    except BaseException as error:
+        # No result contains the warnings of the remote cache.
+        for text in () if sharing is None else sharing.warnings:
+            warn("", text)
+        if sharing is not None and not isinstance(error, Exception):
+            sharing.stop()
+        if isinstance(error, MissedLimitError):
+            raise with_worst_layers(error, executor) from error
+        raise
     finally:
         state.store.files.save()
         state.store.finish(bound)
@@ -389,26 +383,12 @@ def _check_writable(state: State, out: Path) -> None:
     for recipe in dict.fromkeys(target.recipe for target in waiting):
         check_page(recipe, out)
     for target in waiting:
-        check_target(target, promised_files(target, state), state, out)
-
-
-@contextlib.contextmanager
-def _ended(sharing: Sharing | None, warn: StageWarn) -> Iterator[None]:
-    """Report warnings of the remote cache if the build fails, because no result contains them.
-
-    After an interrupt, abort its transfers.
-    """
-    if sharing is None:
-        yield
-        return
-    try:
-        yield
-    except BaseException as error:
-        if not isinstance(error, Exception):
-            sharing.stop()
-        for text in sharing.warnings:
-            warn("", text)
-        raise
+        folder = inside(out, target.folder)
+        for name in promised_files(target, state):
+            check_name(file_inside(folder, name))
+        # A missing directory is created in the recipe's directory, which the page check covers.
+        if folder.is_dir():
+            check_writable(folder / MANIFEST)
 
 
 def prepared(
@@ -419,7 +399,6 @@ def prepared(
     force: bool = False,
     checksum: bool = False,
     cache: Path | None = None,
-    files: FileIndex | None = None,
 ) -> State:
     """Plan recipes against the cache, and check pins and output directories.
 
@@ -430,16 +409,10 @@ def prepared(
         force: run every stage again.
         checksum: hash every file instead of trusting unchanged file times.
         cache: directory of the cache; by default the user's cache.
-        files: index of files that are already being hashed, see ``being_hashed``.
     """
-    targets = list(targets)
-    if files is None and (checksum or cache is None):
-        files = being_hashed(recipes, out, targets, checksum=checksum)
-    store = Store(cache, files) if cache is not None else shared_store(recipes, out, files)
+    store = shared_store(recipes, out, checksum=checksum) if cache is None else Store(cache)
     state = plan_state(recipes, targets, store=store, force=force)
     check_overlaps(recipes, state.plan, state.store, out)
-    if checksum:
-        hash_all(state, out)
     state.check_outputs(wanted_outputs(state, out))
     return state
 
@@ -454,42 +427,6 @@ def workers_of(jobs: int | None) -> int:
         message = f"jobs is {jobs}"
         raise UsageError(message, "give a number from 1 on")
     return jobs or cores()
-
-
-def _with_stage_name(warn: Warn) -> StageWarn:
-    """Convert a handler of warnings, so that each warning starts with its stage."""
-    return lambda task, text: warn(f"{task}: {text}" if task else text)
-
-
-def check_target(target: TargetPlan, names: Iterable[str], state: State, out: Path) -> None:
-    """Check that a target's files can be written before its stages run.
-
-    A directory that stays unchanged need not be writable, for example if stages produce the same
-    outputs again. It certainly changes if its manifest has different inputs or settings, or if a
-    file is missing.
-    """
-    folder = inside(out, target.folder)
-    for name in names:
-        check_name(file_inside(folder, name))
-    # A missing directory is created in the recipe's directory, which the page check covers.
-    if folder.is_dir() and not _may_stay(target, state, folder):
-        check_writable(folder / MANIFEST)
-
-
-def _may_stay(target: TargetPlan, state: State, folder: Path) -> bool:
-    """Return whether a directory is complete and has the same inputs and settings."""
-    content = manifest(folder)
-    expected = made_of(target, {file.name: state.digest(file) for file in target.sources})
-    if not _settings_text(expected).items() <= _settings_text(content).items():
-        return False
-    with contextlib.suppress(ArtifactError, OSError, ValueError):
-        return all(file_inside(folder, name).is_file() for name in listed(folder))
-    return False
-
-
-def _settings_text(data: dict[str, object]) -> dict[str, str]:
-    """Serialize values of a manifest, so that lists and tuples compare as equal."""
-    return {key: json.dumps(value, sort_keys=True) for key, value in data.items()}
 
 
 _QUANTIZER: Final = "quantize_nodes"
@@ -533,10 +470,10 @@ def _quantized(task: str, executor: Executor) -> TargetPlan | None:
             continue
         before = target.tasks[: target.tasks.index(task)]
         stages = [plan.stage(one).stage for one in before]
-        return target if any(map(_quantizes, stages)) else None
+        is_quantized = any(
+            isinstance(stage, ChoiceStage)
+            or (isinstance(stage, TransformStage) and stage.transform == _QUANTIZER)
+            for stage in stages
+        )
+        return target if is_quantized else None
     return None
-
-
-def _quantizes(stage: Stage) -> bool:
-    is_step = isinstance(stage, TransformStage) and stage.transform == _QUANTIZER
-    return is_step or isinstance(stage, ChoiceStage)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mobileprep.building.pipeline.cache_files import FORMAT, default_folder
 from mobileprep.building.pipeline.eviction import (
@@ -144,18 +144,12 @@ class CacheCleared(Struct, frozen=True):
 def cache_info() -> CacheInfo:
     """Summarize the user's cache without writing to it."""
     store = _store()
-    facts = survey(store.folder)
     return CacheInfo(
         str(store.root),
         _formats(store.root),
-        facts.objects,
-        facts.object_bytes,
-        facts.records,
-        facts.record_bytes,
-        facts.oldest_use,
-        facts.newest_use,
-        store_bound(os.environ),
-        shown_remote(os.environ.get("MOBILEPREP_REMOTE_CACHE", "")),
+        **structs.asdict(survey(store.folder)),
+        limit_bytes=store_bound(os.environ),
+        remote=shown_remote(os.environ.get("MOBILEPREP_REMOTE_CACHE", "")),
     )
 
 
@@ -197,19 +191,25 @@ def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
 def cache_verify() -> CacheVerified:
     """Hash every object, check every record, and remove damaged files."""
     store = _store()
-    result = inspect(store)
-    damaged, stuck = (
-        tuple(str(store.folder / name) for name in names)
-        for names in (result.damaged, result.stuck)
-    )
+    objects = list(_entries(store.folder / "cas"))
+    whole = _whole(objects)
+    # A build may have repaired an object meanwhile, and another command may have removed one.
+    suspects = [path for path in objects if path not in whole and os.path.lexists(path)]
+    whole |= _whole(suspects)
+    damaged = [path for path in suspects if path not in whole]
+    stuck = _remove(damaged)
+    records = list(_entries(store.folder / "ac"))
+    good = [path for path in records if store.is_record(path)]
+    bad = [path for path in {*records} - {*good} if os.path.lexists(path)]
+    stuck += _remove(bad)
     return CacheVerified(
         str(store.root),
-        result.objects,
-        result.object_bytes,
-        result.records,
-        result.incomplete,
-        damaged,
-        stuck,
+        len(whole),
+        sum(whole.values()),
+        len(good),
+        sum(_is_incomplete(store, path) for path in good),
+        tuple(sorted(map(str, [*damaged, *bad]))),
+        tuple(sorted(map(str, stuck))),
     )
 
 
@@ -300,54 +300,6 @@ def _removed(folder: Path, report_message: Tell) -> int:
     if is_link:
         report_message(f"{folder} is a symlink: its target is kept")
     return size
-
-
-class Inspected(Struct, frozen=True):
-    """The result of checking a cache.
-
-    Args:
-        objects: number of objects whose content matches their digest.
-        object_bytes: total size of these objects.
-        records: number of valid records.
-        incomplete: number of valid records with a missing object. Their stages run again when a
-            build needs the object.
-        damaged: damaged files, relative to the directory of the cache format.
-        stuck: damaged files that could not be removed.
-    """
-
-    objects: int
-    object_bytes: int
-    records: int
-    incomplete: int
-    damaged: tuple[str, ...]
-    stuck: tuple[str, ...]
-
-
-def inspect(store: Store) -> Inspected:
-    """Hash every object, read every record, and remove damaged files."""
-    objects = list(_entries(store.folder / "cas"))
-    whole = _whole(objects)
-    # A build may have repaired an object meanwhile, and another command may have removed one.
-    suspects = [path for path in objects if path not in whole and os.path.lexists(path)]
-    whole |= _whole(suspects)
-    damaged = [path for path in suspects if path not in whole]
-    stuck = _remove(damaged)
-    records = list(_entries(store.folder / "ac"))
-    good = [path for path in records if store.is_record(path)]
-    bad = [path for path in sorted({*records} - {*good}) if os.path.lexists(path)]
-    stuck += _remove(bad)
-    return Inspected(
-        len(whole),
-        sum(whole.values()),
-        len(good),
-        sum(_is_incomplete(store, path) for path in good),
-        _names([*damaged, *bad], store),
-        _names(stuck, store),
-    )
-
-
-def _names(paths: list[Path], store: Store) -> tuple[str, ...]:
-    return tuple(sorted(path.relative_to(store.folder).as_posix() for path in paths))
 
 
 def _whole(objects: list[Path]) -> dict[Path, int]:

@@ -15,7 +15,7 @@ from mobileprep.building.pipeline.execute import Warn as TaskWarn
 from mobileprep.building.pipeline.runner import build as run_stages
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.plan.portable import portable_recipe
-from mobileprep.building.plan.spec import Plan, StageSpec, Upstream
+from mobileprep.building.plan.spec import Plan, Upstream
 from mobileprep.building.stages.calibrate.spec import CalibrateStage, CalibrationRecord
 from mobileprep.building.targets import plan_state
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
@@ -228,7 +228,7 @@ def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> Cali
     whole = plan_state(bare)
     ends = {t.folder: t.upstreams(CalibrationRecord)[-1].task for t in whole.plan.targets}
     return CalibrationPlan(
-        State(_until(whole.plan, ends.values()), whole.store),
+        State(Plan(tuple(whole.plan.until(ends.values())), ()), whole.store),
         ends,
         tuple(groups),
         tuple(recipe.memory for recipe in bare),
@@ -271,17 +271,6 @@ def _measured(plan: CalibrationPlan, executor: Executor) -> Mapping[str, RangeFi
 def _without_file(target: Target) -> Target:
     assert target.calibration is not None
     return replace(target, calibration=replace(target.calibration, range_file=None))
-
-
-def _until(plan: Plan, tasks: Iterable[str]) -> Plan:
-    """Return the part of a plan that some tasks need, including the tasks."""
-    needed = set(tasks)
-    stages: list[StageSpec] = []
-    for spec in reversed(plan.stages):
-        if spec.task in needed:
-            needed.update(spec.needs)
-            stages.append(spec)
-    return Plan(tuple(reversed(stages)), ())
 
 
 def _save_ranges(

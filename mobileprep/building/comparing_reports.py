@@ -14,7 +14,7 @@ from msgspec import structs
 from mobileprep.building.pipeline.runner import Built, collect
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.report.collect import Report
+from mobileprep.building.report.collect import Report, all_warnings
 from mobileprep.building.report.comparison.model import (
     Cause,
     Comparison,
@@ -127,7 +127,7 @@ def compare_reports(
     for cause, step in causes:
         if step is not None:
             keys.setdefault(step, []).append(cause.key)
-    warned, warns = _warnings(old), _warnings(new)
+    warned, warns = (list(dict.fromkeys(all_warnings(report))) for report in (old, new))
     comparison = Comparison(
         new.recipe,
         new.target,
@@ -177,26 +177,13 @@ def compare_builds(
 
 def _judged(comparison: Comparison) -> Comparison:
     """Set the state to changed if there is any difference."""
-    parts = (
-        comparison.causes,
-        comparison.steps,
-        comparison.sizes,
-        comparison.ops,
-        comparison.accuracies,
-        comparison.outputs,
+    names = (
+        *("causes", "steps", "sizes", "ops", "accuracies", "outputs", "ranges", "tensors"),
+        *("limits", "kernels", "warnings", "solved"),
     )
-    more = (
-        comparison.ranges,
-        comparison.tensors,
-        comparison.limits,
-        comparison.kernels,
-        comparison.warnings,
-        comparison.solved,
-    )
-    nodes = comparison.nodes is not None and comparison.nodes.changes
-    return (
-        structs.replace(comparison, state="changed") if any((*parts, *more, nodes)) else comparison
-    )
+    is_changed = any(getattr(comparison, name) for name in names)
+    is_changed |= comparison.nodes is not None and bool(comparison.nodes.changes)
+    return structs.replace(comparison, state="changed") if is_changed else comparison
 
 
 def _sizes(report: Report) -> dict[str, float | None]:
@@ -257,13 +244,6 @@ def _ranges(old: Report, new: Report) -> tuple[RangeChange, ...]:
         for name in dict.fromkeys([*after, *before])
         if before.get(name) != after.get(name)
     )
-
-
-def _warnings(report: Report) -> list[str]:
-    warnings = [*report.source.warnings, *(w for step in report.steps for w in step.warnings)]
-    warnings += [*report.warnings, *(() if report.check is None else report.check.warnings)]
-    warnings += [w for calibration in report.calibrations for w in calibration.warnings]
-    return list(dict.fromkeys([*warnings, *(report.accuracy.warnings if report.accuracy else ())]))
 
 
 def step_changes(

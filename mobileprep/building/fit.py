@@ -39,8 +39,8 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE, RELEASES, slip_in
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_graph
-from mobileprep.ops.kernel import family_of
 from mobileprep.ops.numerics.texts import Fault
+from mobileprep.ops.registry import family_of
 from mobileprep.recipe.loading import load_recipes
 from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Recipe, Step, Target, digestible

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -12,20 +11,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
-
 from mobileprep import __version__
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.locks import folder_locks
 from mobileprep.building.pipeline.output import Record
 from mobileprep.building.pipeline.publish import from_here
-from mobileprep.building.pipeline.runner import FollowUp, collect, collect_target
+from mobileprep.building.pipeline.runner import collect, collect_target
 from mobileprep.building.pipeline.state import Fresh, Stale, State
 from mobileprep.building.plan.spec import Plan, TargetPlan, Upstream, misfit
-from mobileprep.building.report.collect import Report, report_key
+from mobileprep.building.report.collect import Report, report_json
 from mobileprep.building.report.page.render import (
     PAGE,
-    StageTime,
     bundle_digest,
     nodes_data,
     page_data,
@@ -43,139 +39,72 @@ from mobileprep.core.files import (
     unfinished,
     write_bytes,
 )
-from mobileprep.errors import CorruptFileError, MobileprepError
+from mobileprep.errors import CorruptFileError
 
 LARGEST_PAGE: Final = 1 << 30
 """Maximum size of a page in bytes."""
 _NO_PAGE: Final = "no page of a build"
 
 
-class _Page(Struct, frozen=True):
-    """A page to write.
+def write_pages(
+    executor: Executor, out: Path, reports: Mapping[str, Report], partial: Collection[str] = ()
+) -> list[str]:
+    """Write the page of each recipe of a plan, unless it exists and nothing ran.
 
-    Args:
-        path: path of the page.
-        ran: stages of its targets that had run when it was rendered; it shows their times.
-        data: content to write; None to keep the existing page.
-        warnings: why the page is not written.
-    """
-
-    path: Path
-    ran: frozenset[str]
-    data: bytes | None
-    warnings: tuple[str, ...] = ()
-
-
-class Pages:
-    """The pages of a plan's recipes, rendered during publishing and written afterwards.
+    A page covers the targets of the plan. It shows the durations of stages, so it differs between
+    rebuilds and is not listed in manifests.
 
     Args:
         executor: runs the plan.
         out: output directory of the build.
+        reports: reports of the published targets by directory. If a target failed, the page of the
+            last complete build stays.
         partial: names of recipes with targets that cannot be planned.
+
+    Returns:
+        Warnings about pages that were not written.
     """
-
-    def __init__(self, executor: Executor, out: Path, partial: Collection[str] = ()) -> None:
-        self._executor = executor
-        self._out = out
-        self._partial = partial
-        self._published: dict[str, Report] = {}
-        self._made: dict[str, _Page] = {}
-
-    def follow_ups(self) -> list[FollowUp]:
-        """Return follow-ups that render each page as soon as the stages of its targets have run."""
-        plan = self._executor.state.plan
-        return [
-            FollowUp(
-                recipe,
-                tuple(dict.fromkeys(task for t in _targets(plan, recipe) for task in t.tasks)),
-                functools.partial(self._make, recipe),
-            )
-            for recipe in self._due()
-        ]
-
-    def _due(self) -> list[str]:
-        """Return the recipes whose pages may need an update."""
-        files = page_files(self._executor.state.plan, self._out)
-        return [recipe for recipe in files if recipe not in self._partial]
-
-    def published(self, target: TargetPlan, report: Report) -> None:
-        """Note that the directory of a target is up to date, and its report."""
-        self._published[target.folder] = report
-
-    def write(self) -> list[str]:
-        """Write the page of each recipe, unless it exists and nothing ran.
-
-        A page covers the targets of the plan. It shows the durations of stages, so it differs
-        between rebuilds and is not listed in manifests.
-
-        Returns:
-            Warnings about pages that were not written.
-        """
-        warnings: list[str] = []
-        plan = self._executor.state.plan
-        for recipe in self._due():
-            if not all(target.folder in self._published for target in _targets(plan, recipe)):
-                continue  # a target failed: keep the page of the last complete build
-            page = self._made.get(recipe)
-            # Publishing may have run stages again because their outputs were missing.
-            if page is None or page.ran != _ran(self._executor, recipe):
-                page = _page(self._executor, recipe, self._published, self._out)
-            warnings += _written(self._executor, page)
-        return warnings
-
-    def _make(self, recipe: str) -> None:
-        # Errors are raised when the page is written, after the targets are published.
-        with contextlib.suppress(MobileprepError):
-            reports = dict(self._published)
-            for target in _targets(self._executor.state.plan, recipe):
-                if target.folder not in reports:
-                    built = collect_target(target, self._executor.state, self._executor)
-                    reports[target.folder] = build_report(built)
-            self._made[recipe] = _page(self._executor, recipe, reports, self._out)
+    warnings: list[str] = []
+    plan = executor.state.plan
+    for recipe in page_files(plan, out):
+        is_complete = all(target.folder in reports for target in _targets(plan, recipe))
+        if is_complete and recipe not in partial:
+            warnings += write_page(executor, recipe, reports, out, again=False)
+    return warnings
 
 
 def write_page(
-    executor: Executor, recipe: str, reports: Mapping[str, Report], out: Path
-) -> tuple[str, ...]:
-    """Write the page of one recipe, even if it exists, because durations may differ.
-
-    Returns:
-        Reasons if it was not written.
-    """
-    return _written(executor, _page(executor, recipe, reports, out, again=True))
-
-
-def _page(
     executor: Executor,
     recipe: str,
     reports: Mapping[str, Report],
     out: Path,
     *,
-    again: bool = False,
-) -> _Page:
+    again: bool = True,
+) -> tuple[str, ...]:
+    """Write the page of one recipe.
+
+    Args:
+        again: write it even if it exists and nothing ran, because durations may differ.
+
+    Returns:
+        Reasons if it was not written.
+    """
     path = page_of_recipe(recipe, out)
     targets = _targets(executor.state.plan, recipe)
-    ran = _ran(executor, recipe)
-    key = _key(executor.record, targets, reports)
+    _remove_unfinished(path.parent, executor.report_message)
     stored_key = _key_of_page(path)
-    if stored_key == key and not ran and not again:
-        return _Page(path, ran, None)
     if stored_key is None:
-        return _Page(path, ran, None, (f"{path} is {_NO_PAGE}, so it is kept",))
-    content = _page_content(executor, targets, reports)
-    # Reading the data may have run stages again, with different outputs.
-    return _Page(path, ran, render_page(content, key=_key(executor.record, targets, reports)))
-
-
-def _written(executor: Executor, page: _Page) -> tuple[str, ...]:
-    folder = page.path.parent
-    _remove_unfinished(folder, executor.report_message)
-    if page.data is not None:
-        with _alone(folder, executor.report_message):
-            write_bytes(page.path, page.data, follow=False)
-        executor.state.store.files.note(page.path, sha256_bytes(page.data))
-    return page.warnings
+        return (f"{path} is {_NO_PAGE}, so it is kept",)
+    tasks = {task for target in targets for task in target.tasks}
+    has_news = again or not tasks.isdisjoint(one.task for one in executor.ran)
+    if has_news or stored_key != _key(executor.record, targets, reports):
+        content = _page_content(executor, targets, reports)
+        # Reading the data may have run stages again, with different outputs.
+        page = render_page(content, key=_key(executor.record, targets, reports))
+        with _alone(path.parent, executor.report_message):
+            write_bytes(path, page, follow=False)
+        executor.state.store.files.note(path, sha256_bytes(page))
+    return ()
 
 
 def _remove_unfinished(folder: Path, report_message: Callable[[str], None]) -> None:
@@ -191,12 +120,6 @@ def _remove_unfinished(folder: Path, report_message: Callable[[str], None]) -> N
 def _alone(folder: Path, report_message: Callable[[str], None]) -> AbstractContextManager[bool]:
     """Lock the recipe's directory against builds of its other targets."""
     return folder_locks([folder], wait=True, tell=report_message)
-
-
-def _ran(executor: Executor, recipe: str) -> frozenset[str]:
-    """Return the stages of a recipe's targets that have run."""
-    tasks = {task for target in _targets(executor.state.plan, recipe) for task in target.tasks}
-    return frozenset(one.task for one in executor.ran if one.task in tasks)
 
 
 def page_reasons(state: State, recipe: str, out: Path) -> list[str]:
@@ -304,7 +227,7 @@ def _key(
     """Return a digest of the page's content except durations."""
     digest = hashlib.sha256(f"{__version__} {bundle_digest()}".encode())
     for target in targets:
-        digest.update(report_key(reports[target.folder]))
+        digest.update(report_json(reports[target.folder]))
         for up in target.page or ():
             digest.update(record(up.task).outputs[up.output].sha256.encode())
     return digest.hexdigest()
@@ -323,10 +246,11 @@ def _key_of_page(path: Path) -> str | None:
         return None
 
 
-def _stages(executor: Executor, targets: Sequence[TargetPlan]) -> Iterator[StageTime]:
+def _stages(executor: Executor, targets: Sequence[TargetPlan]) -> Iterator[dict[str, Any]]:
     ran = {one.task: one.seconds for one in executor.ran}
     for task in dict.fromkeys(task for target in targets for task in target.tasks):
         verdict = executor.state.verdict(task)
         took = verdict.record.seconds if isinstance(verdict, Fresh) else 0.0
         kind = executor.state.spec(task).kind
-        yield StageTime(task, kind, round(ran.get(task, took), 3), task in ran)
+        seconds = round(ran.get(task, took), 3)
+        yield {"task": task, "kind": kind, "seconds": seconds, "ran": task in ran}

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,28 +21,26 @@ from mobileprep.building.pipeline.publish import (
     Changes,
     Manifest,
     changes,
-    held,
     listed,
     publish,
     read_manifest,
     stays,
 )
 from mobileprep.building.pipeline.remote.settings import URL
-from mobileprep.building.pipeline.runner import Built, check_pins, collect_target
+from mobileprep.building.pipeline.runner import Built, collect_target
 from mobileprep.building.pipeline.state import Fresh, State
 from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.planner import plan_recipes
-from mobileprep.building.plan.sources import checkpoint_files, graph_files, single_file
+from mobileprep.building.plan.sources import single_file
 from mobileprep.building.plan.spec import PUBLISHED, TargetPlan, Upstream
 from mobileprep.building.report.collect import Report, collect_report, report_json
 from mobileprep.building.report.text import quantization_text
 from mobileprep.core.files import inside, write_text
 from mobileprep.errors import CorruptFileError, UsageError, nearest_hint
-from mobileprep.recipe.loading import target_folders
 from mobileprep.recipe.model import Recipe
 
 if TYPE_CHECKING:
-    from mobileprep.building.pipeline.remote.base import Remote
+    from mobileprep.building.pipeline.remote.guarded import Remote
 
 
 REPORT = "report.json"
@@ -70,19 +68,21 @@ def plan_state(
         )
     store = store or Store(default_folder())
     state = State(plan_recipes(recipes, requested), store, force=force)
+    state.hash_inputs()
     _check_pins(recipes, state)
     return state
 
 
-def shared_store(recipes: Sequence[Recipe], out: Path, files: FileIndex | None = None) -> Store:
+def shared_store(recipes: Sequence[Recipe], out: Path, *, checksum: bool = False) -> Store:
     """Return the user's cache for building recipes into a directory.
 
     Args:
         recipes: the recipes, which may name a remote cache.
         out: the output directory.
-        files: index of file digests; by default the index of earlier builds into that directory.
+        checksum: hash every file instead of trusting the index of earlier builds into ``out``.
     """
-    return Store(default_folder(), files or files_of_builds(out), _remote(recipes))
+    files = FileIndex(index_file(default_folder() / FORMAT, out), checksum=checksum)
+    return Store(default_folder(), files, _remote(recipes))
 
 
 def _remote(recipes: Sequence[Recipe]) -> Remote | None:
@@ -169,42 +169,23 @@ def lacking_outputs(target: TargetPlan, state: State, out: Path) -> set[Upstream
 
 
 def _check_pins(recipes: Sequence[Recipe], state: State) -> None:
-    pins = {
-        (pin.file.shown, pin.file.place, pin.sha256, state.digest(file))
+    """Check the digests that recipes pin.
+
+    Raises:
+        CorruptFileError: a digest does not match.
+    """
+    wrong = {
+        f"{pin.file.place}: {pin.file.shown} has the sha256 {digest}, and the recipe pins "
+        f"{pin.sha256}"
         for recipe in recipes
         for target in recipe.targets
         for pin in target.source.pins
         for file in single_file(pin.file).members
+        if (digest := state.digest(file)) != pin.sha256
     }
-    check_pins(sorted(pins))
-
-
-def files_of_builds(out: Path, *, checksum: bool = False) -> FileIndex:
-    """Return the file index of earlier builds into an output directory."""
-    return FileIndex(index_file(default_folder() / FORMAT, out), checksum=checksum)
-
-
-def being_hashed(
-    recipes: Sequence[Recipe], out: Path, targets: Collection[str] = (), *, checksum: bool
-) -> FileIndex:
-    """Return the file index of earlier builds, and start hashing changed model files."""
-    files = files_of_builds(out, checksum=checksum)
-    folders = target_folders(recipes, out, targets) if checksum else ()
-    published = [path for folder in folders for path in held(folder)]
-    files.begin({*published, *_models(recipes, targets)})
-    return files
-
-
-def _models(recipes: Sequence[Recipe], names: Collection[str]) -> Iterator[Path]:
-    """Yield the existing model files of some targets."""
-    targets = [target for recipe in recipes for target in recipe.targets]
-    chosen = [t for t in targets if not names or t.name in names or t.folder in names]
-    for source in {target.source for target in chosen}:
-        with contextlib.suppress(CorruptFileError):  # planning reports it
-            yield from (member.path for member in graph_files(source).members)
-        if source.checkpoint is not None:
-            with contextlib.suppress(CorruptFileError):
-                yield from (member.path for member in checkpoint_files(source.checkpoint).members)
+    if wrong:
+        hint = "restore the file, or pin its new digest if the change is meant"
+        raise CorruptFileError("\n".join(sorted(wrong)), hint)
 
 
 BUILD_TYPE: Final = "urn:mobileprep:build:v1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mobileprep.building.pipeline.doit_tasks import (
 from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.locks import folder_locks
 from mobileprep.building.pipeline.overlaps import check_overlaps
-from mobileprep.building.pipeline.publish import from_here, published_names, unpublish
+from mobileprep.building.pipeline.publish import from_here, listed, unpublish
 from mobileprep.building.pipeline.runner import collect_target
 from mobileprep.building.plan.spec import Plan, StageSpec, TargetPlan
 from mobileprep.building.targets import (
@@ -126,83 +127,53 @@ class _Session:
         return [t for t in self.state.plan.targets if t.recipe == recipe]
 
 
-class _RunStage(Struct, frozen=True):
-    """An action that runs a stage unless its outputs are cached."""
-
-    session: _Session
-    task: str
-
-    def __call__(self) -> None:
-        executor = self.session.executor
-        executor.attempt(lambda: executor.run(executor.state.spec(self.task)))
+# doit may pickle the functions below for other processes.
 
 
-class _StageReasons(Struct, frozen=True):
-    session: _Session
-    task: str
-
-    def __call__(self) -> Sequence[str]:
-        state = self.session.state
-        forecast = forecast_of(state.verdicts([self.task]))
-        return stage_verdict(state.plan.stage(self.task), state, forecast).reasons
+def _run_stage(session: _Session, task: str) -> None:
+    executor = session.executor
+    executor.attempt(lambda: executor.run(executor.state.spec(task)))
 
 
-class _Publish(Struct, frozen=True):
-    """An action that updates a target's directory."""
-
-    session: _Session
-    folder: str
-
-    def __call__(self) -> None:
-        session = self.session
-        # Lock only here, because doit's tasks have no common end at which to release earlier locks.
-        with folder_locks([inside(session.out, self.folder)], wait=True, tell=_print_message):
-            target = session.target(self.folder)
-            session.executor.attempt(lambda: publish_target(target, session.executor, session.out))
-        session.state.store.files.save()
+def _stage_reasons(session: _Session, task: str) -> Sequence[str]:
+    state = session.state
+    forecast = forecast_of(state.verdicts([task]))
+    return stage_verdict(state.plan.stage(task), state, forecast).reasons
 
 
-class _FolderReasons(Struct, frozen=True):
-    session: _Session
-    folder: str
-
-    def __call__(self) -> Sequence[str]:
-        session = self.session
-        target = session.target(self.folder)
-        forecast = forecast_of(session.state.verdicts(target.tasks))
-        return folder_verdict(target, session.state, session.out, forecast).reasons
+def _publish(session: _Session, folder: str) -> None:
+    # Lock only here, because doit's tasks have no common end at which to release earlier locks.
+    with folder_locks([inside(session.out, folder)], wait=True, tell=_print_message):
+        target = session.target(folder)
+        session.executor.attempt(lambda: publish_target(target, session.executor, session.out))
+    session.state.store.files.save()
 
 
-class _WritePage(Struct, frozen=True):
-    """An action that writes the page of a recipe whose directories are up to date."""
+def _folder_reasons(session: _Session, folder: str) -> Sequence[str]:
+    target = session.target(folder)
+    forecast = forecast_of(session.state.verdicts(target.tasks))
+    return folder_verdict(target, session.state, session.out, forecast).reasons
 
-    session: _Session
-    recipe: str
 
-    def __call__(self) -> None:
-        session = self.session
-        state, targets = session.state, session.targets(self.recipe)
-        with folder_locks(
-            [inside(session.out, t.folder) for t in targets], wait=True, tell=_print_message
-        ):
-            warnings = session.executor.attempt(lambda: self._write(targets))
-        for text in warnings:
-            _print_message(f"warning: {text}")
-        state.store.files.save()
+def _write_page(session: _Session, recipe: str) -> None:
+    """Write the page of a recipe whose directories are up to date."""
+    state, targets = session.state, session.targets(recipe)
 
-    def _write(self, targets: Sequence[TargetPlan]) -> Sequence[str]:
-        session = self.session
-        built = [collect_target(target, session.state, session.executor) for target in targets]
+    def write() -> Sequence[str]:
+        built = [collect_target(target, state, session.executor) for target in targets]
         reports = {one.target.folder: build_report(one) for one in built}
-        return write_page(session.executor, self.recipe, reports, session.out)
+        return write_page(session.executor, recipe, reports, session.out)
+
+    folders = [inside(session.out, target.folder) for target in targets]
+    with folder_locks(folders, wait=True, tell=_print_message):
+        warnings = session.executor.attempt(write)
+    for text in warnings:
+        _print_message(f"warning: {text}")
+    state.store.files.save()
 
 
-class _PageReasons(Struct, frozen=True):
-    session: _Session
-    recipe: str
-
-    def __call__(self) -> Sequence[str]:
-        return page_reasons(self.session.state, self.recipe, self.session.out)
+def _page_reasons(session: _Session, recipe: str) -> Sequence[str]:
+    return page_reasons(session.state, recipe, session.out)
 
 
 class _CleanPage(Struct, frozen=True):
@@ -228,7 +199,7 @@ class _Clean(Struct, frozen=True):
 
     def __call__(self, *, dryrun: bool) -> None:
         folder = inside(self.out, self.folder)
-        for name in published_names(folder):
+        for name in sorted(listed(folder)):
             sys.stdout.write(f"removing file '{self.out / self.folder / name}'\n")
         if not dryrun:
             unpublish(folder)
@@ -247,10 +218,10 @@ def _stage_task(spec: StageSpec, session: _Session, name: str) -> dict[str, Any]
         "basename": name,
         "name": task_name(spec.task),
         "doc": f"{spec.kind} stage",
-        "actions": [DodoAction(_RunStage(session, spec.task))],
+        "actions": [DodoAction(partial(_run_stage, session, spec.task))],
         "task_dep": [f"{name}:{task_name(task)}" for task in sorted(spec.needs)],
         "file_dep": sorted({from_here(file.path) for file in spec.input_files}),
-        "uptodate": [Judge(_StageReasons(session, spec.task))],
+        "uptodate": [Judge(partial(_stage_reasons, session, spec.task))],
     }
 
 
@@ -260,10 +231,10 @@ def _folder_task(target: TargetPlan, session: _Session, name: str) -> dict[str, 
         "basename": name,
         "name": task_name(target.folder),
         "doc": f"the folder of {target.folder}",
-        "actions": [DodoAction(_Publish(session, target.folder))],
+        "actions": [DodoAction(partial(_publish, session, target.folder))],
         "task_dep": [f"{name}:{task_name(task)}" for task in target.tasks],
         "targets": [str(folder / file) for file in promised_files(target, session.state)],
-        "uptodate": [Judge(_FolderReasons(session, target.folder))],
+        "uptodate": [Judge(partial(_folder_reasons, session, target.folder))],
         "clean": [_Clean(session.out, target.folder)],
     }
 
@@ -274,9 +245,9 @@ def _page_task(recipe: str, page: Path, session: _Session, name: str) -> dict[st
         "basename": name,
         "name": task_name(f"{recipe}/{page.name}"),
         "doc": f"the report page of {recipe}",
-        "actions": [DodoAction(_WritePage(session, recipe))],
+        "actions": [DodoAction(partial(_write_page, session, recipe))],
         "task_dep": [f"{name}:{task_name(folder)}" for folder in folders],
         "targets": [str(session.out / recipe / page.name)],
-        "uptodate": [Judge(_PageReasons(session, recipe))],
+        "uptodate": [Judge(partial(_page_reasons, session, recipe))],
         "clean": [_CleanPage(session.out / recipe / page.name)],
     }

@@ -26,7 +26,7 @@ from mobileprep.recipe.tree import Node, Place, Scalar, SourceText, in_order, re
 from mobileprep.recipe.yaml_tree import parse_yaml
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chains.chain import ChainStep, StepRecord, cautions, run_chain
-from mobileprep.transforms.tf115.importing import copies_warning
+from mobileprep.transforms.tf115 import copies_warning
 
 Chain: TypeAlias = str | Sequence[str | Mapping[str, Mapping[str, Any]]]
 

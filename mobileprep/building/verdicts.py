@@ -11,7 +11,6 @@ from typing import Any, Final
 from msgspec import Struct, structs, to_builtins
 
 from mobileprep.building.pages import is_page, page_files, page_reasons
-from mobileprep.building.pipeline.output import Output
 from mobileprep.building.pipeline.publish import expected_files, folder_reasons
 from mobileprep.building.pipeline.runner import Built, collect_target
 from mobileprep.building.pipeline.state import Fresh, Stale, State
@@ -196,10 +195,6 @@ def _pages(state: State, out: Path, due: set[str]) -> Iterator[tuple[str, Verdic
         yield recipe, Verdict(name, WRITE_PAGE, folders, reasons, (), True, *numbers)
 
 
-def _is_fresh(task: str, state: State) -> bool:
-    return isinstance(state.verdict(task), Fresh)
-
-
 class _Sizes:
     """Sizes of the cached objects that steps read; each object counts for the first step."""
 
@@ -223,10 +218,7 @@ class _Sizes:
         verdict = self._state.verdict(up.task)
         if isinstance(verdict, Stale) or self._forecast.runs(up.task):
             return ()
-        output = verdict.record.outputs[up.output]
-        parts = self._state.store.needed(output)
-        # If the index is unavailable, the parts are unknown, but the size of the file is known.
-        return (Part(output.sha256, output.size),) if parts is None else parts
+        return self._state.store.parts(verdict.record.outputs[up.output])
 
 
 def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
@@ -251,7 +243,7 @@ def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
             for file in files.members
         ),
         tuple(
-            OutputFact(name, None, _digest(outputs.get(name)))
+            OutputFact(name, None, outputs[name].sha256 if name in outputs else None)
             for name in sorted({*spec.stage.output_files, *outputs})
         ),
     )
@@ -283,13 +275,9 @@ def _at_hand(target: TargetPlan, state: State) -> Built | None:
 
     Stages that run only because their outputs are lost are included: they produce the same outputs.
     """
-    if not all(_is_fresh(task, state) for task in target.tasks):
+    if any(isinstance(state.verdict(task), Stale) for task in target.tasks):
         return None
     try:
         return collect_target(target, state)
     except CorruptFileError:
         return None
-
-
-def _digest(output: Output | None) -> str | None:
-    return output.sha256 if output else None

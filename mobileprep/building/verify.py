@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -139,19 +140,8 @@ def verify_folders(
         checked = verify_files(folders)
     else:
         checked = verify_builds(folders, recipes, jobs=jobs, warn=warn)
-    return sorted([*checked, *_bare(out, folders, recipes or ())], key=_place)
-
-
-def _bare(
-    out: Path, folders: Mapping[Path, Manifest], recipes: Iterable[Recipe]
-) -> list[VerifyResult]:
-    """Return results for target directories without a manifest."""
-    return [
-        VerifyResult(
-            one.folder, one.recipe, one.target, is_rebuilt=False, reasons=(one.reason,), files=()
-        )
-        for one in bare_folders(out, folders, recipes)
-    ]
+    bare = bare_folders(out, folders, recipes or ())
+    return sorted([*checked, *bare], key=lambda result: result.folder)
 
 
 def verify_files(folders: Mapping[Path, Manifest]) -> list[VerifyResult]:
@@ -175,71 +165,48 @@ def verify_builds(
     by_name = {recipe.name: recipe for recipe in recipes}
     checked: list[VerifyResult] = []
     with tempfile.TemporaryDirectory(prefix="mobileprep-verify-") as top:
-        again = _Again(Path(top), jobs, listen, warn)
+        run = functools.partial(run_build, jobs=jobs, listen=listen, warn=warn)
         for name in sorted({manifest.recipe for manifest in folders.values()}):
             mine = {folder: m for folder, m in folders.items() if m.recipe == name}
-            checked += again.of_recipe(by_name.get(name), mine)
-    return sorted(checked, key=_place)
+            recipe = by_name.get(name)
+            reasons = {folder: _obstacles(manifest, recipe) for folder, manifest in mine.items()}
+            fit = {folder: m for folder, m in mine.items() if not reasons[folder]}
+            if recipe is not None and fit:
+                reasons |= _rebuild(recipe, fit, Path(top), run)
+            checked += [
+                _by_manifest(folder, manifest, reasons[folder])
+                if reasons[folder]
+                else _by_rebuild(folder, manifest, Path(top, "out", name, manifest.target))
+                for folder, manifest in mine.items()
+            ]
+    return sorted(checked, key=lambda result: result.folder)
 
 
-def _place(checked: VerifyResult) -> Path:
-    return checked.folder
+def _rebuild(
+    recipe: Recipe,
+    folders: Mapping[Path, Manifest],
+    top: Path,
+    run: Callable[..., object],
+) -> dict[Path, tuple[str, ...]]:
+    """Rebuild the targets with the same inputs as in their manifests.
 
+    Returns:
+        The differences of each manifest; empty if its target was rebuilt.
+    """
 
-class _Again(Struct, frozen=True):
-    """Rebuilds in a temporary directory with its own cache."""
+    def planned(targets: Iterable[str]) -> State:
+        return prepared([recipe], top / "out", targets=targets, cache=top / "store")
 
-    top: Path
-    jobs: int
-    listen: Listener
-    warn: Warn
-
-    def of_recipe(
-        self, recipe: Recipe | None, folders: Mapping[Path, Manifest]
-    ) -> list[VerifyResult]:
-        """Compare directories of a recipe with a rebuild if possible, else with their manifests."""
-        reasons = {folder: _obstacles(manifest, recipe) for folder, manifest in folders.items()}
-        fit = {folder: m for folder, m in folders.items() if not reasons[folder]}
-        if recipe is not None and fit:
-            reasons |= self._changes(recipe, fit)
-            fit = {folder: m for folder, m in fit.items() if not reasons[folder]}
-            if fit:
-                self._build(recipe, fit)
-        return [
-            _by_rebuild(folder, manifest, self._out / manifest.recipe / manifest.target)
-            if folder in fit
-            else _by_manifest(folder, manifest, reasons[folder])
-            for folder, manifest in folders.items()
-        ]
-
-    @property
-    def _out(self) -> Path:
-        return self.top / "out"
-
-    def _state(self, recipe: Recipe, folders: Mapping[Path, Manifest]) -> State:
-        targets = {manifest.target for manifest in folders.values()}
-        return prepared([recipe], self._out, targets=targets, cache=self.top / "store")
-
-    def _changes(
-        self, recipe: Recipe, folders: Mapping[Path, Manifest]
-    ) -> dict[Path, tuple[str, ...]]:
-        try:
-            state = self._state(recipe, folders)
-            targets = {target.target: target for target in state.plan.targets}
-            return {f: tuple(_changes(targets[m.target], state, m)) for f, m in folders.items()}
-        except CorruptFileError as error:  # a missing input or a digest mismatch
-            return dict.fromkeys(folders, (str(error),))
-
-    def _build(self, recipe: Recipe, folders: Mapping[Path, Manifest]) -> None:
-        state = self._state(recipe, folders)
-        run_build(
-            state,
-            self._out,
-            jobs=self.jobs,
-            listen=self.listen,
-            warn=self.warn,
-            memory=[recipe.memory],
-        )
+    try:
+        state = planned({manifest.target for manifest in folders.values()})
+        targets = {target.target: target for target in state.plan.targets}
+        reasons = {f: tuple(_changes(targets[m.target], state, m)) for f, m in folders.items()}
+    except CorruptFileError as error:  # a missing input or a digest mismatch
+        return dict.fromkeys(folders, (str(error),))
+    same = {manifest.target for folder, manifest in folders.items() if not reasons[folder]}
+    if same:
+        run(planned(same), top / "out", memory=[recipe.memory])
+    return reasons
 
 
 def _obstacles(manifest: Manifest, recipe: Recipe | None) -> tuple[str, ...]:
@@ -345,37 +312,17 @@ def _refuse(error: OSError) -> None:
     raise unreadable(Path(error.filename), error) from error
 
 
-class BareFolder(Struct, frozen=True):
-    """A directory that should have a manifest.
-
-    Args:
-        folder: the directory, which may be missing.
-        recipe: name of the recipe.
-        target: directory of the target, relative to the recipe's directory.
-    """
-
-    folder: Path
-    recipe: str
-    target: str
-
-    @property
-    def reason(self) -> str:
-        """The problem, as the end of a sentence."""
-        return f"has no {MANIFEST}" if self.folder.exists() else "is missing"
-
-
 def bare_folders(
     out: Path, built: Mapping[Path, Manifest], recipes: Iterable[Recipe] = ()
-) -> list[BareFolder]:
-    """Return existing or expected target directories without a manifest, sorted."""
+) -> Iterator[VerifyResult]:
+    """Yield results for existing or expected target directories without a manifest."""
     targets = {recipe.name: {t.folder for t in recipe.targets} for recipe in recipes}
-    bare = [
-        BareFolder(top / target, recipe, target)
-        for top, recipe in sorted(recipe_folders(out, built).items())
-        for target in sorted({*_traces(top, built)})
-        if top / target not in built and target in targets.get(recipe, (target,))
-    ]
-    return sorted(bare, key=lambda one: one.folder)
+    for top, recipe in recipe_folders(out, built).items():
+        for target in {*_traces(top, built)}:
+            folder = top / target
+            if folder not in built and target in targets.get(recipe, (target,)):
+                reason = f"has no {MANIFEST}" if folder.exists() else "is missing"
+                yield VerifyResult(folder, recipe, target, False, (reason,), ())
 
 
 def recipe_folders(out: Path, built: Mapping[Path, Manifest]) -> dict[Path, str]:

@@ -12,13 +12,10 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from mobileprep.building.pipeline.state import (
-    files_named,
-    files_read,
-    folders_looked_into,
-    folders_read,
-)
+from mobileprep.building.pipeline.state import files_read, folders_read
 from mobileprep.building.plan.planner import plan_recipes
+from mobileprep.building.plan.portable import input_files
+from mobileprep.building.plan.spec import Plan
 from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.recipe.files import load_tree, paths_in
 from mobileprep.recipe.model import Recipe
@@ -83,7 +80,7 @@ def watch_inputs(
     recipes = list(recipes)
     plan = plan_recipes(recipes, frozenset(targets))
     read = files_read(recipes, plan, locked=locked)
-    looked_into = folders_looked_into(plan, files_named(recipes), read)
+    looked_into = _folders_looked_into(plan, _files_named(recipes), read)
     return Watched(_stamps(read | folders_read(plan)), looked_into=frozenset(looked_into))
 
 
@@ -161,6 +158,24 @@ def _changes(folders: Iterable[Path]) -> Iterator[set[Any]]:
 
 def _differs(watched: Watched, is_same: Callable[[], bool]) -> bool:
     return _stamps(watched.stamps) != watched.stamps or not is_same()
+
+
+def _files_named(recipes: Iterable[Recipe]) -> set[Path]:
+    """Return the files, directories, and checkpoint prefixes that recipes name, existing or not."""
+    return {file.path for recipe in recipes for file in input_files(recipe.targets)}
+
+
+def _folders_looked_into(plan: Plan, named: set[Path], read: Iterable[Path]) -> set[Path]:
+    """Return the directories in which a new or removed file could change the plan."""
+    slots = [files for spec in plan.stages for files in spec.stage.files.values()]
+    roots = {files.root for files in slots}
+    # The assets of a MetaGraph are in the same directory.
+    beside = {root.with_name("assets") for root in roots}
+    walked = {*folders_read(plan), *beside, *(path for path in named if path.is_dir())}
+    below = {Path(folder) for top in walked for folder, _, _ in os.walk(top.absolute())}
+    # A file may be added to the nearest existing parent directory.
+    paths = (path.absolute() for path in (*read, *named, *roots, *beside))
+    return below | {next(p for p in path.parents if p.is_dir()) for path in paths}
 
 
 def _read_so_far(file: Path, settings: Mapping[str, str]) -> Iterator[Path]:

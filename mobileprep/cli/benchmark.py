@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import add_limit_flags, add_model_flags, model_flags
-from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.telling import print_note
+from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, bool_flag, comma_list, flag, verb, whole_number
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def run(args: argparse.Namespace) -> int:
     device = device_named(args.device) if args.device else None
     named = (*comma_list(args.output_layer), *comma_list(args.target_layer))
     began = time.perf_counter()
-    model = load_model(Path(args.graph), model_flags(args, named), _print_note)
+    model = load_model(Path(args.graph), model_flags(args, named), print_note)
     loading = time.perf_counter() - began
     flags = InputFlags(
         args.input_layer, args.input_layer_shape, args.input_layer_type, args.input_layer_values
@@ -178,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
         pause=args.inter_benchmark_delay,
         combine=args.combine,
         threads=args.num_threads,
-        tell=_print_note,
+        tell=print_note,
     )
     needs_costs = args.show_flops or device is not None or args.json
     costs = measured_costs(subject) if needs_costs else None
@@ -188,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
         table = _lines(args, timings, costs, device)
         show((line for part in table for line in part.split("\n")), keep="\t")
     if args.step_stats_name:
-        _print_note("--step_stats_name is ignored: use --json for the times of nodes")
+        print_note("--step_stats_name is ignored: use --json for the times of nodes")
     if args.benchmark_name and args.output_prefix:
         _report(args, subject, timings, loading)
     return 0
@@ -282,7 +282,3 @@ def _report(
             runs = timings.stats.runs
             spent = kind.micros * runs / 1e6
             write_entry(args.output_prefix, f"{name}_{kind.kind}", runs, spent)
-
-
-def _print_note(sentence: str) -> None:
-    print(f"note: {sentence}", file=sys.stderr)

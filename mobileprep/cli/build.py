@@ -30,7 +30,7 @@ from mobileprep.cli._shared.arguments import (
 )
 from mobileprep.cli._shared.diagnostics import add_output_format
 from mobileprep.cli._shared.folders import no_wait_argument
-from mobileprep.cli._shared.telling import slowest
+from mobileprep.cli._shared.telling import print_note, slowest, warn, warn_all
 from mobileprep.cli.verb import Group, verb
 from mobileprep.core.files import inside, write_bytes
 from mobileprep.core.paths import is_stdout, output_path
@@ -101,13 +101,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.cli._shared.folders import load_recipes
 
     recipes, out = load_recipes(args), Path(args.out)
-    # Files are hashed in the background during the remaining imports.
-    from mobileprep.building.targets import being_hashed
-
-    files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
     from mobileprep.building.builder import Build
-    from mobileprep.cli._shared.folders import print_note
-    from mobileprep.cli._shared.telling import warn_all
 
     build = Build(
         recipes,
@@ -117,8 +111,7 @@ def run(args: argparse.Namespace) -> int:
         checksum=args.checksum,
         locked=args.locked,
         keep_going=args.keep_going,
-        files=files,
-        warn=lambda text: warn_all([text]),
+        warn=warn,
     )
     build.plan()
     if args.dry_run:
@@ -132,12 +125,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _build(args: argparse.Namespace, build: Build, started: float, start_ns: int) -> None:
     from mobileprep.building.pipeline.runner import stale_stages
-    from mobileprep.cli._shared.telling import warn_all
     from mobileprep.cli._shared.terminal.progress import Progress
 
     state = build.plan()
     # Check the depfile before publishing: Make treats published files as up to date.
-    depfile = None if args.depfile is None else _depfile(args, build.recipes, state)
+    depfile = None
+    if args.depfile is not None:
+        path, out = output_path(args.depfile), Path(args.out)
+        depfile = Depfile.of(path, build.recipes, state, out, locked=args.locked)
     if args.explain:
         _explain(args, build)
     stale = stale_stages(state)
@@ -154,7 +149,8 @@ def _build(args: argparse.Namespace, build: Build, started: float, start_ns: int
     failures = [*build.faults, *done.failures]
     if depfile is not None and not failures:
         depfile.write(start_ns)
-    _tell_stages(len(done.ran), len(state.plan.stages), started)
+    took = time.perf_counter() - started
+    _say(f"{len(done.ran)} of {len(state.plan.stages)} stages ran, {took:.2f} s")
     if args.verbose and progress.seconds:
         _say(f"slowest: {slowest(progress.seconds)}")
     as_json = args.output_format == "json"
@@ -173,16 +169,9 @@ def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> N
             from mobileprep.building.targets import write_provenance
 
             write_provenance(built.folder, _builder(args))
-        _tell_folder(args, str(built.folder.relative_to(args.out)), is_changed=built.is_changed)
-
-
-def _tell_folder(args: argparse.Namespace, folder: str, *, is_changed: bool) -> None:
-    named = os.path.join(args.out, folder)  # noqa: PTH118 - keeps the spelling
-    _say(f"{named}: {'written' if is_changed else 'up to date'}")
-
-
-def _tell_stages(ran: int, stages: int, started: float) -> None:
-    _say(f"{ran} of {stages} stages ran, {time.perf_counter() - started:.2f} s")
+        folder = str(built.folder.relative_to(args.out))
+        named = os.path.join(args.out, folder)  # noqa: PTH118 - keeps the spelling
+        _say(f"{named}: {'written' if built.is_changed else 'up to date'}")
 
 
 def _raise_first(failures: Sequence[MobileprepError]) -> None:
@@ -274,13 +263,6 @@ def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
     if args.output_format == "json":
         print(json.dumps([verdict.as_data() for verdict in judged], indent=1))
     return int(args.exit_code and not all(verdict.fresh for verdict in judged))
-
-
-def _depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: State) -> Depfile:
-    from mobileprep.cli.build import Depfile
-
-    path, out = output_path(args.depfile), Path(args.out)
-    return Depfile.of(path, recipes, state, out, locked=args.locked)
 
 
 def _say(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import to_builtins
 
 from mobileprep.cli._shared.arguments import size_text
-from mobileprep.cli._shared.folders import print_note
+from mobileprep.cli._shared.telling import print_note
 from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import UsageError
 

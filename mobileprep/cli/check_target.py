@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from mobileprep.cli._shared.arguments import tensorflow_argument
 from mobileprep.cli._shared.diagnostics import Diagnostic, add_output_format, report
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb
 
 if TYPE_CHECKING:

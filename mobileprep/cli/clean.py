@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from mobileprep.cli._shared.arguments import out_argument, recipe_arguments
-from mobileprep.cli._shared.folders import holding, no_wait_argument, print_note
+from mobileprep.cli._shared.folders import holding, no_wait_argument
+from mobileprep.cli._shared.telling import print_note
 from mobileprep.cli.verb import Group, verb
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -51,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.building.quantization_debugging import debug_quantization
     from mobileprep.cli._shared.folders import load_recipes
     from mobileprep.cli._shared.telling import warn
+    from mobileprep.core.parallel import report_progress
 
     if (args.samples is not None and args.samples < 1) or args.tensors < 0 or args.seed < 0:
         message = "--samples is at least 1, --seed and --tensors at least 0"
@@ -65,18 +65,13 @@ def run(args: argparse.Namespace) -> int:
         samples=args.samples,
         seed=args.seed,
         warn=warn,
-        tell=_progress if sys.stderr.isatty() else lambda done, count: None,
+        tell=lambda done, count: report_progress("quantizing", done, count, "layers"),
     )
     if args.json:
         print(json.dumps(to_builtins(damage), sort_keys=True, indent=1))
     else:
         print("\n".join(_lines(damage, args.tensors)))
     return 0
-
-
-def _progress(done: int, count: int) -> None:
-    end = "\n" if done == count else "\r"
-    print(f"{done} of {count} layers", end=end, file=sys.stderr, flush=True)
 
 
 def _lines(damage: QuantizationDamage, tensors: int) -> Iterator[str]:

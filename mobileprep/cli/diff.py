@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, comma_list, file_name, flag, tolerance, verb, whole_number
 from mobileprep.core.paths import is_stdout
 
@@ -47,36 +47,27 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 )
 def run(args: argparse.Namespace) -> int:
     """Print the differences; return 1 if there are any besides names, else 0."""
-    difference = _page(args) if args.html is not None else _difference(args)
-    if args.json:
-        print(json.dumps(difference.as_data(), indent=1))
-    elif args.html is None:
-        show(_lines(difference, names=args.names))
-    return 0 if difference.equal else 1
-
-
-def _difference(args: argparse.Namespace) -> ModelDifference:
-    from mobileprep.inspection.differing import diff
-
-    return diff(args.a, args.b, **_options(args))
-
-
-def _page(args: argparse.Namespace) -> ModelDifference:
-    from mobileprep.building.report_files import diff_page
-
-    page = Path(args.html)
-    difference = diff_page(Path(args.a), Path(args.b), page, **_options(args))
-    print(f"Created {page}.", file=sys.stderr if is_stdout(page) else sys.stdout)
-    return difference
-
-
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    return {
+    options: dict[str, Any] = {
         "tolerance": args.tolerance,
         "samples": args.samples,
         "outputs": comma_list(args.outputs),
         "warn": warn,
     }
+    if args.html is None:
+        from mobileprep.inspection.differing import diff
+
+        difference = diff(args.a, args.b, **options)
+    else:
+        from mobileprep.building.report_files import diff_page
+
+        page = Path(args.html)
+        difference = diff_page(Path(args.a), Path(args.b), page, **options)
+        print(f"Created {page}.", file=sys.stderr if is_stdout(page) else sys.stdout)
+    if args.json:
+        print(json.dumps(difference.as_data(), indent=1))
+    elif args.html is None:
+        show(_lines(difference, names=args.names))
+    return 0 if difference.equal else 1
 
 
 def _lines(difference: ModelDifference, *, names: bool) -> Iterator[str]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb, whole_number
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 _FORMATS = ("dot", "svg", "png", "model-explorer")
 

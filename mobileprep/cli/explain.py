@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, to_builtins
 
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, file_name, flag, verb
 from mobileprep.errors import UsageError, nearest_hint
 

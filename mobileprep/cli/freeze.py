@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from mobileprep.cli._shared.arguments import add_limit_flags
-from mobileprep.cli._shared.telling import warn
+from mobileprep.cli._shared.telling import print_note, warn
 from mobileprep.cli.verb import (
     Group,
     bool_flag,
@@ -95,8 +95,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(message, "leave --checkpoint_version out")
     target = output_path(args.output_graph)
     if args.input_node_names:
-        note = "--input_node_names has no effect: the inputs follow from the outputs"
-        print(f"note: {note}", file=sys.stderr)
+        print_note("--input_node_names has no effect: the inputs follow from the outputs")
     source = load_source(
         graph=_path(args.input_graph),
         meta_graph=_path(args.input_meta_graph),
@@ -122,10 +121,9 @@ def _print_result(result: FreezeResult, results: TextIO) -> None:
     for warning in result.warnings:
         warn(warning)
     for name in result.init_ops:
-        print(f"note: run {name!r} once after loading to initialize a table", file=sys.stderr)
+        print_note(f"run {name!r} once after loading to initialize a table")
     for asset in result.assets:
-        note = f"{asset.tensor!r} names the file {asset.name!r}, found at {asset.path}"
-        print(f"note: {note}", file=sys.stderr)
+        print_note(f"{asset.tensor!r} names the file {asset.name!r}, found at {asset.path}")
     print(f"Converted {len(result.variables)} variables to const ops.", file=results)
     print(f"{len(result.graph)} ops in the final graph.", file=results)
 

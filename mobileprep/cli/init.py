@@ -157,15 +157,15 @@ def _run_stages(state: State) -> None:
     from mobileprep.cli._shared.terminal.progress import Progress
 
     bound = store_bound(os.environ)
+    stages = len(stale_stages(state))
     try:
-        if not is_terminal(sys.stderr):
-            if stages := len(stale_stages(state)):
-                print(f"trying a recipe: {stages} stages to run", file=sys.stderr)
-            executor = Executor(state)
-            executor.attempt(lambda: build(executor))
-            return
-        with Progress(len(stale_stages(state))) as progress:
-            executor = Executor(state, listen=progress.listen)
+        with contextlib.ExitStack() as stack:
+            if is_terminal(sys.stderr):
+                executor = Executor(state, listen=stack.enter_context(Progress(stages)).listen)
+            else:
+                if stages:
+                    print(f"trying a recipe: {stages} stages to run", file=sys.stderr)
+                executor = Executor(state)
             executor.attempt(lambda: build(executor))
     finally:
         state.store.finish(bound)

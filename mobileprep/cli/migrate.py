@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from mobileprep.cli._shared.arguments import add_ends, tensorflow_argument
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, comma_list, file_name, flag, verb
 
 

@@ -13,7 +13,7 @@ from mobileprep.cli._shared.arguments import (
     target_argument,
     targets_of,
 )
-from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, verb
 
 

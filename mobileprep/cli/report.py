@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.building.targets import build_report
 
     if args.html is not None or args.open:
-        return report_page(args, lambda: _fresh(args)[1])
+        return _page(args)
     stored = _stored(args)
     if args.compare is not None:
         _print_comparisons(args, _compared(args, stored))
@@ -162,10 +161,10 @@ def _print_comparisons(args: argparse.Namespace, comparisons: list[Comparison]) 
         print_comparisons(comparisons)
 
 
-def report_page(args: argparse.Namespace, planned: Callable[[], State]) -> int:
+def _page(args: argparse.Namespace) -> int:
     """Write the report page to the path of ``--html``, and open it with ``--open``."""
     _check(args)
-    page = _there(args) if args.html is None else _written(args, planned)
+    page = _there(args) if args.html is None else _written(args)
     if args.open:
         open_page(page)
     return 0
@@ -198,10 +197,10 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(message, "name a file: --html page.html")
 
 
-def _written(args: argparse.Namespace, planned: Callable[[], State]) -> Path:
+def _written(args: argparse.Namespace) -> Path:
     from mobileprep.building.report_files import find_page, read_page, write_page
 
-    data = _page_data(args, planned)
+    data = _page_data(args)
     earlier = None
     if args.compare is not None:
         earlier = read_page(find_page(Path(args.compare), data["recipe"]))
@@ -211,13 +210,13 @@ def _written(args: argparse.Namespace, planned: Callable[[], State]) -> Path:
     return path
 
 
-def _page_data(args: argparse.Namespace, planned: Callable[[], State]) -> dict[str, Any]:
+def _page_data(args: argparse.Namespace) -> dict[str, Any]:
     from mobileprep.building.pages import built_pages
     from mobileprep.building.report_files import find_page, read_page
 
     path = Path(args.recipes[0])
     if _is_recipe(path):
-        (data,) = built_pages(planned())
+        (data,) = built_pages(_fresh(args)[1])
         return data
     return read_page(find_page(path))
 

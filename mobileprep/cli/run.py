@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._shared.arguments import add_limit_flags, add_model_flags, model_flags
 from mobileprep.cli._shared.originals import LABELLED, LABELLED_BY
-from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.telling import print_note
+from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
@@ -150,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
             place = f"{number}/" if turn.title else ""
             written |= {f"{place}{name}": array for name, array in outputs.items()}
     if args.engine == "auto":
-        _print_note(f"the engine is {engine.name}")
+        print_note(f"the engine is {engine.name}")
     if args.out:
         _write(target, written)
     if args.json:
@@ -165,7 +166,7 @@ def _model(args: argparse.Namespace) -> Model:
 
     path = _named(args, args.graph, LABELLED_BY, "--graph")
     named = comma_list(args.fetch) or comma_list(args.output_layer)
-    return load_model(path, model_flags(args, named), _print_note)
+    return load_model(path, model_flags(args, named), print_note)
 
 
 def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
@@ -241,7 +242,7 @@ def _engine(args: argparse.Namespace, model: Model) -> Engine:
         model.path,
         seed=args.seed,
         among=None if prints is None else (),
-        tell=_print_note,
+        tell=print_note,
         printer=printer(is_result_data=args.json),
         convert=tflite_in_memory,
     )
@@ -286,7 +287,3 @@ def _check_self(results: list[RunOutputs]) -> None:
         if index != _MILITARY_UNIFORM:
             message = f"class {_MILITARY_UNIFORM} should come first, and {index} does"
             raise AccuracyError(message, "run the self-test on its own image and graph")
-
-
-def _print_note(sentence: str) -> None:
-    print(f"note: {sentence}", file=sys.stderr)

@@ -19,7 +19,7 @@ from mobileprep.cli._shared.arguments import (
     tensorflow_argument,
 )
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, bool_flag, comma_list, file_name, flag, verb, whole_number
 from mobileprep.core.printable import plain, shortened
 from mobileprep.errors import InvalidGraphError, UsageError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import add_limit_flags
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, bool_flag, comma_list, file_name, flag, verb
 from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError

@@ -290,11 +290,11 @@ def plain_arguments(arguments: Sequence[str], flags: Mapping[str, argparse.Actio
         own = _own_flag(word, name, flags)
         if own is not None:
             plain.append(f"{own}{value}")
-            if remaining and not value and _takes_next(flags[own]):
+            if remaining and not value and flags[own].nargs in (None, 1):
                 plain.append(remaining.pop())  # a value, even if it looks like a flag
         elif _is_negated(name, flags):
             plain.append(f"--{name.removeprefix(_NEGATION)}=false")
-        elif _is_logging_value(name):
+        elif name.replace("-", "_") in _LOGGING_VALUES:
             remaining = remaining if value else remaining[:-1]
         elif not _is_logging_switch(name):
             plain.append(word)
@@ -307,17 +307,9 @@ def _own_flag(word: str, name: str, flags: Mapping[str, argparse.Action]) -> str
     return next((f for f in (spelling, f"--{name}") if f in flags), None)
 
 
-def _takes_next(action: argparse.Action) -> bool:
-    return action.nargs is None or action.nargs == 1
-
-
 def _is_negated(name: str, flags: Mapping[str, argparse.Action]) -> bool:
     action = flags.get(f"--{name.removeprefix(_NEGATION)}")
     return name.startswith(_NEGATION) and action is not None and action.nargs == "?"
-
-
-def _is_logging_value(name: str) -> bool:
-    return name.replace("-", "_") in _LOGGING_VALUES
 
 
 def _is_logging_switch(name: str) -> bool:

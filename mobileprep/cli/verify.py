@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mobileprep.cli._shared.arguments import jobs_argument, jobs_of, settings_argument
 from mobileprep.cli._shared.telling import warn
 from mobileprep.cli.verb import Group, file_name, verb
+from mobileprep.core.printable import plain
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 
 if TYPE_CHECKING:
@@ -110,20 +111,15 @@ def _paths(args: argparse.Namespace) -> list[Path]:
 def _lines(folder: VerifyResult) -> Iterator[str]:
     beside = "the rebuild" if folder.is_rebuilt else "its manifest"
     if not folder.files:
-        yield from (f"{_plain(str(folder.folder))}: {reason}" for reason in folder.reasons)
+        yield from (f"{plain(str(folder.folder))}: {reason}" for reason in folder.reasons)
         return
     for reason in folder.reasons:
         yield f"{folder.folder}: not built again: {reason}"
     wrong = [file for file in folder.files if file.status != "same"]
     for file in wrong:
-        yield f"{_plain(str(folder.folder / file.name))}: {_status(file, beside)}"
+        yield f"{plain(str(folder.folder / file.name))}: {_status(file, beside)}"
     if not wrong:
         yield f"{folder.folder}: same as {beside}, {len(folder.files)} files"
-
-
-def _plain(name: str) -> str:
-    """Escape the control characters of an untrusted name."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def _status(file: VerifiedFile, beside: str) -> str:

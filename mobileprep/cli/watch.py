@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mobileprep.cli import build
 from mobileprep.cli._shared.arguments import settings_of, targets_of
 from mobileprep.cli._shared.failures import tell_error
+from mobileprep.cli._shared.telling import print_note
 from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import MobileprepError, UsageError
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
                 raise
             tell_error(error, as_json=False)
         count = len(watched.stamps)
-        print(f"note: watching {count} files; press Ctrl-C to stop", file=sys.stderr, flush=True)
+        print_note(f"watching {count} files; press Ctrl-C to stop")
         sys.stdout.flush()
         same_reads = SameReads(watched, partial(_inputs, args))
         wait_for_change(watched, partial(_is_same, args, files, same_reads))

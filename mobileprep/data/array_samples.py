@@ -11,7 +11,7 @@ import numpy as np
 
 from mobileprep.core.files import unreadable
 from mobileprep.core.paths import opened_file
-from mobileprep.data.file_samples import Classes, read_classes
+from mobileprep.data.file_samples import read_classes
 from mobileprep.data.options import Delimiter
 from mobileprep.data.singles import Sample
 from mobileprep.data.source import (
@@ -163,7 +163,7 @@ class CsvSamples:
     ) -> None:
         self._files = files
         self._delimiter = _DELIMITERS[files.reading.delimiter]
-        self._classes = Classes() if files.classes is None else read_classes(files.classes)
+        self._classes = read_classes(files.classes)
         self._starts = array("q")
         self._lines = array("q")
         self._names = self._index()
@@ -201,7 +201,7 @@ class CsvSamples:
             for row in _rows(reader, str(self._files.root)):
                 if row and not names:
                     has_names = self._files.reading.header
-                    names = [c.strip() for c in row] if has_names else _numbers(len(row))
+                    names = [c.strip() if has_names else str(at) for at, c in enumerate(row)]
                     if has_names:
                         row = []
                 if row:
@@ -288,10 +288,6 @@ def _rows(reader: Iterator[list[str]], where: str) -> Iterator[list[str]]:
     except csv.Error as error:
         msg = f"is not a CSV file: {error}"
         raise CorruptFileError(msg, _CSV_HINT, where) from error
-
-
-def _numbers(count: int) -> list[str]:
-    return list(map(str, range(count)))
 
 
 def _values(texts: Sequence[str], fed: FedTensor, place: str) -> Array:

@@ -98,9 +98,9 @@ class Classes:
         return number
 
 
-def read_classes(path: Path) -> Classes:
-    """Read a file of class names, one per line."""
-    return Classes(class_names(path), path.name)
+def read_classes(path: Path | None) -> Classes:
+    """Read a file of class names, one per line; without a file, labels are values."""
+    return Classes() if path is None else Classes(class_names(path), path.name)
 
 
 def class_names(path: Path) -> list[str]:
@@ -200,18 +200,6 @@ def labels_of_files(
     if listed_in is not None:
         return listed_labels(listed_in, names, label_classes, data)
     return folder_labels(names, label_classes, data)
-
-
-def as_label(value: object, classes: Classes, sample: str) -> Label:
-    """Convert a record's label: bytes and strings are looked up as classes, numbers kept."""
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
-    return classes.label(value, sample) if isinstance(value, str) else _number(value)
-
-
-def _number(value: object) -> Label:
-    assert isinstance(value, int | float)
-    return value
 
 
 class Decoder(Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from mobileprep.core.loading import Author, blaming, load_file
-from mobileprep.data.file_samples import Classes, as_label, read_classes
+from mobileprep.data.file_samples import read_classes
 from mobileprep.data.singles import Label, Sample, batch_of
 from mobileprep.data.source import (
     Batch,
@@ -58,7 +58,7 @@ class Generated:
         self._inputs = inputs
         self._choice = choice
         self._labelled = labelled
-        self._classes = Classes() if files.classes is None else read_classes(files.classes)
+        self._classes = read_classes(files.classes)
         self._count: int | None = None
         # Position and iterator of an interrupted pass; at most one caller resumes it.
         self._stopped: deque[tuple[int, Iterator[Any]]] = deque(maxlen=1)
@@ -167,8 +167,10 @@ class Generated:
         return Sample(name, inputs, self._label(label, name, place))
 
     def _label(self, label: object, name: str, place: str) -> Label:
-        if isinstance(label, str | bytes):
-            return as_label(label, self._classes, name)
+        if isinstance(label, bytes):
+            label = label.decode("utf-8", "replace")
+        if isinstance(label, str):
+            return self._classes.label(label, name)
         return self._array(label, place)
 
     def _array(self, value: object, place: str) -> Array:

@@ -1,7 +1,6 @@
 """Open data files of any supported format as samples for a model.
 
-The reader of a format is imported only when data of that format is opened. The readers of images,
-audio, TFRecords, and tables import twenty modules that a run on arrays does not need.
+The readers of arrays, tables, and Python functions are imported only when they are needed.
 """
 
 from __future__ import annotations
@@ -17,9 +16,16 @@ import numpy as np
 
 from mobileprep.core.files import unreadable
 from mobileprep.core.paths import opened_file
-from mobileprep.data.file_samples import AudioReading, Classes, ImageReading, read_classes
+from mobileprep.data.file_samples import (
+    AUDIO,
+    IMAGES,
+    AudioReading,
+    FileSamples,
+    ImageReading,
+    read_classes,
+)
 from mobileprep.data.options import DATA_KINDS, DataKind, FeatureReading
-from mobileprep.data.singles import Chosen, Label, Sample
+from mobileprep.data.singles import Chosen, Label, Sample, Singles
 from mobileprep.data.source import (
     Batch,
     DataFiles,
@@ -29,6 +35,7 @@ from mobileprep.data.source import (
     Unread,
     files_below,
     fitted,
+    only_input,
     only_keys,
 )
 from mobileprep.errors import AccuracyError, CorruptFileError, named, nearest_hint
@@ -125,8 +132,6 @@ def data_kind(files: DataFiles) -> DataKind:
 
 
 def _kind_of_folder(files: DataFiles) -> DataKind:
-    from mobileprep.data.file_samples import AUDIO, IMAGES
-
     names = files_below(files.root)
     suffixes = {name[name.rfind(".") :].lower() for name in names if "." in name}
     kinds: list[DataKind] = []
@@ -155,27 +160,16 @@ def _source(
         from mobileprep.data.array_samples import ArraySamples
 
         return ArraySamples(files, inputs, label_key)
-    from mobileprep.data.singles import Singles
-
     if kind == "csv":
         from mobileprep.data.array_samples import CsvSamples
 
         return Singles(CsvSamples(files, inputs, labels, labelled=labelled))
     if kind == "tfrecord":
-        from mobileprep.data.opening import RecordSamples
-
         return Singles(RecordSamples(files, inputs, label_key))
-    from mobileprep.data.file_samples import FileSamples
-    from mobileprep.data.source import only_input
-
     fed = only_input(inputs, files.reading.input, files.name)
     if kind == "wav":
-        from mobileprep.data.file_samples import AUDIO, AudioReading
-
         sounds = AudioReading(fed, files.reading, files.name)
         return Singles(FileSamples(files, AUDIO, sounds, labelled=labelled))
-    from mobileprep.data.file_samples import IMAGES, ImageReading
-
     images = ImageReading(fed, files.reading, files.name)
     return Singles(FileSamples(files, IMAGES, images, labelled=labelled))
 
@@ -200,7 +194,7 @@ class RecordSamples:
         self._files = files
         self._inputs = [(fed, _feature_of(fed, files)) for fed in inputs]
         only_keys(dict(files.reading.features), [fed.name for fed in inputs], files.name)
-        self._classes = Classes() if files.classes is None else read_classes(files.classes)
+        self._classes = read_classes(files.classes)
         self._label = None if labels is None else files.reading.labels or labels
         folder = files.root.is_dir()
         self._names = files_below(files.root) if folder else [""]

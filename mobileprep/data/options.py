@@ -28,9 +28,7 @@ FOLDERS: Final = "folders"
 """Value of ``labels``: the name of the file's directory."""
 
 
-_IMAGE_KEYS: Final = (
-    *("resize", "half_pixel_centers", "central_crop", "mean", "std", "channels"),
-)
+_IMAGE_KEYS: Final = (*("resize", "half_pixel_centers", "central_crop", "mean", "std", "channels"),)
 
 
 _SOUND_KEYS: Final = ("desired_channels", "desired_samples")

@@ -80,7 +80,7 @@ def batch_of(samples: Sequence[Sample]) -> Batch:
     for other in samples[1:]:
         _check_alike(first, other)
     feeds = {name: _stacked([s.feeds[name] for s in samples]) for name in first.feeds}
-    labels = None if first.label is None else _labels([s.label for s in samples])
+    labels = None if first.label is None else np.stack([np.asarray(s.label) for s in samples])
     rotated = tuple(s.name for s in samples if s.is_rotated)
     return Batch(feeds, labels, tuple(s.name for s in samples), rotated)
 
@@ -115,10 +115,6 @@ def _stacked(arrays: Sequence[Array]) -> Array:
     for at, array in enumerate(arrays):
         out[at] = array[()]
     return out
-
-
-def _labels(labels: Sequence[Label | None]) -> Array:
-    return np.stack([np.asarray(label) for label in labels])
 
 
 _NAMED: Final = 3

@@ -75,10 +75,8 @@ def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
         raise CorruptFileError(message, "the file is damaged or of another kind", str(path))
     if kind == "SavedModel":
         return _saved_model(path)
-    if kind == "GraphDef":
-        return _of_graph(path, checkpoint)
-    if kind == "MetaGraphDef":
-        return _of_meta_graph(path, checkpoint)
+    if kind == "GraphDef" or kind == "MetaGraphDef":
+        return _of_graph(path, kind, checkpoint)
     return _of_checkpoint(path)
 
 
@@ -116,34 +114,24 @@ def _saved_model(path: Path) -> FoundModel:
     return FoundModel("saved_model", path.parent)
 
 
-def _of_graph(path: Path, checkpoint: Path | None) -> FoundModel:
-    candidate = examined(path, "GraphDef")
+def _of_graph(
+    path: Path, kind: Literal["GraphDef", "MetaGraphDef"], checkpoint: Path | None
+) -> FoundModel:
+    candidate = examined(path, kind)
     if checkpoint is not None:
         with_checkpoint(candidate, [checkpoint]).check()
-        return FoundModel("graph", path, checkpoint)
-    if not candidate.variables:
-        return FoundModel("frozen", path)
-    return _paired(with_checkpoint(candidate, ranked_prefixes(path.parent)).check())
-
-
-def _of_meta_graph(path: Path, checkpoint: Path | None) -> FoundModel:
-    candidate = examined(path, "MetaGraphDef")
-    if checkpoint is not None:
-        with_checkpoint(candidate, [checkpoint]).check()
-        return FoundModel("meta_graph", path, checkpoint)
-    if not candidate.variables or candidate.own_checkpoint is not None:
-        return FoundModel("meta_graph", path)
-    return _paired(with_checkpoint(candidate, ranked_prefixes(path.parent)).check())
+        return FoundModel("meta_graph" if kind == "MetaGraphDef" else "graph", path, checkpoint)
+    if candidate.variables and candidate.own_checkpoint is None:
+        candidate = with_checkpoint(candidate, ranked_prefixes(path.parent)).check()
+    return _paired(candidate)
 
 
 def _paired(candidate: Candidate, *notes: str) -> FoundModel:
-    kind: ModelKind = "meta_graph" if candidate.kind == "MetaGraphDef" else "graph"
-    if candidate.own_checkpoint is not None:
-        return FoundModel(kind, candidate.path, None, notes)
-    if candidate.checkpoint is None:
-        kind = kind if kind == "meta_graph" else "frozen"
-        return FoundModel(kind, candidate.path, None, notes)
-    return FoundModel(kind, candidate.path, candidate.checkpoint, notes)
+    kind: ModelKind = "frozen" if candidate.checkpoint is None else "graph"
+    if candidate.kind == "MetaGraphDef":
+        kind = "meta_graph"
+    checkpoint = candidate.checkpoint if candidate.own_checkpoint is None else None
+    return FoundModel(kind, candidate.path, checkpoint, notes)
 
 
 def _of_checkpoint(path: Path) -> FoundModel:

@@ -1,4 +1,4 @@
-"""Load models as runnable graphs: GraphDefs unchanged, other models frozen."""
+"""Load models of any kind, and freeze those with variables."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import map_file
 from mobileprep.errors import UsageError
 from mobileprep.formats.kinds import Kind, file_kind, kind_of
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, saved_model_file
 from mobileprep.freezing.find_models import find_model, load_found
-from mobileprep.freezing.freeze import chosen_signature, freeze
-from mobileprep.freezing.model import FreezeOptions, LoadedSource, Signature, TensorSpec
+from mobileprep.freezing.freeze import chosen_signature
+from mobileprep.freezing.freeze import freeze as freeze_source
+from mobileprep.freezing.model import (
+    FreezeOptions,
+    FreezeResult,
+    LoadedSource,
+    Signature,
+    TensorSpec,
+)
 from mobileprep.freezing.source import load_source
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
@@ -177,9 +186,61 @@ def _frozen(
     source: LoadedSource, path: Path, options: ModelOptions, warn: Callable[[str], None]
 ) -> Model:
     signature = chosen_signature(source, options.signature)
-    result = freeze(source, FreezeOptions(outputs=options.fetches, signature=options.signature))
+    freeze_options = FreezeOptions(outputs=options.fetches, signature=options.signature)
+    result = freeze_source(source, freeze_options)
     for warning in result.warnings:
         warn(warning)
     sides = () if signature is None else (signature.inputs, signature.outputs)
     names = {name: spec.name for side in sides for name, spec in side.items()}
     return Model(result.graph, path, result.outputs, names)
+
+
+def freeze(
+    model: FilePath,
+    outputs: Sequence[str] = (),
+    *,
+    signature: str = "",
+    checkpoint: FilePath | None = None,
+    saver: FilePath | None = None,
+    tags: Sequence[str] = (),
+    options: FreezeOptions | None = None,
+    warn: Warn | None = None,
+) -> FreezeResult:
+    """Convert the variables of a model to constants, and keep only the nodes that its outputs need.
+
+    Args:
+        model: a GraphDef, a MetaGraph (``.meta``), or a SavedModel directory, detected from the
+            content.
+        outputs: tensors to keep, or outputs of the signature. Default: all outputs of the
+            signature.
+        signature: name of the signature. Default: ``serving_default``, or the only one.
+        checkpoint: checkpoint with the variables: a prefix, any file of the set, or a directory.
+            Default: the checkpoint next to a MetaGraph, or in a SavedModel.
+        saver: a SaverDef that names the restore op of the graph.
+        tags: tags of the MetaGraph in a SavedModel. Default: the one for serving.
+        options: other options; ``outputs`` and ``signature`` override its fields if set.
+        warn: function to call with each warning. Default: issue a ``MobileprepWarning``.
+
+    Raises:
+        UsageError: if no outputs are known, or no MetaGraph has the tags.
+        CorruptFileError: if a file is missing or damaged.
+        InvalidGraphError: if the model is malformed, an output does not exist, or a variable has no
+            value.
+        UnsupportedError: if the model contains something that cannot be frozen.
+    """
+    chosen = options or FreezeOptions()
+    chosen = replace(
+        chosen,
+        outputs=names_of(outputs) or chosen.outputs,
+        signature=signature or chosen.signature,
+    )
+    source = open_source(
+        Path(model),
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+        saver=None if saver is None else Path(saver),
+        tags=names_of(tags),
+    )
+    result = freeze_source(source, chosen)
+    for sentence in result.warnings:
+        (warn or as_warning)(sentence)
+    return result

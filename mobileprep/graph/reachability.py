@@ -232,8 +232,3 @@ def _entry(entry: bytes, new_name: Callable[[str], str | None]) -> bytes | None:
 
 
 ANY: Final = "*"
-
-
-def of_op(graph: Graph, op: str, attribute: str) -> frozenset[str]:
-    """Return the nodes of an op, or of any op for ``*``, that have an attribute."""
-    return frozenset(n.name for n in graph if op in (ANY, n.op) and attribute in n.attrs)

@@ -28,7 +28,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import CONTROL, Ref
 from mobileprep.inspection.costs import node_flops
-from mobileprep.ops.kernel import family_of
+from mobileprep.ops.registry import family_of
 from mobileprep.ops.shape_inference import infer_shapes
 
 Format = Literal["dot", "svg", "png", "model-explorer"]

@@ -165,36 +165,20 @@ def _flops(operator: _Operator) -> int | None:
     return None if count is None else count + operator.elements * (activation not in _NO_ACTIVATION)
 
 
-def _convolution(operator: _Operator) -> int:
-    """Count a convolution with filters [outputs, *window, inputs] and a bias."""
-    return 2 * operator.elements * math.prod(operator.inputs[1][1:]) + _bias(operator, 2)
+def _product(weights: slice) -> Callable[[_Operator], int]:
+    """Count products of each output with a part of the weights' shape, and a bias."""
 
+    def count(operator: _Operator) -> int:
+        products = math.prod(operator.inputs[1][weights])
+        return 2 * operator.elements * products + _bias(operator, 2)
 
-def _depthwise(operator: _Operator) -> int:
-    """Count a depthwise convolution with filters [1, *window, outputs] and a bias."""
-    return 2 * operator.elements * math.prod(operator.inputs[1][1:-1]) + _bias(operator, 2)
-
-
-def _convolution_3d(operator: _Operator) -> int:
-    """Count a 3D convolution with filters [*window, inputs, outputs] and a bias."""
-    return 2 * operator.elements * math.prod(operator.inputs[1][:-1]) + _bias(operator, 2)
+    return count
 
 
 def _transposed(operator: _Operator) -> int:
-    """Count the input elements times filters [outputs, *window, inputs], and a bias."""
+    """Count the image's elements times the filters without their input channels, and a bias."""
     filters, image = operator.inputs[1], operator.inputs[2]
     return 2 * math.prod(image) * math.prod(filters[:-1]) + _bias(operator, 3)
-
-
-def _transposed_3d(operator: _Operator) -> int:
-    """Count the input elements times filters [*window, outputs, inputs], and a bias."""
-    filters, image = operator.inputs[1], operator.inputs[2]
-    return 2 * math.prod(image) * math.prod(filters[:-1]) + _bias(operator, 3)
-
-
-def _fully_connected(operator: _Operator) -> int:
-    """Count a product with weights [outputs, inputs] and a bias."""
-    return 2 * operator.elements * operator.inputs[1][-1] + _bias(operator, 2)
 
 
 def _matrix_product(operator: _Operator) -> int:
@@ -224,12 +208,12 @@ def _each(factor: int) -> Callable[[_Operator], int]:
 
 _RULES: Final[Mapping[str, Callable[[_Operator], int]]] = {
     "BATCH_MATMUL": _matrix_product,
-    "CONV_2D": _convolution,
-    "CONV_3D": _convolution_3d,
-    "CONV_3D_TRANSPOSE": _transposed_3d,
-    "DEPTHWISE_CONV_2D": _depthwise,
+    "CONV_2D": _product(slice(1, None)),  # [outputs, *window, inputs]
+    "CONV_3D": _product(slice(-1)),  # [*window, inputs, outputs]
+    "CONV_3D_TRANSPOSE": _transposed,
+    "DEPTHWISE_CONV_2D": _product(slice(1, -1)),  # [1, *window, outputs]
     "DEQUANTIZE": _each(2),
-    "FULLY_CONNECTED": _fully_connected,
+    "FULLY_CONNECTED": _product(slice(-1, None)),  # [outputs, inputs]
     "L2_NORMALIZATION": _each(3),
     "PRELU": _each(2),
     "QUANTIZE": _each(2),

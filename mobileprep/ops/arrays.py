@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,23 +12,9 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.numerics.allocation import MAX_OUTPUT_BYTES, check_allocation
+from mobileprep.ops.numerics.allocation import check_allocation as check_allocation
 
-__all__ = [
-    "MAX_OUTPUT_BYTES",
-    "as_array",
-    "axes_of",
-    "axis_of",
-    "check_allocation",
-    "check_broadcast",
-    "check_outputs",
-    "dimensions",
-    "distinct_axes_of",
-    "integers",
-    "numpy_attr",
-    "same_type",
-    "scalar",
-]
+T = TypeVar("T")
 
 # More outputs than any node has; each takes memory even if its tensor is empty.
 _MAX_OUTPUTS = 1 << 20
@@ -79,6 +65,29 @@ def dimensions(array: Array, dtype: np.dtype[Any]) -> tuple[int, ...]:
     shape = integers(array)
     check_allocation(shape, dtype)
     return shape
+
+
+def handle_of(value: object) -> Array:
+    """Wrap an object in an array, the form in which resources and variants are passed."""
+    out = np.empty((), dtype=object)
+    out[()] = value
+    return out
+
+
+def object_of(handle: Array, kind: type[T], what: str) -> T:
+    """Return the object of a handle, which ``what`` describes in the error for other objects."""
+    value = handle.item() if handle.dtype == object and handle.size == 1 else None
+    if not isinstance(value, kind):
+        message = f"the handle is not a {what}"
+        raise TypeError(message)
+    return value
+
+
+def check_element(index: int, count: int) -> None:
+    """Raise an error for an index outside of a list; Python would accept negative ones."""
+    if not 0 <= index < count:
+        message = f"no element {index} among {count}"
+        raise IndexError(message)
 
 
 def check_broadcast(*arrays: Array) -> None:

@@ -25,9 +25,11 @@ from mobileprep.graph.node_serde import shape_from_proto, shape_to_proto
 from mobileprep.graph.opdefs.definitions import any_op_def, output_types
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.ops.arrays import handle_of
 from mobileprep.ops.context import charge
-from mobileprep.ops.kernel import Kernel, call_kernel, find_kernel
+from mobileprep.ops.kernel import call_kernel, find_kernel
 from mobileprep.ops.numerics.allocation import OverBudgetError
+from mobileprep.ops.numerics.quantization import flushed
 from mobileprep.ops.shape_function import MAX_RANK, UNKNOWN, element_count, is_full
 
 # Exceptions that numpy raises if sizes, indices, or numbers do not match.
@@ -47,14 +49,14 @@ _ARITHMETIC = frozenset(
 
 
 def evaluate_node(
-    node: Node, inputs: Sequence[Tensor], *, tf115: Callable[[str], Kernel | None] | None = None
+    node: Node, inputs: Sequence[Tensor], *, tf115: bool = False
 ) -> tuple[Tensor, ...]:
     """Compute the outputs of a node; an output that is an unchanged input is the same object.
 
     Arithmetic reads and writes denormal numbers as zeros, like TensorFlow's processor mode.
 
     Args:
-        tf115: returns kernels that reproduce the rounding of TensorFlow 1.15, by op.
+        tf115: return lists as constants in the form of TensorFlow 1.15.
 
     Raises:
         UnsupportedError: the op does not have a kernel.
@@ -65,8 +67,6 @@ def evaluate_node(
     if node.op == "Const":
         return (node.attr_tensor("value"),)
     run, definition = find_kernel(node.op), any_op_def(node.op)
-    if tf115 is not None:
-        run = tf115(node.op) or run
     if run is None or definition is None:
         message = f"node {node.name!r}: no kernel for {node.op}"
         raise UnsupportedError(message)
@@ -90,7 +90,7 @@ def evaluate_node(
     _check_outputs(node, outputs, types)
     if rounds:
         return tuple(Tensor.of(_flushed(a), t) for a, t in zip(outputs, types, strict=True))
-    if tf115 is not None and DType.VARIANT in types:
+    if tf115 and DType.VARIANT in types:
         return tuple(list_constant(node, a) for a in outputs)
     tensors = {id(a): t for a, t in zip(arrays, inputs, strict=True)}
     return tuple(_shared(a, t, tensors) for a, t in zip(outputs, types, strict=True))
@@ -113,12 +113,7 @@ def _shared(array: Array, dtype: DType, tensors: dict[int, Tensor]) -> Tensor:
 
 
 def _flushed(array: Array) -> Array:
-    """Replace denormal numbers by zeros."""
-    if array.dtype.kind != "f":
-        return array
-    denormal = np.abs(array) < np.finfo(array.dtype).tiny
-    # Denormal numbers are very rare.
-    return np.where(denormal, np.copysign(0, array), array) if denormal.any() else array
+    return flushed(array) if array.dtype.kind == "f" else array
 
 
 SHAPE_OPS: Final = frozenset({"Shape", "ShapeN", "Rank", "Size"})
@@ -375,7 +370,6 @@ def constant_array(tensor: Tensor) -> Array:
 
 
 def _list_handle(tensor: Tensor) -> Array:
-    from mobileprep.ops.data_flow.tensor_array import handle_of
     from mobileprep.ops.data_flow.tensor_list import MOST_ELEMENTS, TensorList
 
     values = _parsed(pb.TensorProto, tensor.opaque).variant_val

@@ -10,12 +10,14 @@ import numpy as np
 from msgspec import Struct
 
 from mobileprep.core.limits import ITERATIONS_VARIABLE, iteration_limit, spend
-from mobileprep.core.loading import Registry
 from mobileprep.errors import LoopLimitError
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Edge
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.kernel import Outputs, import_op, import_ops
+from mobileprep.ops.cost import FlopRule
+from mobileprep.ops.kernel import Outputs, declare
+from mobileprep.ops.registry import OpRegistry
+from mobileprep.ops.shape_function import ShapeFn
 
 
 class Observer(Protocol):
@@ -99,25 +101,17 @@ ContextKernel = Callable[..., Outputs]
 """``kernel(context, node, *inputs) -> output or tuple of outputs``, called in every run."""
 
 
-registry: Registry[ContextKernel] = Registry("op kernel with context")
+registry: OpRegistry[ContextKernel] = OpRegistry("op kernel with context")
+find_context_kernel = registry.find
+context_kernel_names = registry.names
 
 
-def context_kernel(*ops: str) -> Callable[[ContextKernel], ContextKernel]:
-    """Register a function as the kernel of ops with side effects or state."""
+def context_kernel(
+    *ops: str, shape: ShapeFn | None = None, flops: FlopRule | None = None
+) -> Callable[[ContextKernel], ContextKernel]:
+    """Register a function as the kernel of ops with side effects or state, like ``kernel``."""
+    declare(ops, shape, flops)
     return registry.register(*ops)
-
-
-def find_context_kernel(op: str) -> ContextKernel | None:
-    """Return the kernel with context of an op, or None."""
-    if op not in registry:
-        import_op(op)
-    return registry.get(op)
-
-
-def context_kernel_names() -> list[str]:
-    """Return the ops that have a kernel with context, sorted."""
-    import_ops()
-    return list(registry)
 
 
 # Operations equivalent to reading a byte, and to writing one.

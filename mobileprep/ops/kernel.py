@@ -1,17 +1,14 @@
-"""The registry of op kernels: one numpy function for each op that can be run."""
+"""Kernels of ops: a numpy function for each op that can be run."""
 
 from __future__ import annotations
 
-import json
-import pkgutil
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable
 
-from mobileprep.core.loading import Registry, import_on_demand
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
+from mobileprep.ops.cost import FlopRule, flop_rule
+from mobileprep.ops.registry import OpRegistry
+from mobileprep.ops.shape_function import ShapeFn, shape_fn
 
 Outputs = Array | tuple[Array, ...]
 
@@ -25,77 +22,33 @@ its inputs.
 """
 
 
-registry: Registry[Kernel] = Registry("op kernel")
+registry: OpRegistry[Kernel] = OpRegistry("op kernel")
+find_kernel = registry.find
+kernel_names = registry.names
 
 
-def kernel(*ops: str) -> Callable[[Kernel], Kernel]:
-    """Register a function as the kernel of the named ops."""
+def kernel(
+    *ops: str, shape: ShapeFn | None = None, flops: FlopRule | None = None
+) -> Callable[[Kernel], Kernel]:
+    """Register a function as the kernel of the named ops.
+
+    Args:
+        shape: their shape function, unless ``shape_fn`` registers it.
+        flops: their flop rule, unless ``flop_rule`` registers it.
+    """
+    declare(ops, shape, flops)
     return registry.register(*ops)
 
 
-def find_kernel(op: str) -> Kernel | None:
-    """Return the kernel of an op, or None."""
-    if op not in registry:
-        import_op(op)
-    return registry.get(op)
-
-
-def kernel_names() -> list[str]:
-    """Return the ops that can be run, sorted."""
-    import_ops()
-    return list(registry)
+def declare(ops: tuple[str, ...], shape: ShapeFn | None, flops: FlopRule | None) -> None:
+    """Register the shape function and the flop rule of ops."""
+    if shape is not None:
+        shape_fn(*ops)(shape)
+    if flops is not None:
+        flop_rule(*ops)(flops)
 
 
 def call_kernel(run: Kernel, node: Node, inputs: list[Array]) -> tuple[Array, ...]:
     """Run a kernel and return its outputs as a tuple."""
     outputs = run(node, *inputs)
     return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
-_PACKAGE: Final = "mobileprep.ops"
-
-
-INDEX: Final = Path(__file__).parent / "data" / "op_modules.json"
-
-
-_ARITHMETIC: Final = "numerics"
-"""The package of shared arithmetic, which is not a family of ops."""
-
-
-def import_op(op: str) -> None:
-    """Import the module of an op, or all modules if the index does not contain the op.
-
-    The index only saves time: ops that are not in it yet are found, too.
-    """
-    module = _index().get(op)
-    if module is None:
-        import_ops()
-    else:
-        import_on_demand(f"{_PACKAGE}.{module}")
-
-
-@lru_cache(maxsize=1)
-def import_ops() -> None:
-    """Import every family of ops."""
-    for module in family_modules():
-        import_on_demand(module)
-
-
-def family_modules() -> Iterator[str]:
-    """Yield the modules of all families, by file name, without importing them."""
-    root = Path(__file__).parent
-    packages = (p.name for p in root.iterdir() if (p / "__init__.py").is_file())
-    for family in sorted(name for name in packages if name != _ARITHMETIC):
-        for module in pkgutil.iter_modules([str(root / family)]):
-            yield f"{_PACKAGE}.{family}.{module.name}"
-
-
-@lru_cache(maxsize=1)
-def _index() -> dict[str, str]:
-    modules: dict[str, list[str]] = json.loads(INDEX.read_text(encoding="utf-8"))
-    return {op: module for module, ops in modules.items() for op in ops}
-
-
-def family_of(op: str) -> str:
-    """Return the family of an op, such as ``nn``; empty if the index does not contain the op."""
-    return _index().get(op, "").partition(".")[0]

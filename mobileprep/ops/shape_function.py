@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from mobileprep.core.loading import Registry
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.kernel import import_op, import_ops
+from mobileprep.ops.registry import OpRegistry
 
 UNKNOWN: Final = -1
 MAX_RANK: Final = 254
@@ -190,64 +189,62 @@ class ShapeArgs(Protocol):
         """Return the node's number of outputs."""
 
 
-ShapeFn = Callable[[ShapeArgs], Sequence[TensorShape]]
+OutputShapes = Sequence[TensorShape]
+"""The shape of each output of a node."""
+
+ShapeFn = Callable[[ShapeArgs], OutputShapes]
 """``shape_fn(args) -> the shape of each output``.
 
 Raises ``ShapeConflictError`` if the inputs do not match.
 """
 
-registry: Registry[ShapeFn] = Registry("shape function")
+registry: OpRegistry[ShapeFn] = OpRegistry("shape function")
+shape_fn = registry.register
+find_shape_fn = registry.find
+shape_fn_names = registry.names
 
 
-def shape_fn(*ops: str) -> Callable[[ShapeFn], ShapeFn]:
-    """Register a function as the shape function of the named ops."""
-    return registry.register(*ops)
+def fixed(*shapes: TensorShape) -> ShapeFn:
+    """Create the rule of ops whose outputs always have the same shapes."""
+
+    def rule(args: ShapeArgs) -> OutputShapes:
+        return shapes
+
+    return rule
 
 
-def find_shape_fn(op: str) -> ShapeFn | None:
-    """Return the shape function of an op, or None."""
-    if op not in registry:
-        import_op(op)
-    return registry.get(op)
+no_outputs = fixed()
+two_vectors = fixed((UNKNOWN,), (UNKNOWN,))
+sparse_matrix = fixed((UNKNOWN, 2), (UNKNOWN,), (2,))
+"""The shapes of indices, values, and the dense shape."""
 
 
-def shape_fn_names() -> list[str]:
-    """Return the ops whose shapes can be inferred, sorted."""
-    import_ops()
-    return list(registry)
-
-
-def declared_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def declared_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape that the node declares."""
     return [args.node.attr_shape("shape")]
 
 
-def no_outputs(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return no shapes."""
-    return []
-
-
-def unchanged(args: ShapeArgs) -> Sequence[TensorShape]:
+def unchanged(args: ShapeArgs) -> OutputShapes:
     """Return the first input's shape."""
     return args.shapes[:1]
 
 
-def broadcast_binary(args: ShapeArgs) -> Sequence[TensorShape]:
+def broadcast_binary(args: ShapeArgs) -> OutputShapes:
     """Return the broadcast shape of two inputs."""
     return [broadcast(args.shapes[0], args.shapes[1])]
 
 
-def same_as_both(args: ShapeArgs) -> Sequence[TensorShape]:
+def same_as_both(args: ShapeArgs) -> OutputShapes:
     """Return the common shape of both inputs and the output."""
     return [merge(args.shapes[0], args.shapes[1])]
 
 
-def two_vectors(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return two vectors of unknown length."""
-    return [(UNKNOWN,), (UNKNOWN,)]
+def behind_handle(args: ShapeArgs) -> OutputShapes:
+    """Return the shape behind the handle of the first input."""
+    return [args.handle(0)]
 
 
-def scalars_only(args: ShapeArgs) -> Sequence[TensorShape]:
+def scalars_only(args: ShapeArgs) -> OutputShapes:
     """Return a scalar for each output."""
     return [()] * args.count()
 
@@ -255,7 +252,7 @@ def scalars_only(args: ShapeArgs) -> Sequence[TensorShape]:
 def shape_in(index: int) -> ShapeFn:
     """Create the rule of ops whose output has the shape that an input holds."""
 
-    def rule(args: ShapeArgs) -> Sequence[TensorShape]:
+    def rule(args: ShapeArgs) -> OutputShapes:
         return [args.as_shape(index)]
 
     return rule
@@ -264,8 +261,26 @@ def shape_in(index: int) -> ShapeFn:
 def length_in(index: int) -> ShapeFn:
     """Create the rule of ops whose output is a vector of the length that an input holds."""
 
-    def rule(args: ShapeArgs) -> Sequence[TensorShape]:
+    def rule(args: ShapeArgs) -> OutputShapes:
         length = args.scalar(index)
         return [(UNKNOWN if length is None else length,)]
+
+    return rule
+
+
+def input_with_rank(rank: int, index: int = 0) -> ShapeFn:
+    """Create the rule of ops whose output has the shape of an input, which must have a rank."""
+
+    def rule(args: ShapeArgs) -> OutputShapes:
+        return [with_rank(args.shapes[index], rank)]
+
+    return rule
+
+
+def input_at_least(rank: int) -> ShapeFn:
+    """Create the rule of ops whose output has the shape of input 0, which has a least rank."""
+
+    def rule(args: ShapeArgs) -> OutputShapes:
+        return [at_least_rank(args.shapes[0], rank)]
 
     return rule

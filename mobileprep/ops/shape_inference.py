@@ -1,22 +1,27 @@
-"""Shape inference for a graph's tensors, from the graph alone.
+"""Shape inference for a graph's tensors, from the graph alone, and sizes of a node's outputs.
 
 Source: ``ShapeRefiner`` of TensorFlow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
+import numpy as np
 from msgspec import Struct
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import FuncRef, TensorShape
 from mobileprep.graph.graph import Function, Graph
-from mobileprep.graph.node import Node
+from mobileprep.graph.node import Node, constant
 from mobileprep.graph.opdefs.bodies import body_of
-from mobileprep.graph.opdefs.definitions import MOST_TENSORS, output_count
+from mobileprep.graph.opdefs.definitions import MOST_TENSORS, any_op_def, output_count, output_types
 from mobileprep.graph.refs import Ref, parse_ref
-from mobileprep.graph.tensor import Array
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.graph.verify import execution_order
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_function import ShapeConflictError, find_shape_fn, merge
@@ -224,3 +229,48 @@ class _Args(Struct, frozen=True):
 
     def count(self) -> int:
         return output_count(self.node, self._inference.graph.library) or 0
+
+
+_PROBE: Final = "node"
+# Tensors that hold shapes or axes have fewer elements.
+_MOST_ELEMENTS: Final = 1 << 12
+_POINTER: Final = 8
+# Their results share the memory of their inputs.
+_VIEWS: Final = frozenset(
+    ("Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "Slice", "Split")
+)
+
+
+def planned_bytes(node: Node, inputs: Sequence[Any]) -> int | None:
+    """Return the bytes of a node's outputs for given inputs; None if shapes do not suffice."""
+    if node.op in _VIEWS:
+        return 0
+    feeding = list(_feeding(inputs))
+    refs = tuple(Ref(f.name) for f in feeding)
+    probe = Node(_PROBE, node.op, refs, attrs=node.attrs)
+    definition = any_op_def(node.op)
+    if definition is None:
+        return None
+    try:
+        shapes = infer_shapes(Graph([*feeding, probe]))[_PROBE]
+        types = output_types(probe, definition)
+    except InvalidGraphError:
+        return None
+    if len(types) != len(shapes) or any(s is None or min(s, default=0) < 0 for s in shapes):
+        return None
+    sizes = (t.base.numpy.itemsize if t.base.numpy is not None else _POINTER for t in types)
+    return sum(math.prod(s or ()) * size for s, size in zip(shapes, sizes, strict=True))
+
+
+def _feeding(inputs: Sequence[Any]) -> Iterator[Node]:
+    """Yield a node for each input: a constant if its elements may matter."""
+    for index, value in enumerate(inputs):
+        name = f"{_PROBE}_{index}"
+        if not isinstance(value, np.ndarray):
+            yield Node(name, "NoOp")
+        elif value.size <= _MOST_ELEMENTS and value.dtype != object:
+            yield constant(name, Tensor.of(value))
+        else:
+            kind = attr.dtype(dtype_from_numpy(value.dtype) or DType.FLOAT)
+            shape = attr.shape(value.shape)
+            yield Node(name, "Placeholder", attrs={"dtype": kind, "shape": shape})

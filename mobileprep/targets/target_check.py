@@ -15,7 +15,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import OLDER_OPS, RELEASES, TF115, op_def
 from mobileprep.graph.opdefs.kernel_classes import kernel_class, node_types, registered_types
-from mobileprep.graph.opdefs.release_gaps import GRAPH_VERSIONS, ReleaseGap, release_gaps
+from mobileprep.graph.opdefs.release_gaps import GRAPH_VERSIONS, release_gaps
 from mobileprep.graph.opdefs.source_files import op_files
 from mobileprep.ops.nn.conv import has_channel_groups
 from mobileprep.ops.shape_inference import infer_shapes
@@ -218,7 +218,8 @@ class _Survey:
             yield from self._unregistered(node, self._header)
         gaps = list(release_gaps(node, self._release, self._producer))
         for gap in gaps:
-            yield self._of_release(node.op, gap)
+            is_default = gap.kind == "default attribute"
+            yield _Lack(node.op, _CAUSES[gap.kind], gap.what, is_default)
         if any(gap.kind in ("op", "kernel") for gap in gaps):
             return
         files, compiled = op_files(node.op, self._release)
@@ -238,9 +239,6 @@ class _Survey:
             yield _Lack(node.op, "not registered")
         elif kernel is not None and kernel not in header.kernels:
             yield _Lack(node.op, "not registered", kernel)
-
-    def _of_release(self, op: str, gap: ReleaseGap) -> _Lack:
-        return _Lack(op, _CAUSES[gap.kind], gap.what, gap.kind == "default attribute")
 
     def _files(self, lack: _Lack) -> tuple[str, ...]:
         if lack.cause not in ("training", "image library", "not compiled"):

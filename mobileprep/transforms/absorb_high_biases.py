@@ -8,13 +8,11 @@ from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mobileprep.core.declare import Option
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
-from mobileprep.graph.node import Node, constant
+from mobileprep.graph.node import Node
 from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.statistics import (
     NO_STATISTICS,
@@ -36,6 +34,7 @@ from mobileprep.transforms.rewriting.biases import (
     with_biases,
 )
 from mobileprep.transforms.rewriting.layers import (
+    bounded,
     data_input,
     input_axis,
     output_axis,
@@ -87,9 +86,6 @@ class AbsorbHighBiases(Transform, frozen=True):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Absorb all positive bias offsets that the following layers support."""
-        if self.data == "" or self.samples < 1:
-            message = "data is empty" if not self.data else f"samples is {self.samples}"
-            raise refuse(self.transform_name, message, "name a .npz file with samples")
         check_inputs(graph, "")
         protected = context.protected
         biased = _with_biases(graph, protected)
@@ -310,21 +306,12 @@ def absorbed(graph: Graph, moves: Sequence[tuple[Absorption, Array]]) -> Graph:
         if absorption.bound is not None:
             changes.append((absorption.bound, -amounts))
         elif absorption.activation.op == "Relu6":
-            bound = _RELU6_BOUND - amounts
-            new[absorption.activation.name] = _bounded(absorption, bound, names)
+            node, axis = absorption.activation, absorption.source.axis
+            bound = (_RELU6_BOUND - amounts).reshape(-1, *[1] * (-axis - 1))
+            limit = Tensor.packed(bound.astype(np.float32))
+            new[node.name] = bounded(node, limit, names)
         for bias, by in changes:
             biases[bias.name] = bias
             shifts[bias.name] = shifts.get(bias.name, 0.0) + by
     moved = replaced(graph, {name: shifted(bias, shifts[name]) for name, bias in biases.items()})
     return moved.with_nodes(n for old in moved for n in new.get(old.name, (old,)))
-
-
-def _bounded(absorption: Absorption, bound: Array, names: FreshNames) -> list[Node]:
-    """Replace Relu6 with Relu and a Minimum that has a bound per channel."""
-    node = absorption.activation
-    values = bound.reshape(-1, *[1] * (-absorption.source.axis - 1)).astype(np.float32)
-    limit = constant(names.name(f"{node.name}/bound"), Tensor.packed(values), node.device)
-    relu = replace(node, name=names.name(f"{node.name}/relu"), op="Relu")
-    inputs = (Ref(relu.name), Ref(limit.name))
-    attrs = {"T": attr.dtype(DType.FLOAT)}
-    return [relu, limit, Node(node.name, "Minimum", inputs, node.device, attrs)]

@@ -8,12 +8,10 @@ from typing import Annotated, Final, Literal
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from mobileprep.core.declare import Option
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.refs import FreshNames, Ref
@@ -21,7 +19,7 @@ from mobileprep.graph.statistics import changed_statistics
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.graph.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, transform
-from mobileprep.transforms.rewriting.channel_scales.analysis import (
+from mobileprep.transforms.rewriting.channel_scales import (
     Bound,
     ChannelScales,
     Ids,
@@ -30,8 +28,8 @@ from mobileprep.transforms.rewriting.channel_scales.analysis import (
     ScaledTensor,
     find_scales,
 )
-from mobileprep.transforms.rewriting.clipping import ConstantExpressions
-from mobileprep.transforms.rewriting.layers import input_axis, layer_kind, own_constant
+from mobileprep.transforms.rewriting.constants import ConstantExpressions
+from mobileprep.transforms.rewriting.layers import bounded, input_axis, layer_kind, own_constant
 
 
 @transform("equalize_ranges")
@@ -76,7 +74,6 @@ class EqualizeRanges(Transform, frozen=True):
         carry = self.relu6 == "carry"
         scales = find_scales(graph, protected, through_relu6=carry, keep_stored=True)
         exponents = equalizing_exponents(scales, whole=self.powers_of_two)
-        exponents = without_overflow(scales, exponents)
         matched = sum(bool(exponents[layer.outputs].any()) for layer in scales.layers)
         reasons = (scales.variables.reason(layer.outputs) for layer in scales.layers)
         skipped = Counter(scales.refused)
@@ -256,30 +253,6 @@ Exponents = NDArray[np.float64]
 _BOUND: Final = 6.0
 
 
-def without_overflow(scales: ChannelScales, exponents: Exponents) -> Exponents:
-    """Return the exponents, with zero for channels of weights that would overflow.
-
-    Args:
-        exponents: base-2 logarithm of each scale.
-    """
-    roots = scales.variables.roots()
-    while True:
-        lost = [_overflowing(layer, exponents) for layer in scales.layers]
-        overflow_roots = np.unique(roots[np.concatenate(lost)]) if lost else np.empty(0)
-        if not (exponents[np.isin(roots, overflow_roots)] != 0).any():
-            return exponents
-        exponents = np.where(np.isin(roots, overflow_roots), 0.0, exponents)
-
-
-def _overflowing(layer: ScaledLayer, exponents: Exponents) -> Ids:
-    """Return the scales of the outputs and inputs of a layer whose weights overflow."""
-    if not exponents[layer.outputs].any() and not _any(layer.inputs, exponents):
-        return np.empty(0, np.int64)
-    if np.isfinite(scaled_weights(layer, exponents)).all():
-        return np.empty(0, np.int64)
-    return layer.outputs if layer.inputs is None else np.concatenate([layer.outputs, layer.inputs])
-
-
 def _any(ids: Ids | None, exponents: Exponents) -> bool:
     return ids is not None and bool(exponents[ids].any())
 
@@ -325,19 +298,13 @@ class _Applying:
 
     def run(self, scales: ChannelScales) -> Graph:
         for layer in scales.layers:
-            self._scale_weights(layer)
+            if _any(layer.inputs, self._exponents) or _any(layer.outputs, self._exponents):
+                self._replace(layer.weights, scaled_weights(layer, self._exponents))
         for offset in scales.constants:
             self._scale_constant(offset)
         for bound in scales.bounds:
             self._scale_bound(bound)
-        nodes = [n for old in self._graph for n in self._new.get(old.name, (old,))]
-        now = self._graph.with_nodes(nodes)
-        gone = self._constants.unused(now, self._lost, self._protected)
-        return now.with_nodes(n for n in nodes if n.name not in gone)
-
-    def _scale_weights(self, layer: ScaledLayer) -> None:
-        if _any(layer.inputs, self._exponents) or _any(layer.outputs, self._exponents):
-            self._replace(layer.weights, scaled_weights(layer, self._exponents))
+        return self._constants.replaced(self._new, self._lost, self._protected)
 
     def _scale_constant(self, offset: ScaledConstant) -> None:
         """Scale a constant in place, or create a copy for this node if others use it."""
@@ -369,16 +336,8 @@ class _Applying:
             return
         dtype = node.attr_dtype("T", DType.FLOAT)
         value = _BOUND * self._factors(bound.tensor, bound.tensor.axis)
-        limit = constant(
-            self._names.name(f"{node.name}/bound"),
-            Tensor.packed(value.astype(dtype.numpy), dtype),
-            node.device,
-            bound.tensor.ties,
-        )
-        relu = replace(node, name=self._names.name(f"{node.name}/relu"), op="Relu")
-        both = (Ref(relu.name), Ref(limit.name))
-        attrs = {"T": attr.dtype(dtype)}
-        self._new[node.name] = [relu, limit, Node(node.name, "Minimum", both, node.device, attrs)]
+        limit = Tensor.packed(value.astype(dtype.numpy), dtype)
+        self._new[node.name] = bounded(node, limit, self._names, bound.tensor.ties)
 
     def _factors(self, tensor: ScaledTensor, axis: int) -> Array:
         """Return the channel factors, shaped to broadcast along ``axis``."""

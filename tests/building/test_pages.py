@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from mobileprep.building import pages as api_pages
 from mobileprep.building.builder import build, prepared
-from mobileprep.building.pages import Pages, remove_page
+from mobileprep.building.pages import remove_page, write_pages
 from mobileprep.building.pipeline.execute import Executor, Ran
 from mobileprep.building.pipeline.locks import folder_locks
+from mobileprep.building.report.collect import Report
 from mobileprep.building.targets import publish_target
 from mobileprep.building.verdicts import PUBLISH, WRITE_PAGE, Verdict, verdicts
-from mobileprep.errors import CorruptFileError, MobileprepError
+from mobileprep.errors import MobileprepError
 from mobileprep.recipe.load import load_recipe
 from tests.building.report.page.browser import built
 
@@ -205,53 +205,26 @@ def run(page: Path) -> Executor:
     return Executor(state)
 
 
-def publish_all(run: Executor, pages: Pages, out: Path) -> None:
-    for target in run.state.plan.targets:
-        pages.published(target, publish_target(target, run, out)[0])
+def reports_of(run: Executor, out: Path) -> dict[str, Report]:
+    return {t.folder: publish_target(t, run, out)[0] for t in run.state.plan.targets}
 
 
-def test_it_is_made_while_targets_are_published_and_written_when_all_are(
-    page: Path, run: Executor
-) -> None:
+def test_it_is_written_when_all_targets_are_published(page: Path, run: Executor) -> None:
     out, before = page.parents[1], held(page)
     page.unlink()
-    pages = Pages(run, out)
-    (making,) = pages.follow_ups()
-    assert set(making.tasks) == {spec.task for spec in run.state.plan.stages}
-    making.do()
-    assert pages.write() == []
+    assert write_pages(run, out, {}) == []
     assert not page.exists()
-    publish_all(run, pages, out)
-    assert pages.write() == []
+    assert write_pages(run, out, reports_of(run, out), ["shown"]) == []
+    assert not page.exists()
+    assert write_pages(run, out, reports_of(run, out)) == []
     assert without_times(page) == {k: v for k, v in before.items() if k != "stages"}
 
 
-def test_what_runs_again_after_it_was_made_is_told(page: Path, run: Executor) -> None:
-    pages = Pages(run, page.parents[1])
-    (making,) = pages.follow_ups()
-    making.do()
+def test_what_ran_is_told(page: Path, run: Executor) -> None:
     run.ran.append(Ran("shown/phone/package", 0.25))
-    publish_all(run, pages, page.parents[1])
-    assert pages.write() == []
+    assert write_pages(run, page.parents[1], reports_of(run, page.parents[1])) == []
     ran = {stage["task"]: stage["seconds"] for stage in held(page)["stages"] if stage["ran"]}
     assert ran == {"shown/phone/package": 0.25}
-
-
-def test_what_keeps_it_from_being_made_ahead_keeps_no_target_from_being_published(
-    page: Path, run: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lost(*_: object) -> None:
-        message = "is lost"
-        raise CorruptFileError(message)
-
-    page.unlink()
-    monkeypatch.setattr(api_pages, "collect_target", lost)
-    pages = Pages(run, page.parents[1])
-    (making,) = pages.follow_ups()
-    making.do()
-    publish_all(run, pages, page.parents[1])
-    assert pages.write() == []
-    assert page.exists()
 
 
 def test_it_is_removed_once(page: Path) -> None:

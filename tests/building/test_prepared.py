@@ -125,35 +125,12 @@ def test_files_are_hashed_anew_only_where_that_is_asked_for(
 ) -> None:
     asked: list[bool] = []
 
-    def files_of_builds(out: Path, *, checksum: bool = False) -> FileIndex:
-        asked.append(checksum)
-        return FileIndex(None)
+    class Index(FileIndex):
+        def __init__(self, path: Path, *, checksum: bool = False) -> None:
+            asked.append(checksum)
+            super().__init__(path, checksum=checksum)
 
-    monkeypatch.setattr(targets, "files_of_builds", files_of_builds)
-    monkeypatch.setattr(targets, "files_of_builds", files_of_builds)
+    monkeypatch.setattr(targets, "FileIndex", Index)
     state()
     state(checksum=True)
     assert asked == [False, True]
-
-
-def test_what_is_published_is_being_hashed_before_anything_is_planned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    build()
-    begun: list[Path] = []
-    begin = FileIndex.begin
-    monkeypatch.setattr(
-        FileIndex, "begin", lambda self, paths: begin(self, begun.extend(paths) or begun)
-    )
-    targets.being_hashed([load_recipe("recipe.yaml")], OUT, checksum=True)
-    assert {path.name for path in begun} >= {"manifest.json", "report.json", "model.pb"}
-
-
-@pytest.mark.parametrize(("names", "is_begun"), [((), True), (("phone",), True), (("x",), False)])
-def test_models_are_being_hashed_before_anything_is_planned(
-    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], *, is_begun: bool
-) -> None:
-    begun: list[Path] = []
-    monkeypatch.setattr(FileIndex, "begin", lambda _self, paths: begun.extend(paths))
-    targets.being_hashed([load_recipe("recipe.yaml")], OUT, names, checksum=False)
-    assert [path.name for path in begun] == ["model.pb"] * is_begun

@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep import Graph, build, load_graph, run, save_graph
 from mobileprep.transforms.equalize_ranges import apply_scales
-from mobileprep.transforms.rewriting.channel_scales.analysis import find_scales
+from mobileprep.transforms.rewriting.channel_scales import find_scales
 
 MNIST = Path(__file__).resolve().parents[2] / "recipes" / "mnist"
 DATA = MNIST / "data"

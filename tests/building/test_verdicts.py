@@ -102,9 +102,11 @@ class Bench:
                 if edit.what == "say"
                 else replace(chain[at], keep=KEEPS[edit.number % len(KEEPS)])
             )
-        elif edit.what == "out" and edit.how != "a folder":  # which no build removes
+        elif edit.how == "a folder":
+            return  # which no build removes
+        elif edit.what == "out":
             spoil_one(self.out, edit.number, edit.how)
-        elif edit.what not in ("out", "force"):
+        elif edit.what != "force":
             spoil_one(self.top / "store" / "v2" / edit.what, edit.number, edit.how)
 
     def build(self, state: State) -> BuildRun:

@@ -1,4 +1,4 @@
-"""A small network of the kind that the published guides prepare: the first Inception."""
+"""A small network with the structure of the first Inception, as used in TensorFlow guides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EIGHT_BIT = (
 
 
 def inception() -> Graph:
-    """A network as the first Inception was shipped: fed at a Mul, old batch norms, a softmax."""
+    """A network that is fed at a Mul, with old batch norms and a softmax."""
     jpeg = Node("DecodeJpeg/contents", "Placeholder", attrs={"dtype": attr.dtype(DType.STRING)})
     norm = {"variance_epsilon": 0.001, "scale_after_normalization": True}
     sized = {"half_pixel_centers": False, "align_corners": False}

@@ -1,4 +1,4 @@
-"""Commands on a pseudo-terminal, and what its screen shows of them."""
+"""Run commands on a pseudo-terminal and read its screen."""
 
 from __future__ import annotations
 
@@ -19,36 +19,28 @@ COMMAND = "import sys; from mobileprep.cli.main import entry; entry()"
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a command left on a terminal.
-
-    Args:
-        code: its exit code.
-        data: every byte that it wrote.
-    """
+class TerminalOutput:
+    """The exit code of a command and all bytes that it wrote to a terminal."""
 
     code: int
     data: bytes
 
     @property
     def screen(self) -> list[str]:
-        """The lines that stay to be read, each as it was written over last.
-
-        The names of targets, which the report sets off, are the only ones with escape codes.
-        """
+        """The lines that are visible at the end. Only bold names of targets have escape codes."""
         text = re.sub("^\x1b\\[1m(.*)\x1b\\[0m", r"\1", self.data.decode(), flags=re.MULTILINE)
         assert "\x1b" not in text
-        return [written_over(line) for line in text.replace("\r\n", "\n").split("\n")]
+        return [after_carriage_returns(line) for line in text.replace("\r\n", "\n").split("\n")]
 
     @property
     def drawn(self) -> list[str]:
-        """Everything that was ever shown in a line, in order."""
+        """All successive contents of all lines, in order."""
         pieces = self.data.decode().replace("\r\n", "\n").replace("\n", "\r").split("\r")
         return [piece.rstrip() for piece in pieces if piece.strip()]
 
 
-def written_over(line: str) -> str:
-    """A line in which each carriage return starts again at the left."""
+def after_carriage_returns(line: str) -> str:
+    """The visible text of a line with carriage returns."""
     cells: list[str] = []
     for piece in line.split("\r"):
         cells[: len(piece)] = piece
@@ -56,7 +48,7 @@ def written_over(line: str) -> str:
 
 
 def set_size(terminal: int, columns: int) -> None:
-    """Give a terminal 24 lines of so many columns."""
+    """Resize a terminal to 24 lines."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
 
@@ -67,42 +59,42 @@ def on_terminal(
     code: str = COMMAND,
     meanwhile: Callable[[int, bytes], None] = lambda _terminal, _data: None,
     timeout: float = 120,
-) -> Shown:
+) -> TerminalOutput:
     """Run the command line in a process whose streams are a terminal of 24 lines.
 
     Args:
-        arguments: of the command line.
-        columns: of the terminal.
-        environ: settings beside this process's own.
-        code: the Python that is run.
-        meanwhile: called with the terminal and all that was written, whenever there is more.
-        timeout: seconds after which the command is given up.
+        arguments: arguments of the command line.
+        columns: width of the terminal.
+        environ: additional environment variables.
+        code: the Python code to run.
+        meanwhile: called with the terminal and all output so far, whenever there is more.
+        timeout: seconds after which the process is killed.
     """
-    ours, theirs = pty.openpty()
-    set_size(theirs, columns)
+    master, slave = pty.openpty()
+    set_size(slave, columns)
     command = [sys.executable, "-c", code, *map(str, arguments)]
     settings = {"TERM": "xterm-256color", **(environ or {})}
     process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **settings}
+        command, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, **settings}
     )
-    os.close(theirs)
+    os.close(slave)
     data = b""
     end = time.monotonic() + timeout
     try:
-        while piece := _read(ours, end):
+        while piece := _read(master, end):
             data += piece
-            meanwhile(ours, data)
+            meanwhile(master, data)
     finally:
-        os.close(ours)
+        os.close(master)
         if time.monotonic() > end:
             process.kill()
-    return Shown(process.wait(), data)
+    return TerminalOutput(process.wait(), data)
 
 
 def _read(terminal: int, end: float) -> bytes:
-    """Some of what is written; nothing once all who could write are gone."""
+    """Read available output; empty at the end of the stream or the timeout."""
     ready, _, _ = select.select([terminal], [], [], max(0.0, end - time.monotonic()))
     try:
         return os.read(terminal, 65536) if ready else b""
-    except OSError:  # Linux tells the end so
+    except OSError:  # the end of the stream on Linux
         return b""

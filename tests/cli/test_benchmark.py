@@ -38,50 +38,50 @@ def graph(tmp_path: Path) -> Path:
 
 
 def tables(out: str) -> dict[str, list[list[str]]]:
-    """The tables of an output by title: lines of cells, blanks around them taken off."""
-    found: dict[str, list[list[str]]] = {}
+    """The tables in an output by title, as rows of stripped cells."""
+    result: dict[str, list[list[str]]] = {}
     title = ""
     for line in out.splitlines():
         heading = re.fullmatch(r"={30} (.*) ={30}", line)
         if heading:
             title = heading[1]
         elif line.startswith("\t") and title:
-            found.setdefault(title, []).append([c.strip() for c in line[1:].split("\t")])
-    return found
+            result.setdefault(title, []).append([c.strip() for c in line[1:].split("\t")])
+    return result
 
 
-def test_the_tables_of_the_original(run: Run, graph: Path) -> None:
-    told = run("benchmark", f"--graph={graph}", *QUICK)
-    assert told.code == 0
-    found = tables(told.out)
-    assert list(found) == [
+def test_tables_have_the_original_columns(run: Run, graph: Path) -> None:
+    result = run("benchmark", f"--graph={graph}", *QUICK)
+    assert result.code == 0
+    by_title = tables(result.out)
+    assert list(by_title) == [
         "Run Order",
         "Top by Computation Time",
         "Top by Memory Use",
         "Summary by node type",
     ]
-    by_time = found["Top by Computation Time"]
+    by_time = by_title["Top by Computation Time"]
     assert " ".join(by_time[0]) == (
         "[node type] [start] [first] [avg ms] [%] [cdf%] [mem KB] [times called] [Name]"
     )
     assert by_time[-1][5] == "100.000%"
-    by_type = found["Summary by node type"]
+    by_type = by_title["Summary by node type"]
     heads = "[Node type] [count] [avg ms] [avg %] [cdf %] [mem KB] [times called]"
     assert " ".join(by_type[0]) == heads
     assert {row[0] for row in by_type[1:]} == {"Conv2D", "BiasAdd", "Relu", "Softmax"}
 
 
-def test_columns_have_the_originals_widths(run: Run, graph: Path) -> None:
-    told = run("benchmark", f"--graph={graph}", *QUICK, "--combine=false")
-    relu = next(x for x in told.out.splitlines() if re.fullmatch(r"\t +Relu\t.*\trelu", x))
+def test_columns_have_the_original_widths(run: Run, graph: Path) -> None:
+    result = run("benchmark", f"--graph={graph}", *QUICK, "--combine=false")
+    relu = next(x for x in result.out.splitlines() if re.fullmatch(r"\t +Relu\t.*\trelu", x))
     assert [len(cell) for cell in relu[1:].split("\t")] == [24, 17, 9, 9, 8, 8, 10, 9, 4]
-    summary = next(x for x in told.out.splitlines() if re.fullmatch(r"\t +Relu\t +1\t.*1", x))
+    summary = next(x for x in result.out.splitlines() if re.fullmatch(r"\t +Relu\t +1\t.*1", x))
     assert [len(cell) for cell in summary[1:].split("\t")] == [24, 9, 10, 11, 11, 10, 9]
 
 
-def test_each_node_by_itself(run: Run, graph: Path) -> None:
-    told = run("benchmark", "--graph", graph, *QUICK, "--combine=false")
-    order = tables(told.out)["Run Order"][1:]
+def test_nodes_are_listed_without_combining(run: Run, graph: Path) -> None:
+    result = run("benchmark", "--graph", graph, *QUICK, "--combine=false")
+    order = tables(result.out)["Run Order"][1:]
     assert [(row[0], row[-1]) for row in order] == [
         ("Conv2D", "conv"),
         ("BiasAdd", "bias"),
@@ -93,54 +93,54 @@ def test_each_node_by_itself(run: Run, graph: Path) -> None:
 
 
 def test_timing_and_memory_lines(run: Run, graph: Path) -> None:
-    told = run("benchmark", "--graph", graph, *QUICK)
+    result = run("benchmark", "--graph", graph, *QUICK)
     assert re.search(
         r"^Average inference timings in us: Warmup: \d+, no stats: \d+, with stats: \d+$",
-        told.out,
+        result.out,
         re.MULTILINE,
     )
-    assert re.search(r"^Timings \(microseconds\): count=2 ", told.out, re.MULTILINE)
-    assert "\nMemory (bytes): count=2 curr=4096(all same)\n4 nodes observed\n" in told.out
+    assert re.search(r"^Timings \(microseconds\): count=2 ", result.out, re.MULTILINE)
+    assert "\nMemory (bytes): count=2 curr=4096(all same)\n4 nodes observed\n" in result.out
 
 
-def test_tables_may_be_left_out_or_cut(run: Run, graph: Path) -> None:
+def test_tables_can_be_hidden_or_shortened(run: Run, graph: Path) -> None:
     hidden = [f"--show_{n}=false" for n in ("run_order", "memory", "type", "summary")]
-    told = run("benchmark", "--graph", graph, *QUICK, *hidden, "--time-limit=1", "--combine=0")
-    found = tables(told.out)
-    assert list(found) == ["Top by Computation Time"]
-    assert len(found["Top by Computation Time"]) == 2
-    assert "Timings (microseconds)" not in told.out
+    result = run("benchmark", "--graph", graph, *QUICK, *hidden, "--time-limit=1", "--combine=0")
+    by_title = tables(result.out)
+    assert list(by_title) == ["Top by Computation Time"]
+    assert len(by_title["Top by Computation Time"]) == 2
+    assert "Timings (microseconds)" not in result.out
 
 
-def test_sizes_of_all_tensors(run: Run, graph: Path) -> None:
-    told = run("benchmark", "--graph", graph, *QUICK, "--show_sizes", "--combine=false")
-    assert "\noutput\t1\tfloat32\t4\t1\t8\t8\t4\n" in told.out
+def test_show_sizes_lists_tensor_sizes(run: Run, graph: Path) -> None:
+    result = run("benchmark", "--graph", graph, *QUICK, "--show_sizes", "--combine=false")
+    assert "\noutput\t1\tfloat32\t4\t1\t8\t8\t4\n" in result.out
 
 
-def test_what_a_graph_costs(run: Run, graph: Path) -> None:
-    told = run("benchmark", "--graph", graph, *QUICK, "--show_flops")
+def test_show_flops_prints_costs(run: Run, graph: Path) -> None:
+    result = run("benchmark", "--graph", graph, *QUICK, "--show_flops")
     # 2 x 256 x 27, and bias, activation and softmax: 1 + 1 + 5 for each of 256 elements.
-    assert "\nFLOPs estimate: 15.62k\n" in told.out
-    assert "\nParameters: 112 (448 bytes)\n" in told.out
-    assert "\nActivation memory at its peak (bytes): 2048\n" in told.out
-    cost = {row[0]: row[1:] for row in tables(told.out)["Cost by node type"]}
+    assert "\nFLOPs estimate: 15.62k\n" in result.out
+    assert "\nParameters: 112 (448 bytes)\n" in result.out
+    assert "\nActivation memory at its peak (bytes): 2048\n" in result.out
+    cost = {row[0]: row[1:] for row in tables(result.out)["Cost by node type"]}
     assert cost["Conv2D"] == ["1", "13824", "88.525%", "1.200", "1.024"]
     assert cost["BiasAdd"][3:] == ["1.040", "1.024"]
 
 
-def test_what_a_device_could_reach(run: Run, graph: Path) -> None:
-    told = run("benchmark", "--graph", graph, *QUICK, "--device=raspberry-pi-3")
-    assert "\nDevice: Raspberry Pi 3, 5 GFLOP/s, " in told.out
-    assert "\n  source: TensorFlow Mobile" in told.out
-    assert "\nAt best: 0.00312 ms for each inference, 320,184 a second\n" in told.out
-    told = run("benchmark", "--graph", graph, "--device=raspbery-pi-3")
-    assert (told.code, told.out) == (2, "")
-    assert "did you mean 'raspberry-pi-3'?" in told.err
+def test_device_prints_the_best_possible_time(run: Run, graph: Path) -> None:
+    result = run("benchmark", "--graph", graph, *QUICK, "--device=raspberry-pi-3")
+    assert "\nDevice: Raspberry Pi 3, 5 GFLOP/s, " in result.out
+    assert "\n  source: TensorFlow Mobile" in result.out
+    assert "\nAt best: 0.00312 ms for each inference, 320,184 a second\n" in result.out
+    result = run("benchmark", "--graph", graph, "--device=raspbery-pi-3")
+    assert (result.code, result.out) == (2, "")
+    assert "did you mean 'raspberry-pi-3'?" in result.err
 
 
-def test_json_has_it_all(run: Run, graph: Path) -> None:
-    told = run("benchmark", "--graph", graph, *QUICK, "--json", "--device=phone-2016")
-    data = json.loads(told.out)
+def test_json_contains_all_results(run: Run, graph: Path) -> None:
+    result = run("benchmark", "--graph", graph, *QUICK, "--json", "--device=phone-2016")
+    data = json.loads(result.out)
     assert data["engine"] == "numpy"
     assert data["microseconds"]["no_stats"]["count"] == 2
     assert data["flops"] == 15616
@@ -151,7 +151,7 @@ def test_json_has_it_all(run: Run, graph: Path) -> None:
     assert {n["type"] for n in data["nodes"]} == {"Conv2D", "BiasAdd", "Relu", "Softmax"}
 
 
-def test_layers_shapes_types_and_values(run: Run, tmp_path: Path) -> None:
+def test_input_layer_flags(run: Run, tmp_path: Path) -> None:
     nodes = [
         image_input("a", -1),
         node("b", "Placeholder", T=None, dtype=DType.INT32),
@@ -161,14 +161,14 @@ def test_layers_shapes_types_and_values(run: Run, tmp_path: Path) -> None:
         node("length", "StringLength", "c", T=None),
     ]
     write_graph(tmp_path / "g.pb", Graph(nodes))
-    told = run(
+    result = run(
         *("benchmark", "--graph", tmp_path / "g.pb", *QUICK, "--show_sizes"),
         *("--input_layer=a,b,c", "--input_layer_shape=2:2:3,1", "--output_layer=sum,length"),
         *("--input_layer_type=float,int32,string", "--input-layer-values=1,2:3"),
     )
-    assert told.code == 0
-    assert "\nsum\t1\tfloat32\t1\t2\n" in told.out
-    assert "\nlength\t1\tint32\t2\t3\t1\n" in told.out
+    assert result.code == 0
+    assert "\nsum\t1\tfloat32\t1\t2\n" in result.out
+    assert "\nlength\t1\tint32\t2\t3\t1\n" in result.out
 
 
 @pytest.mark.parametrize(
@@ -185,22 +185,22 @@ def test_layers_shapes_types_and_values(run: Run, tmp_path: Path) -> None:
         (["--input_layer_shape=99999,99999,99,99"], "0 values for"),
     ],
 )
-def test_flags_that_do_not_fit_are_refused(
+def test_invalid_input_flags_are_refused(
     run: Run, graph: Path, flags: list[str], message: str
 ) -> None:
-    told = run("benchmark", "--graph", graph, *flags)
-    assert (told.code, told.out) == (2, "")
-    assert message in told.err
+    result = run("benchmark", "--graph", graph, *flags)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
 
 
-def test_an_unknown_shape_has_to_be_given_but_for_the_originals_layer(
+def test_unknown_input_shape_is_required_except_for_the_default_layer(
     run: Run, tmp_path: Path
 ) -> None:
     for name, code in (("other", 2), ("input", 0)):
         nodes = [node(name, "Placeholder", T=None, dtype=DType.FLOAT), node("out", "Relu", name)]
         write_graph(tmp_path / "g.pb", Graph(nodes))
-        told = run("benchmark", "--graph", tmp_path / "g.pb", *QUICK)
-        assert told.code == code
+        result = run("benchmark", "--graph", tmp_path / "g.pb", *QUICK)
+        assert result.code == code
     scalar = ("--input_layer=input", "--input_layer_shape=,", "--input_layer_type=float")
     assert run("benchmark", "--graph", tmp_path / "g.pb", *QUICK, *scalar).code == 0
 
@@ -211,34 +211,34 @@ def test_every_placeholder_is_fed(run: Run, tmp_path: Path) -> None:
     assert run("benchmark", "--graph", tmp_path / "g.pb", *QUICK).code == 0
 
 
-def test_tables_are_filled_before(run: Run, tmp_path: Path) -> None:
+def test_lookup_tables_are_initialized_before_the_run(run: Run, tmp_path: Path) -> None:
     write_graph(tmp_path / "g.pb", filled())
-    told = run(
+    result = run(
         *("benchmark", "--graph", tmp_path / "g.pb", *QUICK, "--show_flops"),
         *("--output_layer=find", "--input_layer=words", "--input_layer_shape=4"),
     )
-    assert told.code == 0
-    rows = tables(told.out)["Run Order"]
+    assert result.code == 0
+    rows = tables(result.out)["Run Order"]
     assert {row[-1] for row in rows[1:]} == {"table", "find"}
 
 
-def test_running_ends_with_the_time(run: Run, graph: Path) -> None:
-    told = run("benchmark", "--graph", graph, "--max_num_runs=0", "--max_time=0.01", "--json")
-    times = json.loads(told.out)["microseconds"]["no_stats"]
+def test_max_time_limits_runs(run: Run, graph: Path) -> None:
+    result = run("benchmark", "--graph", graph, "--max_num_runs=0", "--max_time=0.01", "--json")
+    times = json.loads(result.out)["microseconds"]["no_stats"]
     assert times["count"] >= 1
-    # All but the last ended within the time; none is longer than the longest.
+    # All runs but the last ended within the time limit.
     assert times["avg"] * times["count"] - times["max"] <= 10_001
 
 
 def wall_time(path: Path) -> float:
-    """Field 4 of a report's entry, the seconds of a run."""
+    """Field 4 of a report entry: the seconds of a run."""
     data = path.read_bytes()
-    # Fields 3, 4 and 5, doubles all, come last: their bytes may hold anything.
+    # Fields 3, 4, and 5 are doubles and come last.
     assert data[-27::9] == b"\x19\x21\x29"
     return float(np.frombuffer(data[-17:-9], "<f8")[0])
 
 
-def test_entries_of_the_originals_report(run: Run, graph: Path, tmp_path: Path) -> None:
+def test_output_prefix_writes_report_entries(run: Run, graph: Path, tmp_path: Path) -> None:
     prefix = tmp_path / "report."
     flags = ("--benchmark_name=a/b", f"--output_prefix={prefix}")
     assert run("benchmark", "--graph", graph, *QUICK, *flags).code == 0
@@ -266,12 +266,12 @@ def test_entries_of_the_originals_report(run: Run, graph: Path, tmp_path: Path) 
         for kind in ("init", "first-inference", "init-plus-first-inference")
     )
     assert both == pytest.approx(init + first)
-    told = run("benchmark", "--graph", graph, *QUICK, *flags)
-    assert told.code == 9
-    assert "exists already" in told.err
+    result = run("benchmark", "--graph", graph, *QUICK, *flags)
+    assert result.code == 9
+    assert "exists already" in result.err
 
 
-def test_numbers_are_written_as_tensorflow_writes_them() -> None:
+def test_numbers_are_formatted_like_tensorflow() -> None:
     assert [readable(n) for n in (0, 999, 1000, 15616, 1_157_773_296, 5_000_000_000_000)] == [
         "0",
         "999",

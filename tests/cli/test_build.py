@@ -1,8 +1,9 @@
-"""``mobileprep build`` on the digits recipe: the main job, and what can go wrong with it."""
+"""``mobileprep build`` on the digits recipe: successful builds and errors."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import json
 import os
@@ -20,61 +21,55 @@ from mobileprep.building.pipeline.state import State
 from mobileprep.building.report.page.render import PAGE
 from mobileprep.cli.main import main
 from mobileprep.graph.files import read_graph
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, output_files, replace_text
 
 OUT = ["--out", "out"]
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder but the page, which tells how long stages took, by name."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != PAGE)
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
-
-
-def test_a_build_leaves_a_folder_for_each_target(digits: Path, run: Run) -> None:
-    told = run("build", digits, *OUT)
-    assert told.code == 0, told.err
-    left = tree(Path("out"))
+def test_build_creates_a_directory_per_target(digits: Path, run: Run) -> None:
+    result = run("build", digits, *OUT)
+    assert result.code == 0, result.err
+    files_by_name = output_files(Path("out"))
     for target in ("phone", "download"):
-        files = {n.removeprefix(f"digits/{target}/") for n in left if f"/{target}/" in n}
+        files = {n.removeprefix(f"digits/{target}/") for n in files_by_name if f"/{target}/" in n}
         assert {"digits.pb", "manifest.json", "report.json"} <= files
         for release in ("1.15", "2.21"):
             assert f"tensorflow-{release}/ops_to_register.h" in files
         assert len(read_graph(Path(f"out/digits/{target}/digits.pb"))) > 10
-    assert "accuracy top-1" in told.out
-    assert "quantize_weights" in told.out
+    assert "accuracy top-1" in result.out
+    assert "quantize_weights" in result.out
 
 
-def test_nothing_in_the_outputs_tells_time_place_or_machine(built: Path, run: Run) -> None:
-    for name, data in tree(Path("out")).items():
+def test_outputs_contain_no_absolute_paths(built: Path, run: Run) -> None:
+    for name, data in output_files(Path("out")).items():
         assert str(Path.cwd()).encode() not in data, name
         assert b"/store" not in data or name.endswith(".pb"), name
 
 
-def test_two_builds_from_different_folders_give_the_same_bytes(
+def test_builds_in_different_directories_are_identical(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("build", digits, *OUT)
-    first = tree(Path("out"))
+    first = output_files(Path("out"))
     other = digits.parent.parent / "else" / "where"
     shutil.copytree(digits.parent, other / "digits")
     monkeypatch.chdir(other)
     monkeypatch.setenv("MOBILEPREP_CACHE", str(other / "store"))
     run("build", other / "digits" / "recipe.yaml", *OUT, "-j", "2")
-    assert tree(Path("out")) == first
+    assert output_files(Path("out")) == first
 
 
-def test_a_second_build_runs_nothing(built: Path, run: Run) -> None:
-    # Of the targets' folders and what is in them; beside them the lock comes and goes.
+def test_second_build_runs_no_stages(built: Path, run: Run) -> None:
+    # Only target directories and their files: the lock file changes.
     before = {p: p.stat().st_mtime_ns for p in Path("out/digits").glob("*/**/*")}
     assert len(before) > 10
-    told = run("build", built, *OUT)
-    assert told.code == 0
-    assert "\n0 of " in f"\n{told.err}"
+    result = run("build", built, *OUT)
+    assert result.code == 0
+    assert "\n0 of " in f"\n{result.err}"
     assert {p: p.stat().st_mtime_ns for p in Path("out/digits").glob("*/**/*")} == before
 
 
-def test_chains_that_targets_share_run_once(digits: Path, run: Run) -> None:
+def test_shared_transform_chains_run_once(digits: Path, run: Run) -> None:
     plan = json.loads(run("plan", digits, "--json").out)
     names = [s["task"] for s in plan]
     assert len(names) == len(set(names))
@@ -82,71 +77,69 @@ def test_chains_that_targets_share_run_once(digits: Path, run: Run) -> None:
     assert sum(s["stage"] == "freeze" for s in plan) == 1
 
 
-def test_editing_the_last_transform_reruns_from_there(built: Path, run: Run) -> None:
-    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
-    told = run("build", built, *OUT, "--dry-run")
-    stale = [line.split(":")[0] for line in told.err.splitlines()]
+def test_edited_transform_reruns_only_later_stages(built: Path, run: Run) -> None:
+    replace_text(built, "num_steps: 256", "num_steps: 64")
+    result = run("build", built, *OUT, "--dry-run")
+    stale = [line.split(":")[0] for line in result.err.splitlines()]
     assert any("round_weights" in name for name in stale)
     assert not any("fold" in name or "freeze" in name or "phone" in name for name in stale)
 
 
-def test_a_dry_run_leaves_nothing(digits: Path, run: Run) -> None:
-    told = run("build", digits, *OUT, "--dry-run")
-    assert told.code == 0
-    assert "it has not run before" in told.err
+def test_dry_run_writes_nothing(digits: Path, run: Run) -> None:
+    result = run("build", digits, *OUT, "--dry-run")
+    assert result.code == 0
+    assert "it has not run before" in result.err
     assert not Path("out").exists()
 
 
-def test_only_the_named_target_is_built(digits: Path, run: Run) -> None:
+def test_target_option_builds_only_that_target(digits: Path, run: Run) -> None:
     assert run("build", digits, *OUT, "--target", "phone").code == 0
     assert {p.name for p in Path("out/digits").iterdir()} == {"phone", PAGE}
-    told = run("build", digits, *OUT, "--target", "fone")
-    assert (told.code, "did you mean 'phone'?" in told.err) == (2, True)
+    result = run("build", digits, *OUT, "--target", "fone")
+    assert (result.code, "did you mean 'phone'?" in result.err) == (2, True)
 
 
-def test_a_tampered_output_is_mended(built: Path, run: Run) -> None:
-    good = tree(Path("out"))
+def test_tampered_outputs_are_restored(built: Path, run: Run) -> None:
+    good = output_files(Path("out"))
     Path("out/digits/phone/digits.pb").write_bytes(b"tampered")
     Path("out/digits/phone/manifest.json").unlink()
     assert run("build", built, *OUT).code == 0
-    assert tree(Path("out")) == good
+    assert output_files(Path("out")) == good
 
 
-def test_the_manifest_has_the_digest_of_every_file(built: Path, run: Run) -> None:
-    import hashlib
-
+def test_manifest_has_the_digest_of_every_file(built: Path, run: Run) -> None:
     folder = Path("out/digits/phone")
     manifest = json.loads((folder / "manifest.json").read_text())
-    left = tree(folder)
-    left.pop("manifest.json")
+    files = output_files(folder)
+    files.pop("manifest.json")
     assert {n: e["sha256"] for n, e in manifest["files"].items()} == {
-        n: hashlib.sha256(data).hexdigest() for n, data in left.items()
+        n: hashlib.sha256(data).hexdigest() for n, data in files.items()
     }
     assert "data/test.npz" in manifest["sources"]
 
 
-def test_json_goes_to_stdout_alone(digits: Path, run: Run) -> None:
-    told = run("build", digits, *OUT, "--json")
-    reports = json.loads(told.out)
+def test_json_is_the_only_output_on_stdout(digits: Path, run: Run) -> None:
+    result = run("build", digits, *OUT, "--json")
+    reports = json.loads(result.out)
     assert [r["target"] for r in reports] == ["phone", "download"]
     assert reports[0]["accuracy"]["metrics"][0]["before"] >= 0.97
     assert reports[0]["steps"][-1]["bytes"] > 0
 
 
-def test_clean_removes_what_was_built(built: Path, run: Run) -> None:
+def test_clean_removes_outputs(built: Path, run: Run) -> None:
     assert run("clean", built, *OUT).code == 0
     assert not any(Path("out").rglob("*.pb"))
 
 
-def test_a_report_of_a_stale_build_is_refused(digits: Path, run: Run) -> None:
+def test_report_of_a_stale_build_is_refused(digits: Path, run: Run) -> None:
     assert run("report", digits).code == 2
     run("build", digits, *OUT)
-    told = run("report", digits)
-    assert (told.code, "accuracy" in told.out) == (0, True)
+    result = run("report", digits)
+    assert (result.code, "accuracy" in result.out) == (0, True)
 
 
 def edit(old: str, new: str) -> Callable[[Path], None]:
-    """An edit of the recipe."""
+    """Replace text in the recipe."""
 
     def apply(recipe: Path) -> None:
         text = recipe.read_text()
@@ -157,7 +150,7 @@ def edit(old: str, new: str) -> Callable[[Path], None]:
 
 
 def cut(name: str, size: int) -> Callable[[Path], None]:
-    """A file beside the recipe, cut short."""
+    """Truncate a file of the recipe."""
 
     def apply(recipe: Path) -> None:
         path = recipe.parent / name
@@ -167,7 +160,7 @@ def cut(name: str, size: int) -> Callable[[Path], None]:
 
 
 def flip(name: str, position: int) -> Callable[[Path], None]:
-    """A file beside the recipe with one bit flipped."""
+    """Flip one bit in a file of the recipe."""
 
     def apply(recipe: Path) -> None:
         path = recipe.parent / name
@@ -179,7 +172,7 @@ def flip(name: str, position: int) -> Callable[[Path], None]:
 
 
 def remove(name: str) -> Callable[[Path], None]:
-    """A file beside the recipe, gone."""
+    """Delete a file of the recipe."""
     return lambda recipe: (recipe.parent / name).unlink()
 
 
@@ -188,7 +181,7 @@ INDEX = "model/model.ckpt-1000.index"
 
 
 @pytest.mark.parametrize(
-    ("damage", "code", "told"),
+    ("damage", "code", "message"),
     [
         (remove("model/graph.pbtxt"), 4, "model/graph.pbtxt"),
         (cut("model/graph.pbtxt", 1000), 4, "graph.pbtxt"),
@@ -218,59 +211,55 @@ INDEX = "model/model.ckpt-1000.index"
         (edit("version: 1", "version: 1\nversion: 1"), 3, "version"),
     ],
 )
-def test_bad_input_is_told_in_one_message(
-    built: Path, run: Run, damage: Callable[[Path], None], code: int, told: str
+def test_bad_input_is_reported_in_one_message(
+    built: Path, run: Run, damage: Callable[[Path], None], code: int, message: str
 ) -> None:
-    before = tree(Path("out"))
+    before = output_files(Path("out"))
     damage(built)
-    answer = run("build", built, *OUT)
-    assert answer.code == code, answer.err
-    assert answer.err.count("error:") == 1
-    assert told in answer.err
-    assert tree(Path("out")) == before
+    result = run("build", built, *OUT)
+    assert result.code == code, result.err
+    assert result.err.count("error:") == 1
+    assert message in result.err
+    assert output_files(Path("out")) == before
 
 
-def test_a_missed_accuracy_fails_and_says_by_how_much(digits: Path, run: Run) -> None:
+def test_accuracy_drop_above_the_limit_fails(digits: Path, run: Run) -> None:
     text = digits.read_text().replace("num_steps: 256", "num_steps: 2")
     digits.write_text(text.replace("max_drop: 0.01", "max_drop: 0.0001"))
-    told = run("build", digits, *OUT)
-    assert told.code == 8
-    assert "top-1 accuracy fell by" in told.err
-    assert "recipe.yaml:" in told.err
+    result = run("build", digits, *OUT)
+    assert result.code == 8
+    assert "top-1 accuracy fell by" in result.err
+    assert "recipe.yaml:" in result.err
 
 
-def test_a_missed_size_budget_fails_and_says_by_how_much(digits: Path, run: Run) -> None:
-    digits.write_text(
-        digits.read_text().replace(
-            "quantize: weights", "quantize: weights\n    budget: {model_bytes: 1 KB}"
-        )
-    )
-    told = run("build", digits, *OUT)
-    assert told.code == 8
-    assert "over the budget of 1,000" in told.err
+def test_exceeded_size_budget_fails(digits: Path, run: Run) -> None:
+    replace_text(digits, "quantize: weights", "quantize: weights\n    budget: {model_bytes: 1 KB}")
+    result = run("build", digits, *OUT)
+    assert result.code == 8
+    assert "over the budget of 1,000" in result.err
 
 
-def test_a_pinned_file_that_differs_is_refused(digits: Path, run: Run) -> None:
+def test_pinned_file_with_another_digest_is_refused(digits: Path, run: Run) -> None:
     pin = f"sha256: {{model/graph.pbtxt: {'0' * 64}}}"
-    digits.write_text(digits.read_text().replace("  graph: model", f"  {pin}\n  graph: model"))
-    told = run("build", digits, *OUT)
-    assert told.code == 4
-    assert "the recipe pins 000" in told.err
+    replace_text(digits, "  graph: model", f"  {pin}\n  graph: model")
+    result = run("build", digits, *OUT)
+    assert result.code == 4
+    assert "the recipe pins 000" in result.err
 
 
-def test_a_store_that_cannot_be_written_says_what_to_do(
+def test_unwritable_cache_is_reported_with_a_hint(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("in-the-way").write_text("")
     monkeypatch.setenv("MOBILEPREP_CACHE", str(Path("in-the-way").resolve()))
-    told = run("build", digits, *OUT)
-    assert told.code == 9
-    assert "in-the-way" in told.err
-    assert "MOBILEPREP_CACHE" in told.err
+    result = run("build", digits, *OUT)
+    assert result.code == 9
+    assert "in-the-way" in result.err
+    assert "MOBILEPREP_CACHE" in result.err
     assert not Path("out").exists()
 
 
-def test_a_fresh_build_needs_no_store_that_can_be_written(
+def test_up_to_date_build_needs_no_writable_cache(
     built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -280,24 +269,24 @@ def test_a_fresh_build_needs_no_store_that_can_be_written(
     assert run("build", built, *OUT).code == 0
 
 
-def test_a_full_disk_is_told_and_earlier_outputs_stay(
+def test_full_disk_is_reported_and_outputs_stay(
     built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    before = tree(Path("out"))
-    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
+    before = output_files(Path("out"))
+    replace_text(built, "num_steps: 256", "num_steps: 64")
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", refuse)
-        told = run("build", built, *OUT)
-    assert (told.code, "No space left" in told.err) == (9, True)
-    assert tree(Path("out")) == before
+        result = run("build", built, *OUT)
+    assert (result.code, "No space left" in result.err) == (9, True)
+    assert output_files(Path("out")) == before
     assert run("build", built, *OUT).code == 0
-    assert tree(Path("out")) != before
+    assert output_files(Path("out")) != before
 
 
-def test_a_bug_in_a_stage_surfaces_with_its_traceback(
+def test_bug_in_a_stage_prints_its_traceback(
     digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stage_with_a_bug(_job: object) -> None:
@@ -306,23 +295,22 @@ def test_a_bug_in_a_stage_surfaces_with_its_traceback(
 
     monkeypatch.setattr(execution, "stage_function", lambda _name: stage_with_a_bug)
     assert main(["build", str(digits), *OUT]) == 70
-    told = capsys.readouterr().err
-    assert told.count("ZeroDivisionError: oops") == 1
-    assert "stage_with_a_bug" in told
-    assert "bug in mobileprep" in told
+    err = capsys.readouterr().err
+    assert err.count("ZeroDivisionError: oops") == 1
+    assert "stage_with_a_bug" in err
+    assert "bug in mobileprep" in err
     assert not Path("out").exists()
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "many"])
-def test_a_number_of_jobs_is_one_or_more(digits: Path, run: Run, jobs: str) -> None:
+def test_jobs_below_one_are_refused(digits: Path, run: Run, jobs: str) -> None:
     assert run("build", digits, "-j", jobs).code == 2
 
 
 @pytest.mark.parametrize("verb", [["build", "--dry-run"], ["plan"]])
-def test_reasons_do_nothing_to_a_terminal(
+def test_control_characters_in_reasons_are_escaped(
     built: Path, run: Run, monkeypatch: pytest.MonkeyPatch, verb: list[str]
 ) -> None:
-    """What a record in the store tells of an earlier build may be anything."""
     judged = verdicts.verdicts
 
     def with_marks(
@@ -332,100 +320,93 @@ def test_reasons_do_nothing_to_a_terminal(
         return [replace(v, reasons=marked) for v in judged(state, out, partial)]
 
     monkeypatch.setattr(verdicts, "verdicts", with_marks)
-    told = run(verb[0], built, *OUT, *verb[1:])
-    assert "input \\u202e became 1" in told.out + told.err
-    assert "\u202e" not in told.out + told.err
+    result = run(verb[0], built, *OUT, *verb[1:])
+    assert "input \\u202e became 1" in result.out + result.err
+    assert "\u202e" not in result.out + result.err
 
 
-def test_explain_tells_why_and_then_builds(built: Path, run: Run) -> None:
-    told = run("build", built, *OUT, "--explain")
-    assert "nothing to do: every stage is fresh" in told.err
-    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
-    told = run("build", built, *OUT, "--explain")
-    assert "options.num_steps: 256 became 64 (" in told.err
-    assert "digits/08-obfuscate_names: digits/07-round_weights runs first" in told.err
-    assert "\n8 of " in told.err
+def test_explain_prints_reasons_and_builds(built: Path, run: Run) -> None:
+    result = run("build", built, *OUT, "--explain")
+    assert "nothing to do: every stage is fresh" in result.err
+    replace_text(built, "num_steps: 256", "num_steps: 64")
+    result = run("build", built, *OUT, "--explain")
+    assert "options.num_steps: 256 became 64 (" in result.err
+    assert "digits/08-obfuscate_names: digits/07-round_weights runs first" in result.err
+    assert "\n8 of " in result.err
 
 
 def test_force_runs_every_stage(built: Path, run: Run) -> None:
-    before = tree(Path("out"))
-    told = run("build", built, *OUT, "--force")
-    ran, _, total, *_ = told.err.splitlines()[-1].split()
+    before = output_files(Path("out"))
+    result = run("build", built, *OUT, "--force")
+    ran, _, total, *_ = result.err.splitlines()[-1].split()
     assert ran == total
-    assert tree(Path("out")) == before
+    assert output_files(Path("out")) == before
 
 
-def test_a_path_that_no_system_takes_is_told(digits: Path, run: Run) -> None:
-    digits.write_text(digits.read_text().replace("data/test.npz", "x" * 300))
-    told = run("build", digits, *OUT)
-    assert (told.code, "does not exist" in told.err) == (4, True)
+def test_overlong_path_is_reported(digits: Path, run: Run) -> None:
+    replace_text(digits, "data/test.npz", "x" * 300)
+    result = run("build", digits, *OUT)
+    assert (result.code, "does not exist" in result.err) == (4, True)
 
 
-@pytest.mark.parametrize("leads_to", ["out of it", "nowhere", "within"])
-def test_a_link_in_the_place_of_an_output_is_told_and_replaced(
-    built: Path, run: Run, tmp_path: Path, leads_to: str
+@pytest.mark.parametrize("destination", ["out of it", "nowhere", "within"])
+def test_symlink_in_place_of_an_output_is_reported_and_replaced(
+    built: Path, run: Run, tmp_path: Path, destination: str
 ) -> None:
     model = Path("out/digits/phone/digits.pb")
     data = model.read_bytes()
     copy = {"out of it": tmp_path / "copy", "within": model.with_name("copy").absolute()}
     model.unlink()
-    model.symlink_to(copy.get(leads_to, tmp_path / "nothing"))
-    if leads_to in copy:
-        copy[leads_to].write_bytes(data)
+    model.symlink_to(copy.get(destination, tmp_path / "nothing"))
+    if destination in copy:
+        copy[destination].write_bytes(data)
     reason = f"digits/phone/publish: {model} is a link\n"
-    told = run("build", built, "--dry-run", "--exit-code")
-    assert (told.code, reason in told.err) == (1, True)
+    result = run("build", built, "--dry-run", "--exit-code")
+    assert (result.code, reason in result.err) == (1, True)
     assert run("plan", built, "--exit-code").code == 1
     (status,) = [f["status"] for f in verified(run, model)]
     assert status == "differs"
-    told = run("build", built, "--explain")
-    assert (told.code, reason in told.err) == (0, True)
+    result = run("build", built, "--explain")
+    assert (result.code, reason in result.err) == (0, True)
     assert (model.is_symlink(), model.read_bytes()) == (False, data)
 
 
 def verified(run: Run, file: Path) -> list[dict[str, Any]]:
-    """What ``verify`` tells of one file of a target's folder."""
+    """The result of ``verify`` for one file of a target directory."""
     (folder,) = json.loads(run("verify", file.parent, "--quick", "--json").out)
     return [one for one in folder["files"] if one["name"] == file.name]
 
 
-def test_a_file_in_the_place_of_a_target_s_folder_is_told(built: Path, run: Run) -> None:
+def test_file_in_place_of_a_target_directory_is_reported(built: Path, run: Run) -> None:
     folder = Path("out/digits/phone")
     shutil.rmtree(folder)
     folder.write_text("mine")
-    told = run("build", built, "--dry-run", "--exit-code")
-    assert (told.code, f"digits/phone/publish: {folder} is not a directory\n" in told.err) == (
-        1,
-        True,
-    )
-    told = run("build", built)
-    assert (
-        told.code,
-        f"cannot be written: {folder.absolute()} is not a directory" in told.err,
-    ) == (
-        9,
-        True,
-    )
+    result = run("build", built, "--dry-run", "--exit-code")
+    assert result.code == 1
+    assert f"digits/phone/publish: {folder} is not a directory\n" in result.err
+    result = run("build", built)
+    assert result.code == 9
+    assert f"cannot be written: {folder.absolute()} is not a directory" in result.err
     assert folder.read_text() == "mine"
 
 
-def test_a_dry_run_tells_of_a_page_that_is_missing(built: Path, run: Run) -> None:
+def test_dry_run_reports_a_missing_page(built: Path, run: Run) -> None:
     page = Path("out/digits/report.html")
     page.unlink()
-    told = run("build", built, "--dry-run", "--exit-code")
-    assert told.code == 1
-    assert f"digits/report.html: {page} is missing" in told.err
-    assert "would write pages: 1; " in told.err
+    result = run("build", built, "--dry-run", "--exit-code")
+    assert result.code == 1
+    assert f"digits/report.html: {page} is missing" in result.err
+    assert "would write pages: 1; " in result.err
     assert run("build", built).code == 0
-    told = run("build", built, "--dry-run", "--exit-code")
-    assert (told.code, "nothing to do" in told.err) == (0, True)
+    result = run("build", built, "--dry-run", "--exit-code")
+    assert (result.code, "nothing to do" in result.err) == (0, True)
     page.write_text("mine")
     assert run("build", built, "--dry-run", "--exit-code").code == 0
 
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
-    """Folders in which no file can be made, as on a disk that is read-only."""
+    """Directories in which no file can be created, as on a read-only disk."""
     folders: set[Path] = set()
     opened = os.open
 
@@ -445,56 +426,45 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
     return folders
 
 
-def test_an_output_that_cannot_be_written_is_told_before_anything_runs(
+def test_unwritable_output_is_reported_before_the_build(
     built: Path, run: Run, refused: set[Path]
 ) -> None:
-    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
+    replace_text(built, "num_steps: 256", "num_steps: 64")
     for folder in ("out/digits", "out/digits/download"):
         refused.clear()
         refused.add(Path(folder).resolve())
-        told = run("build", built, *OUT)
-        assert (told.code, "Read-only file system" in told.err) == (9, True)
-        assert folder in told.err
-        assert "round_weights" not in told.err
+        result = run("build", built, *OUT)
+        assert (result.code, "Read-only file system" in result.err) == (9, True)
+        assert folder in result.err
+        assert "round_weights" not in result.err
     refused.clear()
     assert "8 of 24 stages ran" in run("build", built, *OUT).err
 
 
 @pytest.mark.parametrize("name", ["digits.pb", "manifest.json"])
-def test_a_folder_in_the_place_of_an_output_is_told_before_anything_runs(
+def test_directory_in_place_of_an_output_is_reported_before_the_build(
     digits: Path, run: Run, name: str
 ) -> None:
     in_the_way = Path("out/digits/phone") / name
     in_the_way.mkdir(parents=True)
-    told = run("build", digits, *OUT)
-    assert (told.code, f"{name}: cannot be written: there is a folder" in told.err) == (9, True)
-    assert "digits/freeze" not in told.err
+    result = run("build", digits, *OUT)
+    assert (result.code, f"{name}: cannot be written: there is a folder" in result.err) == (9, True)
+    assert "digits/freeze" not in result.err
 
 
-def test_a_file_in_the_place_of_the_output_folder_is_told_before_anything_runs(
+def test_file_in_place_of_the_output_directory_is_reported_before_the_build(
     digits: Path, run: Run
 ) -> None:
     Path("out").write_text("mine")
-    told = run("build", digits, *OUT)
-    assert (told.code, "out is not a directory" in told.err) == (9, True)
-    assert "digits/freeze" not in told.err
+    result = run("build", digits, *OUT)
+    assert (result.code, "out is not a directory" in result.err) == (9, True)
+    assert "digits/freeze" not in result.err
 
 
-def test_a_folder_that_stays_as_it_is_need_not_be_writable(
-    built: Path, run: Run, refused: set[Path]
-) -> None:
-    refused.add(Path("out/digits/phone").resolve())
-    told = run("build", built, *OUT, "--force")
-    assert told.code == 0, told.err
-    assert "phone: up to date" in told.err
-    refused.add(Path("out/digits").resolve())
-    assert run("build", built, *OUT).code == 0
-
-
-def test_the_others_are_built_where_one_cannot_be_written(
+def test_keep_going_builds_other_targets_of_an_unwritable_one(
     digits: Path, run: Run, refused: set[Path]
 ) -> None:
     Path("out/digits/phone").mkdir(parents=True)
     refused.add(Path("out/digits/phone").resolve())
-    told = run("build", digits, *OUT, "--keep-going")
-    assert (told.code, "download: written" in told.err) == (9, True)
+    result = run("build", digits, *OUT, "--keep-going")
+    assert (result.code, "download: written" in result.err) == (9, True)

@@ -1,4 +1,4 @@
-"""The verb ``cache``: what the store holds, and keeping it small and whole."""
+"""The verb ``cache``: information, garbage collection, and verification."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def store(built: Path, tmp_path: Path) -> Path:
-    """The store of a build."""
+    """The cache of a build."""
     return tmp_path / "store"
 
 
-def facts(run: Run, *arguments: str) -> Any:
-    told = run("cache", *arguments, "--json")
-    assert told.code in (0, 4), told.err
-    return json.loads(told.out)
+def cache_json(run: Run, *arguments: str) -> Any:
+    result = run("cache", *arguments, "--json")
+    assert result.code in (0, 4), result.err
+    return json.loads(result.out)
 
 
 def objects(store: Path) -> list[Path]:
@@ -40,24 +40,24 @@ def records(store: Path) -> list[Path]:
     return sorted((store / "v2" / "ac").glob("*/*"))
 
 
-def test_info_tells_what_is_there_and_nothing_secret(
+def test_info_lists_contents_and_hides_secrets(
     store: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "https://me:secret@host.example/cache?x=y")
     monkeypatch.setenv("MOBILEPREP_CACHE_MAX", "3 GB")
     (store / "v1" / "records").mkdir(parents=True)
     (store / "v1" / "records" / "a").write_bytes(b"12345")
-    found = facts(run, "info")
-    assert (found["objects"], found["records"]) == (len(objects(store)), len(records(store)))
-    assert found["object_bytes"] == sum(p.stat().st_size for p in objects(store))
-    assert [(one["name"], one["used"]) for one in found["formats"]] == [("v1", False), ("v2", True)]
-    assert found["formats"][0]["bytes"] == 5
-    assert (found["limit_bytes"], found["remote"]) == (3 * 10**9, "https://host.example/cache")
-    told = run("cache", "info")
-    assert "secret" not in told.out
-    assert f"folder: {store}\n" in told.out
-    assert "limit: 3.0 GB" in told.out
-    assert "old format v1: 5 bytes" in told.out
+    info = cache_json(run, "info")
+    assert (info["objects"], info["records"]) == (len(objects(store)), len(records(store)))
+    assert info["object_bytes"] == sum(p.stat().st_size for p in objects(store))
+    assert [(one["name"], one["used"]) for one in info["formats"]] == [("v1", False), ("v2", True)]
+    assert info["formats"][0]["bytes"] == 5
+    assert (info["limit_bytes"], info["remote"]) == (3 * 10**9, "https://host.example/cache")
+    result = run("cache", "info")
+    assert "secret" not in result.out
+    assert f"folder: {store}\n" in result.out
+    assert "limit: 3.0 GB" in result.out
+    assert "old format v1: 5 bytes" in result.out
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_info_tells_what_is_there_and_nothing_secret(
         ("http://host:8080/a@b", "http://host:8080/a@b"),
     ],
 )
-def test_info_shows_no_secret_that_holds_a_slash(
+def test_info_hides_secrets_with_slashes(
     run: Run, monkeypatch: pytest.MonkeyPatch, url: str, shown: str
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", url)
-    assert facts(run, "info")["remote"] == shown
+    assert cache_json(run, "info")["remote"] == shown
 
 
-def test_info_of_no_store_makes_none(
+def test_actions_without_a_cache_create_none(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "none"))
@@ -83,7 +83,7 @@ def test_info_of_no_store_makes_none(
     assert not (tmp_path / "none").exists()
 
 
-def test_gc_removes_old_formats_and_what_is_unfinished(store: Path, run: Run) -> None:
+def test_gc_removes_old_formats_and_unfinished_entries(store: Path, run: Run) -> None:
     before = objects(store)
     (store / "v1").mkdir()
     (store / "v1" / "a").write_bytes(b"12345")
@@ -92,112 +92,112 @@ def test_gc_removes_old_formats_and_what_is_unfinished(store: Path, run: Run) ->
     gone = store / "v2" / "tmp" / "1-abc"
     gone.mkdir()
     os.utime(gone, (1, 1))
-    found = facts(run, "gc")
-    assert found["formats"] == ["v1"]
-    assert found["workspaces"] == 1
-    assert (found["objects"], found["removed_bytes"]) == (0, 5)
+    info = cache_json(run, "gc")
+    assert info["formats"] == ["v1"]
+    assert info["workspaces"] == 1
+    assert (info["objects"], info["removed_bytes"]) == (0, 5)
     assert not (store / "v1").exists()
     assert (store / "v9").exists(), "that of a newer version"
     assert (store / "notes").exists(), "none of ours"
     assert objects(store) == before
 
 
-def test_gc_keeps_what_was_used_within_the_hour_and_else_the_bound(
+def test_gc_keeps_recent_entries_and_enforces_the_limit(
     store: Path, built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = objects(store)
-    told = run("cache", "gc", "--max-size", "1KB")
-    assert "entries used within the last hour are kept" in told.out
+    result = run("cache", "gc", "--max-size", "1KB")
+    assert "entries used within the last hour are kept" in result.out
     assert objects(store) == before
     monkeypatch.setattr(eviction, "_GRACE_SECONDS", -1)
-    found = facts(run, "gc", "--max-size", "100KB")
-    assert 0 < found["left_bytes"] <= 100_000
-    assert found["objects"] == len(before) - len(objects(store))
+    info = cache_json(run, "gc", "--max-size", "100KB")
+    assert 0 < info["left_bytes"] <= 100_000
+    assert info["objects"] == len(before) - len(objects(store))
     assert run("cache", "verify").code == 0
     assert run("build", built).code == 0
 
 
-def test_gc_waits_for_builds_or_says_so(store: Path, run: Run) -> None:
+def test_gc_without_waiting_fails_during_a_build(store: Path, run: Run) -> None:
     release = share(store / "v2")
-    told = run("cache", "gc", "--no-wait")
-    assert (told.code, "being used by a build" in told.err) == (9, True)
+    result = run("cache", "gc", "--no-wait")
+    assert (result.code, "being used by a build" in result.err) == (9, True)
     assert run("cache", "clear", "--no-wait").code == 9
     release()
     assert run("cache", "gc", "--no-wait").code == 0
 
 
 @pytest.mark.parametrize("size", ["much", "-1", "5 XB", ""])
-def test_a_size_that_is_none_is_refused(store: Path, run: Run, size: str) -> None:
-    told = run("cache", "gc", f"--max-size={size}")
-    assert told.code == 2
-    assert "such as 5GB" in told.err
+def test_invalid_size_is_refused(store: Path, run: Run, size: str) -> None:
+    result = run("cache", "gc", f"--max-size={size}")
+    assert result.code == 2
+    assert "such as 5GB" in result.err
 
 
-def test_the_size_goes_with_gc_alone(run: Run) -> None:
+def test_max_size_requires_gc(run: Run) -> None:
     assert run("cache", "clear", "--max-size", "1KB").code == 2
 
 
-def test_a_bound_that_is_no_size_stops_a_build_before_it_begins(
+def test_invalid_cache_limit_stops_the_build(
     built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE_MAX", "lots")
-    told = run("build", built, "--force")
-    assert told.code == 2
-    assert "MOBILEPREP_CACHE_MAX" in told.err
+    result = run("build", built, "--force")
+    assert result.code == 2
+    assert "MOBILEPREP_CACHE_MAX" in result.err
 
 
-def test_verify_finds_and_removes_what_is_damaged(store: Path, built: Path, run: Run) -> None:
-    told = run("cache", "verify")
-    assert (told.code, told.err) == (0, "")
-    spoilt = [objects(store)[0], objects(store)[1], records(store)[0], objects(store)[2]]
-    spoilt[0].write_bytes(b"")
-    spoilt[1].unlink()
-    spoilt[1].mkdir()
-    spoilt[2].write_text("{}")
-    spoilt[3].unlink()
-    os.mkfifo(spoilt[3])
+def test_verify_removes_damaged_entries(store: Path, built: Path, run: Run) -> None:
+    result = run("cache", "verify")
+    assert (result.code, result.err) == (0, "")
+    damaged = [objects(store)[0], objects(store)[1], records(store)[0], objects(store)[2]]
+    damaged[0].write_bytes(b"")
+    damaged[1].unlink()
+    damaged[1].mkdir()
+    damaged[2].write_text("{}")
+    damaged[3].unlink()
+    os.mkfifo(damaged[3])
     moved = records(store)[1]
     copy = moved.with_name(f"{'0' * 64}.json")
     shutil.copy(moved, copy)
-    found = facts(run, "verify")
-    assert sorted(found["damaged"]) == sorted(map(str, [*spoilt, copy]))
-    assert not any(os.path.lexists(path) for path in (*spoilt, copy))
-    assert found["incomplete"] > 0
-    told = run("cache", "verify")
-    assert told.code == 0
-    assert "built again when needed" in told.out
+    info = cache_json(run, "verify")
+    assert sorted(info["damaged"]) == sorted(map(str, [*damaged, copy]))
+    assert not any(os.path.lexists(path) for path in (*damaged, copy))
+    assert info["incomplete"] > 0
+    result = run("cache", "verify")
+    assert result.code == 0
+    assert "built again when needed" in result.out
     assert run("build", built, "--force").code == 0
     assert "need what is not there" not in run("cache", "verify").out
 
 
-def test_verify_tells_what_it_cannot_remove(
+def test_verify_reports_entries_that_cannot_be_removed(
     store: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoilt = objects(store)[0]
-    spoilt.write_bytes(b"")
+    damaged = objects(store)[0]
+    damaged.write_bytes(b"")
 
     def refuse(path: Path, *, missing_ok: bool = False) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     monkeypatch.setattr(Path, "unlink", refuse)
-    told = run("cache", "verify")
-    assert (told.code, f"{spoilt}: damaged, and cannot be removed\n" in told.out) == (4, True)
-    assert facts(run, "verify")["stuck"] == [str(spoilt)]
+    result = run("cache", "verify")
+    assert (result.code, f"{damaged}: damaged, and cannot be removed\n" in result.out) == (4, True)
+    assert cache_json(run, "verify")["stuck"] == [str(damaged)]
 
 
-def test_verify_tells_nothing_of_what_others_mend_or_remove_meanwhile(
+def test_verify_ignores_entries_changed_by_other_processes(
     store: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mended, gone, record = objects(store)[0], objects(store)[1], records(store)[0]
-    kept = mended.read_bytes()
-    mended.write_bytes(b"")
+    rewritten, gone, record = objects(store)[0], objects(store)[1], records(store)[0]
+    content = rewritten.read_bytes()
+    rewritten.write_bytes(b"")
     real_match, real_judge = FileIndex.match_many, Store.is_record
 
-    def match(index: FileIndex, wanted: Iterable[tuple[Path, str, int]]) -> list[bool]:
+    def match(index: FileIndex, entries: Iterable[tuple[Path, str, int]]) -> list[bool]:
         gone.unlink(missing_ok=True)
-        found = real_match(index, wanted)
-        mended.write_bytes(kept)
-        return found
+        matches = real_match(index, entries)
+        rewritten.write_bytes(content)
+        return matches
 
     def judge(judged: Store, path: Path) -> bool:
         record.unlink(missing_ok=True)
@@ -205,47 +205,45 @@ def test_verify_tells_nothing_of_what_others_mend_or_remove_meanwhile(
 
     monkeypatch.setattr(FileIndex, "match_many", match)
     monkeypatch.setattr(Store, "is_record", judge)
-    told = run("cache", "verify")
-    assert (told.code, "damaged" in told.out) == (0, False)
-    assert mended.read_bytes() == kept
+    result = run("cache", "verify")
+    assert (result.code, "damaged" in result.out) == (0, False)
+    assert rewritten.read_bytes() == content
 
 
 @pytest.mark.parametrize("name", ["v1", "v2"])
-def test_clear_counts_nothing_of_what_lies_behind_a_link(
-    store: Path, run: Run, tmp_path: Path, name: str
-) -> None:
+def test_clear_does_not_follow_symlinks(store: Path, run: Run, tmp_path: Path, name: str) -> None:
     run("cache", "clear")
     (tmp_path / "big").mkdir()
     (tmp_path / "big" / "file").write_bytes(bytes(5000))
     store.mkdir(exist_ok=True)
     (store / name).symlink_to(tmp_path / "big")
-    told = run("cache", "clear")
-    assert told.code == 0
-    assert told.out == f"{store}: 0 bytes removed\n"
-    assert f"{store / name} is a symlink: its target is kept" in told.err
+    result = run("cache", "clear")
+    assert result.code == 0
+    assert result.out == f"{store}: 0 bytes removed\n"
+    assert f"{store / name} is a symlink: its target is kept" in result.err
     assert (tmp_path / "big" / "file").exists()
     assert not (store / name).is_symlink()
 
 
-def test_clear_removes_all_formats_and_nothing_else(store: Path, built: Path, run: Run) -> None:
+def test_clear_removes_only_cache_formats(store: Path, built: Path, run: Run) -> None:
     (store / "v1").mkdir()
     (store / "notes").write_text("mine")
-    found = facts(run, "clear")
-    assert found["formats"] == ["v1", "v2"]
-    assert found["removed_bytes"] > 1000
+    info = cache_json(run, "clear")
+    assert info["formats"] == ["v1", "v2"]
+    assert info["removed_bytes"] > 1000
     assert sorted(p.name for p in store.iterdir()) == ["notes"]
     assert "there is nothing" in run("cache", "clear").out
     assert run("build", built).code == 0
 
 
-def test_a_store_that_is_a_file_is_named(
+def test_file_in_place_of_the_cache_is_reported(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("mine")
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "file"))
     for action in ("info", "gc", "verify", "clear"):
-        told = run("cache", action)
-        assert (told.code, "MOBILEPREP_CACHE" in told.err) == (4, True)
+        result = run("cache", action)
+        assert (result.code, "MOBILEPREP_CACHE" in result.err) == (4, True)
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -253,5 +251,5 @@ def test_a_store_that_is_a_file_is_named(
     ("count", "text"),
     [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 KB"), (96 * 10**6, "96.0 MB")],
 )
-def test_sizes_for_people(count: int, text: str) -> None:
+def test_sizes_are_formatted_with_units(count: int, text: str) -> None:
     assert size_text(count) == text

@@ -1,4 +1,4 @@
-"""The verb ``calibrate``, and builds by the range files that it writes."""
+"""The verb ``calibrate``, and builds with the range files that it writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import mobileprep
 from mobileprep.errors import UsageError
 from mobileprep.formats.arrays import read_arrays, write_arrays
 from mobileprep.formats.range_file import range_file_text, read_range_file
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, replace_text
 
 TARGETS = """
   eight: {platform: android, quantize: {mode: nodes, ranges: observed}}
@@ -22,7 +22,7 @@ calibration: {data: data/calibration.npz, method: min_max, range_file: ranges.ya
 
 @pytest.fixture
 def recipe(built: Path) -> Path:
-    """The digits recipe with one more target, which takes observed ranges."""
+    """The digits recipe with an additional target that uses observed ranges."""
     built.write_text(built.read_text() + TARGETS)
     return built
 
@@ -32,9 +32,7 @@ def ranges(recipe: Path) -> Path:
     return recipe.with_name("ranges.yaml")
 
 
-def test_ranges_are_written_once_and_used_without_the_data(
-    recipe: Path, ranges: Path, run: Run
-) -> None:
+def test_build_uses_written_ranges_without_the_data(recipe: Path, ranges: Path, run: Run) -> None:
     first = run("calibrate", recipe)
     assert first.code == 0
     assert first.err.endswith("ranges.yaml: written\n")
@@ -48,11 +46,11 @@ def test_ranges_are_written_once_and_used_without_the_data(
     assert run("build", recipe, "--target", "eight").code == 0
 
 
-def test_a_build_measures_where_there_is_no_range_file(recipe: Path, run: Run) -> None:
+def test_build_measures_ranges_without_a_range_file(recipe: Path, run: Run) -> None:
     assert run("build", recipe, "--target", "eight").code == 0
 
 
-def test_what_moved_is_told_with_how_far(recipe: Path, ranges: Path, run: Run) -> None:
+def test_moved_ranges_are_reported(recipe: Path, ranges: Path, run: Run) -> None:
     run("calibrate", recipe)
     text = ranges.read_text()
     ranges.write_text(text.replace("image: {min: 0.0, max: 1.0", "image: {min: 0.0, max: 0.8"))
@@ -61,10 +59,10 @@ def test_what_moved_is_told_with_how_far(recipe: Path, ranges: Path, run: Run) -
     assert "  image: 0 to 0.8 became 0 to 1, by 25.00% of its width\n" in checked.out
     assert "ranges.yaml: would change\n" in checked.err
     assert "ranges.yaml is not up to date" in checked.err
-    told = run("calibrate", recipe, "--json")
-    assert told.code == 0
-    (found,) = json.loads(told.out)
-    assert found["moved"] == [
+    result = run("calibrate", recipe, "--json")
+    assert result.code == 0
+    (data,) = json.loads(result.out)
+    assert data["moved"] == [
         {
             "tensor": "image",
             "before": [0.0, pytest.approx(0.8)],
@@ -76,85 +74,82 @@ def test_what_moved_is_told_with_how_far(recipe: Path, ranges: Path, run: Run) -
     assert run("calibrate", recipe, "--check").code == 0
 
 
-def test_a_stale_range_file_fails_the_build_and_names_the_tensors(
-    recipe: Path, ranges: Path, run: Run
-) -> None:
+def test_stale_range_file_fails_the_build(recipe: Path, ranges: Path, run: Run) -> None:
     run("calibrate", recipe)
-    recipe.write_text(recipe.read_text().replace("  - fold_old_batch_norms\n", ""))
-    told = run("build", recipe, "--target", "eight")
-    assert told.code == 8
-    assert "Dense/Relu6: what computes it has changed\n" in told.err
-    assert "run 'mobileprep calibrate'" in told.err
-    # What stands before the change is as it was.
-    assert "image: " not in told.err
+    replace_text(recipe, "  - fold_old_batch_norms\n", "")
+    result = run("build", recipe, "--target", "eight")
+    assert result.code == 8
+    assert "Dense/Relu6: what computes it has changed\n" in result.err
+    assert "run 'mobileprep calibrate'" in result.err
+    assert "image: " not in result.err
 
 
-def test_data_that_changed_makes_a_range_file_stale(recipe: Path, ranges: Path, run: Run) -> None:
+def test_changed_data_makes_the_range_file_stale(recipe: Path, ranges: Path, run: Run) -> None:
     run("calibrate", recipe)
     path = recipe.parent / "data" / "calibration.npz"
     arrays = read_arrays(path)
     with path.open("wb") as stream:
         write_arrays(stream, {**arrays, "image": arrays["image"] / 2})
-    told = run("build", recipe, "--target", "eight")
-    assert told.code == 8
-    assert "it was measured on other data\n" in told.err
+    result = run("build", recipe, "--target", "eight")
+    assert result.code == 8
+    assert "it was measured on other data\n" in result.err
 
 
-def test_a_sample_without_a_range_is_named(recipe: Path, run: Run) -> None:
+def test_sample_with_infinite_values_is_reported(recipe: Path, run: Run) -> None:
     path = recipe.parent / "data" / "calibration.npz"
     arrays = read_arrays(path)
     image = arrays["image"].astype(np.float32)
     image[3, 0, 0, 0] = np.inf
     with path.open("wb") as stream:
         write_arrays(stream, {**arrays, "image": image})
-    told = run("calibrate", recipe)
-    assert told.code == 8
-    assert "the tensor 'image' is NaN or infinite for sample 3" in told.err
+    result = run("calibrate", recipe)
+    assert result.code == 8
+    assert "the tensor 'image' is NaN or infinite for sample 3" in result.err
 
 
-def test_what_is_no_range_file_is_not_overwritten(recipe: Path, run: Run) -> None:
-    recipe.write_text(recipe.read_text().replace("range_file: ranges", "range_file: other"))
+def test_other_yaml_file_is_not_overwritten(recipe: Path, run: Run) -> None:
+    replace_text(recipe, "range_file: ranges", "range_file: other")
     other = recipe.with_name("other.yaml")
     other.write_text("mine: yes\n")
-    told = run("calibrate", recipe)
-    assert told.code == 4
-    assert "unknown key 'mine'" in told.err
+    result = run("calibrate", recipe)
+    assert result.code == 4
+    assert "unknown key 'mine'" in result.err
     assert other.read_text() == "mine: yes\n"
 
 
-def test_targets_that_share_a_file_need_the_same_ranges(recipe: Path, run: Run) -> None:
+def test_targets_with_one_range_file_need_equal_ranges(recipe: Path, run: Run) -> None:
     same = "  more: {quantize: {mode: nodes, ranges: observed}}\ncalibration:"
-    recipe.write_text(recipe.read_text().replace("calibration:", same))
-    told = run("calibrate", recipe, "--target", "more")
-    assert told.code == 0
-    assert told.out.startswith("digits/eight, digits/more: 7 ranges")
+    replace_text(recipe, "calibration:", same)
+    result = run("calibrate", recipe, "--target", "more")
+    assert result.code == 0
+    assert result.out.startswith("digits/eight, digits/more: 7 ranges")
     other = same.replace("observed}", "observed}, calibration: {method: mse}")
-    recipe.write_text(recipe.read_text().replace(same, other))
-    told = run("calibrate", recipe)
-    assert told.code == 3
-    assert "digits/more and digits/eight cannot share ranges.yaml" in told.err
+    replace_text(recipe, same, other)
+    result = run("calibrate", recipe)
+    assert result.code == 3
+    assert "digits/more and digits/eight cannot share ranges.yaml" in result.err
 
 
-def test_without_a_range_file_ranges_are_told_alone(recipe: Path, run: Run) -> None:
-    recipe.write_text(recipe.read_text().replace(", range_file: ranges.yaml", ""))
-    told = run("calibrate", recipe)
-    assert told.code == 0
-    assert "no range_file is named that would keep the ranges" in told.err
+def test_missing_range_file_option_is_reported(recipe: Path, run: Run) -> None:
+    replace_text(recipe, ", range_file: ranges.yaml", "")
+    result = run("calibrate", recipe)
+    assert result.code == 0
+    assert "no range_file is named that would keep the ranges" in result.err
     assert not recipe.with_name("ranges.yaml").exists()
 
 
-def test_recipes_without_observed_ranges_are_told(built: Path, run: Run) -> None:
-    told = run("calibrate", built)
-    assert told.code == 2
-    assert "no target takes observed ranges" in told.err
+def test_recipe_without_observed_ranges_is_refused(built: Path, run: Run) -> None:
+    result = run("calibrate", built)
+    assert result.code == 2
+    assert "no target takes observed ranges" in result.err
 
 
-def test_the_function_takes_files_and_recipes(recipe: Path, ranges: Path) -> None:
-    (found,) = mobileprep.calibrate(recipe, check=True)
-    assert found.is_changed
+def test_function_accepts_paths_and_recipes(recipe: Path, ranges: Path) -> None:
+    (change,) = mobileprep.calibrate(recipe, check=True)
+    assert change.is_changed
     assert not ranges.exists()
     (written,) = mobileprep.calibrate(mobileprep.load_recipe(recipe), targets=["eight"])
-    assert written == found
+    assert written == change
     assert range_file_text(read_range_file(ranges)) == ranges.read_text()
     with pytest.raises(UsageError, match="no target phone takes observed ranges"):
         mobileprep.calibrate(recipe, targets=["phone"])

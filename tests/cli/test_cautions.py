@@ -1,4 +1,4 @@
-"""Chains that are known to go wrong are told of before they run."""
+"""Transform chains with known problems cause warnings before they run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NORMS = {"is_training": False, "epsilon": 0.001, "data_format": "NHWC"}
 
 
 def branching() -> Graph:
-    """x, passed through the taken branch of a conditional, and a layer with a batch norm."""
+    """A conditional followed by a layer with a batch norm."""
     return Graph(
         [
             node("x", "Placeholder", T=None, dtype=placeholder().attr_dtype("dtype")),
@@ -40,15 +40,13 @@ CASES = [
         "quantize_weights a second time",
     ),
 ]
-for_each = pytest.mark.parametrize(("chain", "told"), CASES)
+for_each = pytest.mark.parametrize(("chain", "message"), CASES)
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    write_graph(tmp_path / "model.pb", branching())
-    return tmp_path / "model.pb"
+def model(workdir: Path) -> Path:
+    write_graph(workdir / "model.pb", branching())
+    return workdir / "model.pb"
 
 
 def recipe(folder: Path, chain: str) -> Path:
@@ -59,8 +57,8 @@ def recipe(folder: Path, chain: str) -> Path:
 
 
 @for_each
-def test_transform_tells_before_the_first_step(
-    model: Path, run: Run, chain: str, told: str
+def test_transform_warns_before_the_first_step(
+    model: Path, run: Run, chain: str, message: str
 ) -> None:
     err = run(
         "transform",
@@ -70,44 +68,42 @@ def test_transform_tells_before_the_first_step(
         "--outputs=out",
         f"--transforms=remove_device {chain}",
     ).err
-    assert err.index(f"warning: {told}") < err.index("remove_device: ")
+    assert err.index(f"warning: {message}") < err.index("remove_device: ")
 
 
 @for_each
-def test_a_build_tells_before_the_step_is_done(
-    model: Path, run: Run, chain: str, told: str
-) -> None:
-    found = run("build", recipe(model.parent, f"remove_device {chain}"))
-    assert found.code == 0, found.err
-    name = told.partition("(")[0].partition(" ")[0]
-    lines = found.err.splitlines()
+def test_build_warns_before_the_step(model: Path, run: Run, chain: str, message: str) -> None:
+    result = run("build", recipe(model.parent, f"remove_device {chain}"))
+    assert result.code == 0, result.err
+    name = message.partition("(")[0].partition(" ")[0]
+    lines = result.err.splitlines()
     (warning,) = [i for i, line in enumerate(lines) if line.startswith("warning: r/0")]
     done = max(i for i, line in enumerate(lines) if f"-{name}  " in line)
-    assert told in lines[warning]
+    assert message in lines[warning]
     assert warning < done
-    assert f"  warning: {told}" in found.out
+    assert f"  warning: {message}" in result.out
 
 
 @pytest.mark.parametrize("verb", ["validate", "plan"])
 @pytest.mark.parametrize(
-    ("chain", "told"),
+    ("chain", "message"),
     [CASES[2], ("quantize_nodes fold_batch_norms", "fold_batch_norms after quantize_nodes")],
 )
-def test_what_the_chain_alone_shows_is_told_without_a_build(
-    model: Path, run: Run, verb: str, chain: str, told: str
+def test_validate_and_plan_warn_about_the_chain(
+    model: Path, run: Run, verb: str, chain: str, message: str
 ) -> None:
-    found = run(verb, recipe(model.parent, chain))
-    assert found.code == 0
-    assert found.err.startswith("warning: ")
-    assert "recipe.yaml:6:" in found.err
-    assert told in found.err
+    result = run(verb, recipe(model.parent, chain))
+    assert result.code == 0
+    assert result.err.startswith("warning: ")
+    assert "recipe.yaml:6:" in result.err
+    assert message in result.err
 
 
 LEFT = "1 batch norm is left that can be folded: put fuse_batch_norms, or optimize"
 
 
 @pytest.mark.parametrize(
-    ("chain", "mend"),
+    ("chain", "hint"),
     [
         ("fold_constants fold_old_batch_norms(ignore_errors=true) remove_device", ""),
         ("optimize", ""),
@@ -115,18 +111,18 @@ LEFT = "1 batch norm is left that can be folded: put fuse_batch_norms, or optimi
         ("quantize_weights(minimum_size=4)", "before weights are quantized"),
     ],
 )
-def test_a_build_tells_of_batch_norms_that_could_be_folded(
-    run: Run, model: Path, chain: str, mend: str
+def test_build_warns_about_unfolded_batch_norms(
+    run: Run, model: Path, chain: str, hint: str
 ) -> None:
     path = recipe(model.parent, chain)
-    told = run("build", str(path))
-    assert told.code == 0, told.err
-    assert (LEFT in told.err) == bool(mend)
+    result = run("build", str(path))
+    assert result.code == 0, result.err
+    assert (LEFT in result.err) == bool(hint)
     report = run("report", str(path))
-    assert (f"warning: {LEFT}" in report.out) == bool(mend)
-    assert mend in report.out
+    assert (f"warning: {LEFT}" in report.out) == bool(hint)
+    assert hint in report.out
 
 
-def test_a_fold_behind_a_quantization_is_told_from_the_recipe_alone(run: Run, model: Path) -> None:
-    told = run("validate", str(recipe(model.parent, "quantize_weights optimize")))
-    assert "optimize after quantize_weights: quantized layers take no batch norm in" in told.err
+def test_validate_warns_about_folding_after_quantization(run: Run, model: Path) -> None:
+    result = run("validate", str(recipe(model.parent, "quantize_weights optimize")))
+    assert "optimize after quantize_weights: quantized layers take no batch norm in" in result.err

@@ -1,4 +1,4 @@
-"""With ``--check``, or ``check: true``, the step that breaks a model is named."""
+"""``--check`` and ``check: true`` report the step that breaks a model."""
 
 from __future__ import annotations
 
@@ -71,16 +71,14 @@ BROKEN = [
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+def _folder(workdir: Path) -> None:
     write_graph(Path("model.pb"), classifier())
     Path("spoil.py").write_text(PLUGIN)
     Path("spoil.json").write_text(json.dumps(SCHEMA))
 
 
 def transform(run: Run, how: str) -> tuple[int, str]:
-    told = run(
+    result = run(
         "transform",
         "--in_graph=model.pb",
         "--out_graph=out.pb",
@@ -90,38 +88,38 @@ def transform(run: Run, how: str) -> tuple[int, str]:
         f"--transforms=remove_device spoil(how={how}) sort_by_execution_order",
         "--check",
     )
-    return told.code, told.err
+    return result.code, result.err
 
 
 def build(run: Run, how: str, check: str = "true") -> tuple[int, str]:
     recipe = RECIPE.replace("HOW", how).replace("check: true", f"check: {check}")
     Path("recipe.yaml").write_text(recipe)
-    # One at a time: else the check of a later step may be the first to fail.
-    told = run("build", "recipe.yaml", "--json", "-j", "1")
-    return told.code, told.err if told.code else told.out
+    # One job, so that the check of an earlier step fails first.
+    result = run("build", "recipe.yaml", "--json", "-j", "1")
+    return result.code, result.err if result.code else result.out
 
 
-def test_transform_tells_how_far_each_step_is_from_the_source(run: Run) -> None:
+def test_transform_prints_the_difference_after_each_step(run: Run) -> None:
     code, err = transform(run, "number")
     assert code == 0
     checked = [line for line in err.splitlines() if "difference" in line]
-    found = [line.rpartition("difference ")[2] for line in checked]
-    assert found[0] == "0"
-    assert found[1].endswith(" of the peak of 'y'")
-    assert float(found[1].partition(",")[0]) > 1
-    assert found[1:] == [found[1]] * 2
+    differences = [line.rpartition("difference ")[2] for line in checked]
+    assert differences[0] == "0"
+    assert differences[1].endswith(" of the peak of 'y'")
+    assert float(differences[1].partition(",")[0]) > 1
+    assert differences[1:] == [differences[1]] * 2
 
 
-def test_a_build_tells_how_far_each_step_is_from_the_source(run: Run) -> None:
+def test_build_reports_the_difference_after_each_step(run: Run) -> None:
     code, out = build(run, "number")
     assert code == 0
-    found = [step["largest_difference"] for step in json.loads(out)[0]["steps"]]
-    assert found[0] == 0
-    assert found[1] > 1
-    assert found[1:] == [found[1]] * 2
+    data = [step["largest_difference"] for step in json.loads(out)[0]["steps"]]
+    assert data[0] == 0
+    assert data[1] > 1
+    assert data[1:] == [data[1]] * 2
 
 
-def test_a_step_that_goes_too_far_fails_the_build_and_is_named(run: Run) -> None:
+def test_step_above_max_difference_fails_the_build(run: Run) -> None:
     assert build(run, "none", "{max_difference: 0.01}")[0] == 0
     before = {p: p.read_bytes() for p in Path("out").rglob("*") if p.is_file()}
     code, err = build(run, "number", "{max_difference: 0.01}")
@@ -129,35 +127,34 @@ def test_a_step_that_goes_too_far_fails_the_build_and_is_named(run: Run) -> None
     assert "recipe.yaml:11:5: after spoil the output 'y' differs from the source's by " in err
     assert "of its peak" in err
     assert "at most 0.01 is allowed" in err
-    # What was built before is still there.
     assert {p: p.read_bytes() for p in Path("out").rglob("*") if p.is_file()} == before
     assert build(run, "number", "{max_difference: 1e6}")[0] == 0
 
 
-def test_data_takes_the_place_of_drawn_samples_and_is_watched(run: Run) -> None:
+def test_check_data_replaces_random_samples(run: Run) -> None:
     rng = np.random.default_rng(0)
     write_arrays(Path("data.npz"), {"x": rng.standard_normal((20, 3)).astype(np.float32)})
     code, out = build(run, "none", "{data: data.npz, samples: 5}")
     assert code == 0
-    found = json.loads(out)[0]["check"]
-    assert (found["data"], found["samples"], found["share_of_peak"]) == ("data.npz", 5, 0)
+    data = json.loads(out)[0]["check"]
+    assert (data["data"], data["samples"], data["share_of_peak"]) == ("data.npz", 5, 0)
     assert run("build", "recipe.yaml").err.startswith("out")  # nothing ran
     write_arrays(Path("data.npz"), {"x": rng.standard_normal((20, 3)).astype(np.float32)})
-    told = run("build", "recipe.yaml", "--explain").err
-    assert "r/samples: input data:data.npz has changed" in told
+    result = run("build", "recipe.yaml", "--explain").err
+    assert "r/samples: input data:data.npz has changed" in result
 
 
-def test_the_report_tells_what_was_fed_and_how_far_the_outputs_are(run: Run) -> None:
+def test_report_lists_inputs_and_largest_difference(run: Run) -> None:
     Path("recipe.yaml").write_text(RECIPE.replace("HOW", "number"))
-    told = run("build", "recipe.yaml")
-    assert "check    8 samples drawn: largest difference " in told.out
-    assert " of the peak of 'y' after spoil\n  x: float32 [1, 3], 0 to 1 (the graph" in told.out
-    assert "'check: {max_difference: ...}' would refuse it" in told.err
-    # The check of the packaged file repeats no warning of a step.
-    assert "in r.pb the output" not in told.err
+    result = run("build", "recipe.yaml")
+    assert "check    8 samples drawn: largest difference " in result.out
+    assert " of the peak of 'y' after spoil\n  x: float32 [1, 3], 0 to 1 (the graph" in result.out
+    assert "'check: {max_difference: ...}' would refuse it" in result.err
+    # The check of the packaged file does not repeat warnings of steps.
+    assert "in r.pb the output" not in result.err
 
 
-def test_an_input_that_is_no_placeholder_is_fed_in_the_recipe_s_shape(run: Run) -> None:
+def test_input_without_placeholder_uses_the_recipe_shape(run: Run) -> None:
     filters = np.random.default_rng(0).standard_normal((3, 3, 3, 2)).astype(np.float32)
     same = {"strides": attr.integers(1, 1, 1, 1), "padding": attr.string("SAME")}
     nodes = [
@@ -175,27 +172,23 @@ def test_an_input_that_is_no_placeholder_is_fed_in_the_recipe_s_shape(run: Run) 
         recipe.partition("transforms:")[0] + chain + "targets: {phone: {quantize: weights}}\n"
     )
     assert run("validate", "recipe.yaml").code == 0
-    told = run("build", "recipe.yaml")
-    assert told.code == 0, told.err
-    assert "  Mul: float32 [1, 32, 32, 3], " in told.out
+    result = run("build", "recipe.yaml")
+    assert result.code == 0, result.err
+    assert "  Mul: float32 [1, 32, 32, 3], " in result.out
 
 
-@pytest.mark.parametrize(("how", "code", "told"), BROKEN)
-def test_transform_names_the_step_after_which_the_model_is_broken(
-    run: Run, how: str, code: int, told: str
-) -> None:
-    found, err = transform(run, how)
-    assert found == code
+@pytest.mark.parametrize(("how", "code", "message"), BROKEN)
+def test_transform_names_the_breaking_step(run: Run, how: str, code: int, message: str) -> None:
+    exit_code, err = transform(run, how)
+    assert exit_code == code
     assert "after spoil" in err
-    assert told in err
+    assert message in err
     assert not Path("out.pb").exists()
 
 
-@pytest.mark.parametrize(("how", "code", "told"), BROKEN)
-def test_a_build_names_the_step_after_which_the_model_is_broken(
-    run: Run, how: str, code: int, told: str
-) -> None:
-    found, err = build(run, how)
-    assert found == code
+@pytest.mark.parametrize(("how", "code", "message"), BROKEN)
+def test_build_names_the_breaking_step(run: Run, how: str, code: int, message: str) -> None:
+    exit_code, err = build(run, how)
+    assert exit_code == code
     assert "after spoil" in err
-    assert told in err
+    assert message in err

@@ -1,4 +1,4 @@
-"""``mobileprep completion``, read by the shells themselves."""
+"""``mobileprep completion`` with real shells."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def needs(shell: str) -> pytest.MarkDecorator:
 
 def script(run: Run, shell: str, folder: Path) -> Path:
     pytest.importorskip("shtab")
-    told = run("completion", shell)
-    assert (told.code, told.err) == (0, "")
-    (folder / "script").write_text(told.out)
+    result = run("completion", shell)
+    assert (result.code, result.err) == (0, "")
+    (folder / "script").write_text(result.out)
     (folder / "recipe.yaml").write_text("")
     (folder / "models").mkdir()
     return folder
@@ -64,8 +64,8 @@ def test_verbs_flags_choices_and_files_are_completed(run: Run, shell: str, tmp_p
     assert completed(folder, shell, "mobileprep completion z") == {"zsh"}
     assert "recipe.yaml" in completed(folder, shell, "mobileprep build rec")
     assert "markdown" in completed(folder, shell, "mobileprep report --format ")
-    begun = "mobileprep transform --transforms fold_"
-    assert completed(folder, shell, begun) == {
+    prefix = "mobileprep transform --transforms fold_"
+    assert completed(folder, shell, prefix) == {
         n for n in transform_names() if n.startswith("fold_")
     }
 
@@ -92,13 +92,13 @@ models:
 
 
 @pytest.mark.parametrize("shell", [pytest.param(s, marks=needs(s)) for s in ("bash", "fish")])
-def test_names_of_targets_come_from_the_recipes_named(run: Run, shell: str, tmp_path: Path) -> None:
+def test_target_names_come_from_the_named_recipes(run: Run, shell: str, tmp_path: Path) -> None:
     folder = script(run, shell, tmp_path)
     (folder / "digits").mkdir()
     (folder / "digits" / "recipe.yaml").write_text(RECIPE)
     (folder / "more.yml").write_text(MODELS)
-    begun = "mobileprep build digits more.yml --target "
-    assert completed(folder, shell, begun) == {"phone", "download", "watch"}
+    prefix = "mobileprep build digits more.yml --target "
+    assert completed(folder, shell, prefix) == {"phone", "download", "watch"}
     assert completed(folder, shell, "mobileprep plan digits --target do") == {"download"}
     assert completed(folder, shell, "mobileprep plan --target do") in (set(), {""})
 
@@ -108,7 +108,7 @@ QUOTED = [r"my\ recipes", "'my recipes'", '"my recipes"', r"my\ recipes/recipe.y
 
 @pytest.mark.parametrize("word", QUOTED)
 @pytest.mark.parametrize("shell", [pytest.param(s, marks=needs(s)) for s in ("bash", "zsh")])
-def test_names_of_targets_come_from_a_path_with_blanks(
+def test_target_names_come_from_paths_with_spaces(
     run: Run, shell: str, word: str, tmp_path: Path
 ) -> None:
     folder = script(run, shell, tmp_path)
@@ -116,16 +116,14 @@ def test_names_of_targets_come_from_a_path_with_blanks(
     (folder / "my recipes" / "recipe.yaml").write_text(RECIPE)
     words = f"mobileprep build {shlex.quote(word)} --target ''"
     if shell == "bash":
-        found = answers(folder, "bash", "--norc", "-c", _BASH.format(words=words))
+        candidates = answers(folder, "bash", "--norc", "-c", _BASH.format(words=words))
     else:
-        found = answers(folder, "zsh", "-f", "-c", _ZSH.format(words=words))
-    assert found - {"--"} == {"phone", "download"}
+        candidates = answers(folder, "zsh", "-f", "-c", _ZSH.format(words=words))
+    assert candidates - {"--"} == {"phone", "download"}
 
 
 @pytest.mark.parametrize("shell", [pytest.param(s, marks=needs(s)) for s in ("bash", "fish")])
-def test_names_of_schemas_and_verbs_to_tell_of_are_completed(
-    run: Run, shell: str, tmp_path: Path
-) -> None:
+def test_schemas_and_help_topics_are_completed(run: Run, shell: str, tmp_path: Path) -> None:
     folder = script(run, shell, tmp_path)
     assert {"recipe", "report", "cache-gc"} <= completed(folder, shell, "mobileprep schema ")
     assert "recipe.yaml" not in completed(folder, shell, "mobileprep schema ")
@@ -137,14 +135,14 @@ def test_names_of_schemas_and_verbs_to_tell_of_are_completed(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_schemas_and_verbs_to_tell_of_are_in_scripts(run: Run, shell: str, tmp_path: Path) -> None:
+def test_schemas_and_help_topics_are_in_scripts(run: Run, shell: str, tmp_path: Path) -> None:
     text = (script(run, shell, tmp_path) / "script").read_text()
     assert re.search(r"recipe benchmark cache-clear .* validate verify", text)
     assert re.search(r"benchmark build .* verify watch", text)
 
 
 @needs("zsh")
-def test_zsh_finds_names_of_targets(run: Run, tmp_path: Path) -> None:
+def test_zsh_completes_target_names(run: Run, tmp_path: Path) -> None:
     folder = script(run, "zsh", tmp_path)
     (folder / "recipe.yaml").write_text(RECIPE)
     load = _ZSH.format(words="mobileprep build recipe.yaml --target ''")
@@ -152,7 +150,7 @@ def test_zsh_finds_names_of_targets(run: Run, tmp_path: Path) -> None:
 
 
 @needs("zsh")
-def test_zsh_reads_its_script(run: Run, tmp_path: Path) -> None:
+def test_zsh_loads_its_script(run: Run, tmp_path: Path) -> None:
     folder = script(run, "zsh", tmp_path)
     load = 'autoload -U compinit; compinit -u -d dump; eval "$(cat script)"; '
     load += "print $_comps[mobileprep]"
@@ -165,11 +163,13 @@ def test_zsh_reads_its_script(run: Run, tmp_path: Path) -> None:
     assert all(f"    {name}:'" in text for name in verb_names())
 
 
-def test_other_shells_are_refused(run: Run) -> None:
+def test_unsupported_shell_is_refused(run: Run) -> None:
     assert run("completion", "tcsh").code == 2
 
 
-def test_without_the_package_its_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_reported_with_its_extra(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    told = run("completion", "bash")
-    assert (told.code, "pip install 'mobileprep[completion]'" in told.err) == (6, True)
+    result = run("completion", "bash")
+    assert (result.code, "pip install 'mobileprep[completion]'" in result.err) == (6, True)

@@ -1,4 +1,4 @@
-"""Conversion of detection models to LiteRT, by the verb and in a recipe."""
+"""Conversion of detection models to LiteRT."""
 
 from __future__ import annotations
 
@@ -26,13 +26,11 @@ targets:
 
 
 @pytest.fixture(autouse=True)
-def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+def _model(workdir: Path) -> None:
     write_graph(Path("ssd.pb"), detector())
 
 
-def test_a_recipe_replaces_the_postprocessing(run: Run) -> None:
+def test_recipe_replaces_the_postprocessing(run: Run) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     Path("recipe.yaml").write_text(RECIPE, "utf-8")
     built = run("build", "recipe.yaml")
@@ -42,7 +40,7 @@ def test_a_recipe_replaces_the_postprocessing(run: Run) -> None:
     assert custom == ["TFLite_Detection_PostProcess"]
 
 
-def test_a_recipe_without_a_suppression_fails(run: Run) -> None:
+def test_recipe_without_suppression_fails(run: Run) -> None:
     text = re.sub(r"outputs: .*", "outputs: [ssd/decoded]", RECIPE)
     Path("recipe.yaml").write_text(text, "utf-8")
     built = run("build", "recipe.yaml")
@@ -50,7 +48,7 @@ def test_a_recipe_without_a_suppression_fails(run: Run) -> None:
     assert "the outputs do not depend on a NonMaxSuppression" in built.err
 
 
-def test_the_verb_fails_without_a_suppression(run: Run) -> None:
+def test_tflite_without_suppression_fails(run: Run) -> None:
     arguments = ["--in_graph=ssd.pb", "--out_file=ssd.tflite", "--detection_postprocess=auto"]
     converted = run("tflite", *arguments, "--inputs=image_tensor", "--outputs=ssd/decoded")
     assert converted.code == 7

@@ -14,32 +14,31 @@ import numpy as np
 import pytest
 
 from mobileprep.building.report.page.render import page_key
+from tests.cli.conftest import replace_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
-class Done:
-    """What doit answered."""
-
+class DoitResult:
     code: int
     out: str
     err: str
 
 
-def doit(folder: Path, *arguments: str) -> Done:
+def doit(folder: Path, *arguments: str) -> DoitResult:
     environment = {**os.environ, "MOBILEPREP_CACHE": str(folder / "store")}
     command = [sys.executable, "-m", "doit", *arguments]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert "Traceback" not in done.stdout + done.stderr
-    return Done(done.returncode, done.stdout, done.stderr)
+    return DoitResult(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
 def folder(built_once: Path, tmp_path: Path) -> Path:
-    """A project with the digits recipe and a ``dodo.py``."""
+    """A project with the digits recipe and ``dodo.py``."""
     shutil.copy(ROOT / "dodo.py", tmp_path)
     shutil.copytree(built_once / "digits", tmp_path / "recipes" / "digits")
     return tmp_path
@@ -51,7 +50,7 @@ def check_model(built_once: Path, folder: Path, target: str) -> None:
     assert ours.read_bytes() == theirs.read_bytes()
 
 
-def test_doit_lists_builds_and_then_has_nothing_to_do(built_once: Path, folder: Path) -> None:
+def test_second_run_of_doit_is_up_to_date(built_once: Path, folder: Path) -> None:
     listed = doit(folder, "list", "--all").out
     assert "recipe:digits/phone " in listed
     assert "recipe:digits/freeze" in listed
@@ -64,18 +63,18 @@ def test_doit_lists_builds_and_then_has_nothing_to_do(built_once: Path, folder: 
 
 
 @pytest.mark.slow
-def test_the_page_of_each_recipe_is_written(app: Path) -> None:
+def test_report_page_is_a_task(app: Path) -> None:
     page = app / "built" / "digits" / "report.html"
     first = doit(app)
     assert ran(first)[-2:] == ["model:digits/report.html", "app"]
     assert page_key(page.read_bytes())
     assert ran(doit(app)) == []
     page.write_bytes(page.read_bytes()[:-1])
-    told = doit(app, "info", "model:digits/report.html").out
-    assert "built/digits/report.html was altered" in told
+    result = doit(app, "info", "model:digits/report.html").out
+    assert "built/digits/report.html was altered" in result
     assert ran(doit(app, "-n", "2")) == ["model:digits/report.html"]
     recipe = app / "recipes" / "digits" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("num_steps: 256", "num_steps: 64"))
+    replace_text(recipe, "num_steps: 256", "num_steps: 64")
     assert "model:digits/report.html" in ran(doit(app, "-n", "2", "-P", "thread"))
     assert ran(doit(app)) == []
     assert f"removing file '{Path('built/digits/report.html')}'" in doit(app, "clean").out
@@ -89,7 +88,7 @@ def test_the_page_of_each_recipe_is_written(app: Path) -> None:
     assert page.exists()
 
 
-def test_one_target_can_be_built_alone(built_once: Path, folder: Path) -> None:
+def test_single_target_is_built(built_once: Path, folder: Path) -> None:
     done = doit(folder, "recipe:digits/phone")
     assert done.code == 0, done.out
     check_model(built_once, folder, "phone")
@@ -98,18 +97,18 @@ def test_one_target_can_be_built_alone(built_once: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["thread", "process"])
-def test_doit_s_own_parallel_runs_work(built_once: Path, folder: Path, kind: str) -> None:
+def test_doit_builds_in_parallel(built_once: Path, folder: Path, kind: str) -> None:
     done = doit(folder, "-n", "3", "-P", kind)
     assert done.code == 0, done.out + done.err
     for name in ("phone", "download"):
         check_model(built_once, folder, name)
 
 
-def test_a_process_started_anew_plans_for_itself(built_once: Path, folder: Path) -> None:
+def test_spawned_processes_build(built_once: Path, folder: Path) -> None:
     dodo = folder / "dodo.py"
     start = "import multiprocessing\nmultiprocessing.set_start_method('spawn', force=True)\n"
     dodo.write_text(f"{start}{dodo.read_text()}")
-    # Of the kinds of doit's own record, this one can be handed to another process.
+    # Only this backend of doit can be passed to another process.
     done = doit(folder, "--backend", "json", "-n", "2", "recipe:digits/phone")
     assert done.code == 0, done.out + done.err
     check_model(built_once, folder, "phone")
@@ -117,7 +116,7 @@ def test_a_process_started_anew_plans_for_itself(built_once: Path, folder: Path)
 
 @pytest.fixture
 def app(folder: Path, built_once: Path) -> Path:
-    """An app whose own task takes published files; its store has all that a build leaves."""
+    """A project whose task reads published files, with a filled cache."""
     shutil.copytree(built_once / "store", folder / "store")
     (folder / "dodo.py").write_text(APP)
     return folder
@@ -137,13 +136,13 @@ def task_app():
 """
 
 
-def ran(done: Done) -> list[str]:
-    """The tasks that doit says it ran."""
+def ran(done: DoitResult) -> list[str]:
+    """The names of the tasks that doit ran."""
     assert done.code == 0, done.out + done.err
     return [line[3:] for line in done.out.splitlines() if line.startswith(".  ")]
 
 
-def test_a_task_that_takes_published_files_waits_for_their_folder(app: Path) -> None:
+def test_task_depends_on_published_files(app: Path) -> None:
     first = ran(doit(app, "app"))
     assert first[-2:] == ["model:digits/phone", "app"]
     assert "model:digits/download" not in first
@@ -155,22 +154,22 @@ def test_a_task_that_takes_published_files_waits_for_their_folder(app: Path) -> 
     assert model.read_bytes() == right
 
 
-def test_a_published_file_names_its_task(app: Path) -> None:
+def test_published_file_selects_its_task(app: Path) -> None:
     file = "built/digits/download/manifest.json"
     assert ran(doit(app, "run", file))[-1] == "model:digits/download"
     assert (app / file).is_file()
     assert not (app / "built" / "digits" / "phone").exists()
 
 
-def test_every_promised_file_is_published(app: Path) -> None:
-    told = doit(app, "info", "model:digits/phone").out
-    targets = told.partition("targets    :")[2].split("\n - ")[1:]
+def test_task_targets_match_published_files(app: Path) -> None:
+    result = doit(app, "info", "model:digits/phone").out
+    targets = result.partition("targets    :")[2].split("\n - ")[1:]
     assert ran(doit(app, "model:digits/phone"))
     files = {p for p in (app / "built").rglob("*") if p.is_file()}
     assert {app / name.strip() for name in targets} == files
 
 
-def test_info_tells_files_and_reasons(app: Path) -> None:
+def test_info_prints_files_and_reasons(app: Path) -> None:
     before = doit(app, "info", "model:digits/phone")
     assert "status     : run\n" in before.out
     assert "built/digits/phone does not exist" in before.out
@@ -181,13 +180,13 @@ def test_info_tells_files_and_reasons(app: Path) -> None:
     assert "status     : up-to-date" in freeze
     assert " - recipes/digits/model/graph.pbtxt\n" in freeze
     recipe = app / "recipes" / "digits" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("ignore_errors: true", "ignore_errors: false"))
+    replace_text(recipe, "ignore_errors: true", "ignore_errors: false")
     changed = doit(app, "info", "model:digits/03-fold_constants").out
     assert "status     : run\n" in changed
     assert "ignore_errors" in changed
 
 
-def test_list_tells_status_and_files(app: Path) -> None:
+def test_list_prints_status_and_files(app: Path) -> None:
     doit(app)
     status = doit(app, "list", "--all", "--status").out.splitlines()
     assert {line[0] for line in status if ":" in line.partition(" ")[2].partition(" ")[0]} == {"U"}
@@ -199,7 +198,7 @@ def test_list_tells_status_and_files(app: Path) -> None:
     assert " -  recipes/digits/data/test.npz" in deps
 
 
-def test_clean_removes_what_the_manifest_lists(app: Path) -> None:
+def test_clean_removes_files_of_the_manifest(app: Path) -> None:
     doit(app)
     folder = app / "built" / "digits" / "phone"
     (folder / "mine.txt").write_text("kept")
@@ -215,7 +214,7 @@ def test_clean_removes_what_the_manifest_lists(app: Path) -> None:
     assert ran(doit(app, "-n", "4")) == ["model:digits/phone"]
 
 
-def test_what_is_forgotten_runs_again_and_what_is_ignored_does_not(app: Path) -> None:
+def test_forgotten_tasks_run_and_ignored_tasks_do_not(app: Path) -> None:
     doit(app)
     doit(app, "forget", "model:digits/phone", "model:digits/freeze")
     assert ran(doit(app, "-n", "2", "-P", "thread")) == [
@@ -229,7 +228,7 @@ def test_what_is_forgotten_runs_again_and_what_is_ignored_does_not(app: Path) ->
     assert not (app / "built" / "digits" / "download").exists()
 
 
-def test_a_model_that_another_task_makes_is_waited_for(app: Path) -> None:
+def test_recipe_tasks_wait_for_a_generated_model(app: Path) -> None:
     model = app / "recipes" / "digits" / "model" / "graph.pbtxt"
     model.rename(app / "kept.pbtxt")
     dodo = APP.replace("def task_models", LATER).replace(
@@ -238,8 +237,8 @@ def test_a_model_that_another_task_makes_is_waited_for(app: Path) -> None:
     (app / "dodo.py").write_text(f"from doit import create_after\n{dodo}\n{FETCH}")
     assert ran(doit(app, "app"))[0] == "fetch"
     assert ran(doit(app, "app")) == []
-    kept = app / "kept.pbtxt"
-    kept.write_text(kept.read_text() + "# changed\n")
+    source = app / "kept.pbtxt"
+    source.write_text(source.read_text() + "# changed\n")
     again = ran(doit(app, "app"))
     assert again[:2] == ["fetch", "model:digits/freeze"]
 
@@ -261,92 +260,92 @@ def task_made():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("-n", "3"), ("-n", "3", "-P", "thread")])
-@pytest.mark.parametrize("made", ["data/test.npz", "model/graph.pbtxt"])
-def test_files_are_judged_once_the_tasks_that_make_them_have_run(
-    app: Path, flags: tuple[str, ...], made: str
+@pytest.mark.parametrize("name", ["data/test.npz", "model/graph.pbtxt"])
+def test_generated_files_are_checked_after_their_tasks(
+    app: Path, flags: tuple[str, ...], name: str
 ) -> None:
-    file = app / "recipes" / "digits" / made
-    kept = app / "kept"
-    shutil.copy(file, kept)
-    # Another recipe is judged first, and does not wait for the file.
+    file = app / "recipes" / "digits" / name
+    source = app / "kept"
+    shutil.copy(file, source)
+    # Another recipe is planned first, and does not wait for the file.
     shutil.copytree(app / "recipes" / "digits", app / "recipes" / "another")
     another = app / "recipes" / "another" / "recipe.yaml"
-    another.write_text(another.read_text().replace("name: digits", "name: another"))
+    replace_text(another, "name: digits", "name: another")
     dodo = APP.replace("recipes/digits/recipe.yaml", "recipes")
-    (app / "dodo.py").write_text(dodo + MAKER.replace("{made}", f"recipes/digits/{made}"))
+    (app / "dodo.py").write_text(dodo + MAKER.replace("{made}", f"recipes/digits/{name}"))
     assert doit(app, *flags).code == 0
     assert ran(doit(app, *flags)) == []
-    kept.write_bytes(_changed(kept))
+    source.write_bytes(_changed(source))
     again = ran(doit(app, *flags))
     assert "made" in again and "model:digits/phone" in again
-    assert file.read_bytes() == kept.read_bytes()
+    assert file.read_bytes() == source.read_bytes()
     command = [sys.executable, "-m", "mobileprep", "plan", "--exit-code", "recipes/digits"]
     environment = {**os.environ, "MOBILEPREP_CACHE": str(app / "store")}
-    asked = subprocess.run(
+    process = subprocess.run(
         [*command, "--out", "built"], cwd=app, env=environment, capture_output=True, check=False
     )
-    assert asked.returncode == 0, asked.stdout
+    assert process.returncode == 0, process.stdout
 
 
 def _changed(file: Path) -> bytes:
-    """Other bytes of the same meaning but for the number of samples."""
+    """The content of a file with a comment or with fewer samples."""
     data = file.read_bytes()
     if not data.startswith(b"PK"):
         return data + b"# changed\n"
     whole = np.load(file)
-    made = io.BytesIO()
-    np.savez(made, **{name: whole[name][:100] for name in whole})
-    return made.getvalue()
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: whole[name][:100] for name in whole})
+    return buffer.getvalue()
 
 
-def test_a_file_named_by_way_of_a_folder_above_is_told_by_its_plain_name(app: Path) -> None:
+def test_dependencies_have_normalized_paths(app: Path) -> None:
     digits = app / "recipes" / "digits"
     (digits / "model").rename(app / "model")
     recipe = digits / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace(" model/", " ../../model/"))
+    replace_text(recipe, " model/", " ../../model/")
     deps = doit(app, "list", "--all", "--deps").out
     assert " -  model/graph.pbtxt" in deps.splitlines()
     assert ".." not in deps
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("named", "message"),
     [("recipse", "is missing"), ("store", "neither it nor a folder in it has a recipe.yaml")],
 )
-def test_where_there_is_no_recipe_doit_says_so(app: Path, named: str, told: str) -> None:
+def test_missing_recipe_is_reported(app: Path, named: str, message: str) -> None:
     (app / "dodo.py").write_text(APP.replace("recipes/digits/recipe.yaml", named))
     done = doit(app)
-    assert (done.code, f"{named}: {told}" in done.out + done.err) == (3, True), done
+    assert (done.code, f"{named}: {message}" in done.out + done.err) == (3, True), done
 
 
-def test_a_recipe_is_named_by_its_folder_too(app: Path) -> None:
+def test_recipe_is_found_by_its_directory(app: Path) -> None:
     (app / "dodo.py").write_text(APP.replace("recipes/digits/recipe.yaml", "recipes/digits"))
     assert "model:digits/freeze" in doit(app, "list", "--all").out
 
 
-def test_a_target_named_as_a_stage_is_refused(app: Path) -> None:
+def test_target_with_the_name_of_a_stage_is_refused(app: Path) -> None:
     recipe = app / "recipes" / "digits" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("  phone:", "  freeze:"))
+    replace_text(recipe, "  phone:", "  freeze:")
     done = doit(app)
     assert done.code == 3
     assert "the target 'digits/freeze' is named as a stage of its recipe is" in done.out + done.err
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "code", "told"),
+    ("old", "new", "code", "message"),
     [
         ("outputs: [", "outptus: [", 3, "did you mean 'outputs'?"),
         ("graph: model/graph.pbtxt", "graph: model/grahp.pbtxt", 3, "did you mean 'graph.pbtxt'?"),
         ("outputs: [probabilities]", "outputs: [probabilites]", 1, "'probabilities'"),
     ],
 )
-def test_faults_are_told_without_a_traceback(
-    folder: Path, old: str, new: str, code: int, told: str
+def test_errors_have_no_traceback(
+    folder: Path, old: str, new: str, code: int, message: str
 ) -> None:
     recipe = folder / "recipes" / "digits" / "recipe.yaml"
     text = recipe.read_text()
     assert old in text
     recipe.write_text(text.replace(old, new))
     done = doit(folder)
-    assert (done.code, told in done.out + done.err) == (code, True), done
+    assert (done.code, message in done.out + done.err) == (code, True), done
     assert "recipe.yaml:" in done.out + done.err

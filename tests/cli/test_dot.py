@@ -1,4 +1,4 @@
-"""``mobileprep dot``: the original's drawing, and what it cannot draw."""
+"""``mobileprep dot``: drawings in DOT, SVG, PNG, and Model Explorer formats."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def network() -> Graph:
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _here(workdir: Path) -> None:
     write_graph(Path("g.pb"), network())
 
 
@@ -56,17 +55,17 @@ ORIGINAL = """digraph graphname {
 
 
 @pytest.mark.parametrize("name", ["graph_to_dot", "dot"])
-def test_the_drawing_is_the_original_s(name: str, run: Run) -> None:
-    told = run(name, "--graph=g.pb", "--dot_output=g.dot", "--input_binary=true")
-    assert (told.code, told.out, told.err) == (0, "Created DOT file 'g.dot'.\n", "")
+def test_drawing_matches_the_original(name: str, run: Run) -> None:
+    result = run(name, "--graph=g.pb", "--dot_output=g.dot", "--input_binary=true")
+    assert (result.code, result.out, result.err) == (0, "Created DOT file 'g.dot'.\n", "")
     assert Path("g.dot").read_text() == ORIGINAL
-    told = run(name, "--graph", "g.pb", "--dot-output", "-")
-    assert (told.out, told.err) == (ORIGINAL, "Created DOT file '-'.\n")
+    result = run(name, "--graph", "g.pb", "--dot-output", "-")
+    assert (result.out, result.err) == (ORIGINAL, "Created DOT file '-'.\n")
 
 
-def test_scopes_collapse(run: Run) -> None:
-    told = run("dot", "--graph=g.pb", "--dot_output=-", "--collapse=1", "--shapes", "--colors")
-    lines = told.out.splitlines()[2:-1]
+def test_collapse_merges_scopes(run: Run) -> None:
+    result = run("dot", "--graph=g.pb", "--dot_output=-", "--collapse=1", "--shapes", "--colors")
+    lines = result.out.splitlines()[2:-1]
     assert lines == [
         '  "x" [label="x\\nPlaceholder", fillcolor="#d8dee9"];',
         '  "a/" [label="a/\\n3 nodes", fillcolor="#eeeeee"];',
@@ -83,14 +82,14 @@ def test_scopes_collapse(run: Run) -> None:
 @pytest.mark.parametrize(
     ("radius", "names"), [(0, ["a/relu"]), (1, ["a/b/conv", "a/relu", "out"]), (9, None)]
 )
-def test_surroundings_of_a_node(radius: int, names: list[str] | None, run: Run) -> None:
+def test_around_draws_neighbors_of_a_node(radius: int, names: list[str] | None, run: Run) -> None:
     flags = ["--around=a/relu", f"--radius={radius}"]
     shown = run("dot", "--graph=g.pb", "--dot_output=-", *flags).out
     drawn = [line.split('"')[1] for line in shown.splitlines() if "label" in line]
     assert drawn == (names or [n.name for n in network()])
 
 
-def test_model_explorer_gets_surroundings_with_what_the_whole_graph_tells(run: Run) -> None:
+def test_model_explorer_neighbors_keep_shapes_and_costs(run: Run) -> None:
     flags = ["--format=model-explorer", "--around=a/relu", "--radius=1"]
     assert run("dot", "--graph=g.pb", "--dot_output=me.json", *flags).code == 0
     (graph,) = json.loads(Path("me.json").read_text())["graphs"]
@@ -101,10 +100,10 @@ def test_model_explorer_gets_surroundings_with_what_the_whole_graph_tells(run: R
     assert flops["a/b/conv"] == {"value": 576}
 
 
-def test_a_node_that_is_not_there_has_its_neighbours_named(run: Run) -> None:
-    told = run("dot", "--graph=g.pb", "--dot_output=-", "--around=a/rely")
-    assert told.code == 2
-    assert "a/relu" in told.err
+def test_missing_node_is_reported_with_a_suggestion(run: Run) -> None:
+    result = run("dot", "--graph=g.pb", "--dot_output=-", "--around=a/rely")
+    assert result.code == 2
+    assert "a/relu" in result.err
 
 
 def fake_graphviz(folder: Path, body: str) -> None:
@@ -113,32 +112,30 @@ def fake_graphviz(folder: Path, body: str) -> None:
     program.chmod(0o755)
 
 
-def test_pictures_are_graphviz_s(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphviz_renders_images(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     fake_graphviz(tmp_path / "bin", 'echo "<svg>$1</svg>"; cat > seen.dot')
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    told = run("dot", "--graph=g.pb", "--dot_output=g.svg")
-    assert (told.code, told.out) == (0, "Created g.svg.\n")
+    result = run("dot", "--graph=g.pb", "--dot_output=g.svg")
+    assert (result.code, result.out) == (0, "Created g.svg.\n")
     assert Path("g.svg").read_text() == "<svg>-Tsvg</svg>\n"
     assert Path("seen.dot").read_text() == ORIGINAL
     fake_graphviz(tmp_path / "bin", "echo 'syntax error' >&2; exit 1")
-    told = run("dot", "--graph=g.pb", "--dot_output=g.png")
-    assert told.code == 6
-    assert "syntax error" in told.err
+    result = run("dot", "--graph=g.pb", "--dot_output=g.png")
+    assert result.code == 6
+    assert "syntax error" in result.err
     assert not Path("g.png").exists()
 
 
-def test_a_picture_without_graphviz_says_what_is_missing(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_graphviz_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    told = run("dot", "--graph=g.pb", "--dot_output=g.svg")
-    assert told.code == 6
-    assert "install graphviz" in told.err
+    result = run("dot", "--graph=g.pb", "--dot_output=g.svg")
+    assert result.code == 6
+    assert "install graphviz" in result.err
 
 
-TEXT, TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
-# What graph_builder.py of ai-edge-model-explorer declares.
+TEXT, STRINGS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+# The format declared in graph_builder.py of ai-edge-model-explorer.
 COLLECTION = {
     "type": "object", "additionalProperties": False, "required": ["label", "graphs"],
     "properties": {"label": TEXT, "graphs": {"type": "array", "items": {
@@ -146,7 +143,7 @@ COLLECTION = {
         "properties": {"id": TEXT, "nodes": {"type": "array", "items": {
             "type": "object", "additionalProperties": False, "required": ["id", "label"],
             "properties": {
-                "id": TEXT, "label": TEXT, "namespace": TEXT, "subgraphIds": TEXTS,
+                "id": TEXT, "label": TEXT, "namespace": TEXT, "subgraphIds": STRINGS,
                 "attrs": {"type": "array", "items": {"$ref": "#/$defs/pair"}},
                 "incomingEdges": {"type": "array", "items": {
                     "type": "object", "additionalProperties": False,
@@ -171,17 +168,17 @@ COLLECTION = {
 }  # fmt: skip
 
 
-def test_model_explorer_gets_a_collection_and_overlays(run: Run) -> None:
+def test_model_explorer_collection_and_overlays(run: Run) -> None:
     Path("damage.json").write_text(
         json.dumps({"tensors": [{"tensor": "a/b/conv", "damage": {"sqnr": 31.5}}]})
     )
     flags = ["--format=model-explorer", "--damage=damage.json"]
-    told = run("dot", "--graph=g.pb", "--dot_output=me.json", *flags)
+    result = run("dot", "--graph=g.pb", "--dot_output=me.json", *flags)
     files = ["me.json", "me.bytes.json", "me.flops.json", "me.error.json"]
-    assert (told.code, told.out) == (0, "".join(f"Created {f}.\n" for f in files)), told.err
-    made, size, flops, error = (json.loads(Path(f).read_text()) for f in files)
-    jsonschema.validate(made, COLLECTION)
-    (graph,) = made["graphs"]
+    assert (result.code, result.out) == (0, "".join(f"Created {f}.\n" for f in files)), result.err
+    collection, size, flops, error = (json.loads(Path(f).read_text()) for f in files)
+    jsonschema.validate(collection, COLLECTION)
+    (graph,) = collection["graphs"]
     nodes = {n["id"]: n for n in graph["nodes"]}
     assert nodes["a/b/conv"]["namespace"] == "a/b"
     assert nodes["a/b/conv"]["outputsMetadata"][0]["attrs"][0]["value"] == "?x4x4x2"
@@ -200,11 +197,11 @@ def test_model_explorer_gets_a_collection_and_overlays(run: Run) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_damage_of_another_kind_is_refused(text: str, run: Run) -> None:
+def test_invalid_damage_file_is_refused(text: str, run: Run) -> None:
     Path("damage.json").write_text(text)
     flags = ["--format=model-explorer", "--damage=damage.json"]
-    told = run("dot", "--graph=g.pb", "--dot_output=me.json", *flags)
-    assert told.code == 4
+    result = run("dot", "--graph=g.pb", "--dot_output=me.json", *flags)
+    assert result.code == 4
     assert not Path("me.json").exists()
 
 
@@ -216,11 +213,11 @@ def test_damage_of_another_kind_is_refused(text: str, run: Run) -> None:
         ["--dot_output=g.dot", "--damage=damage.json"],
     ],
 )
-def test_flags_that_do_not_go_together(flags: list[str], run: Run) -> None:
+def test_conflicting_flags_are_refused(flags: list[str], run: Run) -> None:
     assert run("dot", "--graph=g.pb", *flags).code == 2
 
 
-def test_a_saved_model_is_drawn_as_it_was_saved(run: Run) -> None:
+def test_saved_model_is_drawn_without_freezing(run: Run) -> None:
     Path("saved").mkdir()
     write_saved_model(Path("saved"))
     assert '"w" [label="VariableV2"];' in run("dot", "--graph=saved", "--dot_output=-").out
@@ -239,7 +236,7 @@ def test_a_saved_model_is_drawn_as_it_was_saved(run: Run) -> None:
     ],
     ids=lambda text: ascii(text)[:20],
 )
-def test_names_cannot_leave_their_quotes(name: str, quoted: str, run: Run) -> None:
+def test_names_are_quoted(name: str, quoted: str, run: Run) -> None:
     out = Node("out", "Relu", (parse_ref(name),), attrs={"T": attr.dtype(DType.FLOAT)})
     graph = Graph([placeholder(name), out])
     assert list(original_dot(graph))[1:-1] == [

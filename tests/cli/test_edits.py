@@ -1,4 +1,4 @@
-"""After any edit, a build gives the same files as a build from nothing."""
+"""After any edit, an incremental build equals a build from scratch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.building.pipeline.small_plans import SPOILS
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, replace_text
 
 PHONE = Path("out/digits/phone")
 RECIPE = Path("digits/recipe.yaml")
@@ -18,7 +18,7 @@ MODEL = Path("digits/model")
 
 
 def flip_quietly(path: Path) -> None:
-    """Change a byte, and keep size and mtime."""
+    """Change a byte without changing size and mtime."""
     before = path.stat()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -65,7 +65,7 @@ def outputs(top: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("built")
 @pytest.mark.parametrize("name", EDITS)
-def test_a_build_after_an_edit_gives_the_files_of_a_build_from_nothing(
+def test_incremental_build_equals_a_build_from_scratch(
     name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     EDITS[name]()
@@ -79,8 +79,8 @@ def test_a_build_after_an_edit_gives_the_files_of_a_build_from_nothing(
 
 
 @pytest.mark.usefixtures("built")
-def test_variables_and_targets_decide_what_runs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    RECIPE.write_text(RECIPE.read_text().replace("num_steps: 256", "num_steps: ${STEPS:-256}"))
+def test_variables_and_targets_select_stages(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_text(RECIPE, "num_steps: 256", "num_steps: ${STEPS:-256}")
     build = ("build", "digits", "--out", "out")
     assert "0 of 24 stages ran" in run(*build).err
     monkeypatch.setenv("STEPS", "128")

@@ -1,4 +1,4 @@
-"""An empty name, as of a variable that a script has not set, names no file and no folder."""
+"""Empty file names, such as those from unset variables of scripts, are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mobileprep.graph.graph import Graph
 from tests.cli.conftest import Run
 from tests.transforms.graphs import node
 
-GIVEN = node("x", "Placeholder", T=None, dtype=DType.FLOAT)
+PLACEHOLDER = node("x", "Placeholder", T=None, dtype=DType.FLOAT)
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,9 @@ GIVEN = node("x", "Placeholder", T=None, dtype=DType.FLOAT)
         ("verify", ""),
     ],
 )
-def test_an_empty_name_is_told_where_a_model_lies_in_the_folder(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_graph(Path("m.pb"), Graph([GIVEN, node("y", "Relu", "x")]))
-    told = run(*command)
-    assert (told.code, told.out) == (2, "")
-    assert "an empty name is not a file" in told.err
-    assert [file.name for file in tmp_path.iterdir()] == ["m.pb"]
+def test_empty_name_is_refused(run: Run, workdir: Path, command: tuple[str, ...]) -> None:
+    write_graph(Path("m.pb"), Graph([PLACEHOLDER, node("y", "Relu", "x")]))
+    result = run(*command)
+    assert (result.code, result.out) == (2, "")
+    assert "an empty name is not a file" in result.err
+    assert [file.name for file in workdir.iterdir()] == ["m.pb"]

@@ -30,7 +30,7 @@ def test_every_code_is_explained(entry: ErrorCode, run: Run) -> None:
     assert explained["recipe"] == "" or isinstance(yaml.safe_load(explained["recipe"]), dict)
 
 
-def test_a_log_line_lists_the_nodes_of_the_model(tmp_path: Path, run: Run) -> None:
+def test_log_line_lists_affected_nodes(tmp_path: Path, run: Run) -> None:
     graph = Graph(
         [Node("x", "Placeholder"), Node("a/erf", "Erf", ("x",)), Node("b", "Neg", ("x",))]
     )
@@ -42,7 +42,7 @@ def test_a_log_line_lists_the_nodes_of_the_model(tmp_path: Path, run: Run) -> No
     assert "recipe:\n  transforms:\n" in result.out
 
 
-def test_a_log_line_of_litert_lists_operators(tmp_path: Path, run: Run) -> None:
+def test_litert_log_line_lists_operators(tmp_path: Path, run: Run) -> None:
     nodes = [feed("x", (3, 3)), op("y", "MatrixInverse", ["x"], T=DType.FLOAT, adjoint=False)]
     nodes.append(op("z", "Relu", ["y"], T=DType.FLOAT))
     model = tmp_path / "model.tflite"
@@ -53,18 +53,18 @@ def test_a_log_line_of_litert_lists_operators(tmp_path: Path, run: Run) -> None:
     assert "version: 9\nnode: z\n" in run("explain", line, "--model", model).out
 
 
-def test_words_of_a_message_need_no_quotes(run: Run) -> None:
+def test_message_needs_no_quotes(run: Run) -> None:
     result = run("explain", "No", "session", "factory", "registered")
     assert result.out.startswith("MP104: ")
 
 
-def test_a_log_is_read_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_read_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"E/native: \xff\nE/native: " + NO_KERNEL.encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log)))
     assert run("explain", "-").out.startswith("MP101: ")
 
 
-def test_a_message_of_mobileprep_is_found_by_its_code(run: Run) -> None:
+def test_message_is_found_by_its_code(run: Run) -> None:
     for message in ("is empty", "No session factory registered"):
         result = run("explain", f"error: model.pb: {message} [MP400]")
         assert result.out.startswith("MP400: ")
@@ -77,7 +77,7 @@ def test_a_message_of_mobileprep_is_found_by_its_code(run: Run) -> None:
         ("no labels, no class: all is well", "no known error in the text"),
     ],
 )
-def test_other_texts_are_usage_errors(text: str, message: str, run: Run) -> None:
+def test_unknown_messages_are_refused(text: str, message: str, run: Run) -> None:
     result = run("explain", text)
     assert result.code == 2
     assert f"error: {message} [MP200]\nhelp: " in result.err

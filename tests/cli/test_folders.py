@@ -1,4 +1,4 @@
-"""Folders in place of recipes, and every recipe below one."""
+"""Directories as recipe arguments, and recursive search for recipes."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, replace_text
 
 
 def copy(digits: Path, *places: str) -> None:
-    """Recipes beside the first, each with a name of its own."""
+    """Copy the recipe to other directories, each with its own name."""
     for place in places:
         shutil.copytree(digits.parent, place)
         recipe = Path(place) / "recipe.yaml"
         name = place.replace("/", "-").replace(".", "")
-        recipe.write_text(recipe.read_text().replace("name: digits", f"name: {name}"))
+        replace_text(recipe, "name: digits", f"name: {name}")
 
 
 def names(run: Run, *arguments: object) -> list[str]:
     """The files of the recipes that ``validate`` finds."""
-    told = run("validate", "--json", *arguments)
-    assert told.code == 0, told.err
-    return [recipe["file"] for recipe in json.loads(told.out)]
+    result = run("validate", "--json", *arguments)
+    assert result.code == 0, result.err
+    return [recipe["file"] for recipe in json.loads(result.out)]
 
 
-def test_a_folder_means_its_recipe_in_every_verb(built: Path, run: Run) -> None:
+def test_verbs_accept_the_directory_of_a_recipe(built: Path, run: Run) -> None:
     for verb in ("validate", "plan", "build", "report", "clean"):
-        told = run(verb, "digits")
-        assert told.code == 0, told.err
+        result = run(verb, "digits")
+        assert result.code == 0, result.err
     assert not any(Path("out").rglob("*.pb"))
 
 
-def test_the_current_folder_is_one_too(
+def test_current_directory_is_accepted(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(digits.parent)
     assert names(run, ".") == ["recipe.yaml"]
 
 
-def test_every_recipe_below_is_found_sorted(digits: Path, run: Run) -> None:
+def test_recursive_search_finds_recipes_in_order(digits: Path, run: Run) -> None:
     copy(digits, "b/deep/er", "a", "b/.hidden/c", ".git/d", "out/e")
     assert names(run, "-r", ".") == [
         "a/recipe.yaml",
@@ -55,50 +55,50 @@ def test_every_recipe_below_is_found_sorted(digits: Path, run: Run) -> None:
     ]
 
 
-def test_the_folder_of_outputs_is_the_one_that_is_named(digits: Path, run: Run) -> None:
+def test_recursive_search_skips_the_output_directory(digits: Path, run: Run) -> None:
     copy(digits, "left/a")
-    told = run("plan", "-r", ".", "--out", "left", "--json")
-    assert {step["task"].split("/")[0] for step in json.loads(told.out)} == {"digits"}
+    result = run("plan", "-r", ".", "--out", "left", "--json")
+    assert {step["task"].split("/")[0] for step in json.loads(result.out)} == {"digits"}
 
 
-def test_a_recipe_named_twice_is_taken_once(digits: Path, run: Run) -> None:
+def test_recipe_named_twice_is_read_once(digits: Path, run: Run) -> None:
     assert names(run, "-r", ".", "digits", digits) == ["digits/recipe.yaml"]
 
 
-def test_links_to_folders_are_not_followed(digits: Path, run: Run) -> None:
+def test_symlinked_directories_are_skipped(digits: Path, run: Run) -> None:
     (digits.parent / "round").symlink_to(".")
     assert names(run, "-r", ".") == ["digits/recipe.yaml"]
 
 
 @pytest.mark.parametrize(
-    ("beside", "hint"),
+    ("files", "hint"),
     [
         ([], "mobileprep init"),
         (["empty/other.yaml", "empty/z.yml"], "name the file: empty/other.yaml, empty/z.yml"),
         (["empty/a/recipe.yaml"], "'-r' takes those below it, such as empty/a/recipe.yaml"),
     ],
 )
-def test_a_folder_without_a_recipe_is_told_with_the_mend(
-    digits: Path, run: Run, beside: list[str], hint: str
+def test_directory_without_a_recipe_is_refused_with_a_hint(
+    digits: Path, run: Run, files: list[str], hint: str
 ) -> None:
     Path("empty").mkdir()
-    for name in beside:
+    for name in files:
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("")
-    told = run("build", "empty")
-    assert told.code == 2
-    assert "empty: the folder has no recipe.yaml" in told.err
-    assert hint in told.err
+    result = run("build", "empty")
+    assert result.code == 2
+    assert "empty: the folder has no recipe.yaml" in result.err
+    assert hint in result.err
 
 
-def test_no_recipe_below_is_told(digits: Path, run: Run) -> None:
+def test_recursive_search_without_recipes_is_refused(digits: Path, run: Run) -> None:
     Path("empty").mkdir()
-    told = run("build", "-r", "digits", "empty")
-    assert told.code == 2
-    assert "empty: neither the folder nor any below it has a recipe.yaml" in told.err
+    result = run("build", "-r", "digits", "empty")
+    assert result.code == 2
+    assert "empty: neither the folder nor any below it has a recipe.yaml" in result.err
 
 
-def test_a_folder_that_cannot_be_listed_is_told(
+def test_unreadable_directory_is_reported(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scan = os.scandir
@@ -109,28 +109,26 @@ def test_a_folder_that_cannot_be_listed_is_told(
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    told = run("validate", "-r", "digits")
-    assert told.code == 4
-    assert "digits/data: cannot be read: Permission denied" in told.err
+    result = run("validate", "-r", "digits")
+    assert result.code == 4
+    assert "digits/data: cannot be read: Permission denied" in result.err
 
 
-def test_an_empty_name_is_not_the_current_folder(
-    digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_empty_name_is_refused(digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(digits.parent)
     for flags in ([], ["-r"]):
-        told = run("build", *flags, "")
-        assert (told.code, "an empty name is not a recipe" in told.err) == (2, True)
+        result = run("build", *flags, "")
+        assert (result.code, "an empty name is not a recipe" in result.err) == (2, True)
     assert not Path("out").exists()
 
 
-def test_recipes_of_one_name_are_refused(digits: Path, run: Run) -> None:
+def test_recipes_with_equal_names_are_refused(digits: Path, run: Run) -> None:
     shutil.copytree(digits.parent, "again")
-    told = run("build", "-r", ".")
-    assert told.code == 2
-    assert "again/recipe.yaml" in told.err
-    assert "digits/recipe.yaml" in told.err
+    result = run("build", "-r", ".")
+    assert result.code == 2
+    assert "again/recipe.yaml" in result.err
+    assert "digits/recipe.yaml" in result.err
 
 
-def test_a_stale_report_names_the_command_with_its_flags(digits: Path, run: Run) -> None:
+def test_stale_report_names_the_build_command(digits: Path, run: Run) -> None:
     assert "run 'mobileprep build -r .' first" in run("report", "-r", ".").err

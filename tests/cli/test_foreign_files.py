@@ -1,4 +1,4 @@
-"""Every verb that reads a model names a file that is none, and says what to do."""
+"""Verbs that read a model report files of other formats with a hint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def zipped(*names: str) -> bytes:
     return buffer.getvalue()
 
 
-# The graph, the imported opset, and the metadata of a ModelProto, without a producer's name.
+# The graph, opset import, and metadata of a ModelProto without a producer name.
 ONNX = b"\x08\x08:\x04\x0a\x02\x0a\x00B\x02\x10\x0d"
 NAMED_ONNX = b"\x08\x07\x12\x05skl2x\x1a\x031.0:\x02\x0a\x00"
 KINDS = {
@@ -69,10 +69,7 @@ VERBS = (
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+pytestmark = pytest.mark.usefixtures("workdir")
 
 
 def recipe(source: str, more: str = "") -> None:
@@ -89,10 +86,10 @@ def test_every_verb_names_the_format(run: Run, name: str, verb: str) -> None:
     if words[-1].endswith(".yaml"):
         recipe(f"{words[-1].removesuffix('.yaml')}: {name}")
         words = [words[0], "recipe.yaml"]
-    told = run(*(word.replace("{}", name) for word in words))
-    assert told.code == code, told.err
-    assert what in told.err
-    assert hint in told.err
+    result = run(*(word.replace("{}", name) for word in words))
+    assert result.code == code, result.err
+    assert what in result.err
+    assert hint in result.err
 
 
 @pytest.mark.parametrize("verb", [v for v in VERBS if not v.startswith(("init", "summ", "dot"))])
@@ -102,27 +99,29 @@ def test_every_verb_names_a_directory(run: Run, verb: str) -> None:
     if words[-1].endswith(".yaml"):
         recipe(f"{words[-1].removesuffix('.yaml')}: empty")
         words = [words[0], "recipe.yaml"]
-    told = run(*words)
-    assert told.code == 4, told.err
+    result = run(*words)
+    assert result.code == 4, result.err
     expected = ("is a directory, not a file", "has no saved_model.pb", "is a folder without files")
-    assert any(message in told.err for message in expected)
+    assert any(message in result.err for message in expected)
 
 
 @pytest.mark.parametrize("verb", ["validate", "build"])
 @pytest.mark.parametrize("key", ["frozen", "meta_graph"])
-def test_a_saved_model_under_another_key_names_the_right_one(run: Run, verb: str, key: str) -> None:
+def test_saved_model_under_another_key_is_reported_with_the_right_key(
+    run: Run, verb: str, key: str
+) -> None:
     Path("saved").mkdir()
     Path("saved/saved_model.pb").write_bytes(b"\x08\x01")
     recipe(f"{key}: saved")
-    told = run(verb, "recipe.yaml")
-    assert told.code == 4
+    result = run(verb, "recipe.yaml")
+    assert result.code == 4
     place = f"recipe.yaml:3:{len('source: {') + len(key) + 3}"
-    assert f"{place}: saved is the directory of a SavedModel, not a file" in told.err
-    assert "name it as `saved_model:`" in told.err
+    assert f"{place}: saved is the directory of a SavedModel, not a file" in result.err
+    assert "name it as `saved_model:`" in result.err
 
 
 def with_variable(checkpoint: str) -> str:
-    """A graph with a variable, and its checkpoint; the keys of a source for them."""
+    """Write a graph with a variable and a checkpoint; return the keys of a recipe source."""
     variable = Node("v", "VariableV2", attrs={"dtype": attr.dtype(DType.FLOAT)})
     nodes = [
         node("x", "Placeholder", T=None, dtype=DType.FLOAT),
@@ -136,7 +135,7 @@ def with_variable(checkpoint: str) -> str:
 
 @pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])
 @pytest.mark.parametrize("verb", ["validate", "build", "freeze", "init", "init ."])
-def test_a_checkpoint_that_is_a_pointer(run: Run, verb: str, suffix: str) -> None:
+def test_checkpoint_that_is_an_lfs_pointer_is_refused(run: Run, verb: str, suffix: str) -> None:
     recipe(with_variable("model.ckpt"), "outputs: [y]\n")
     Path(f"model.ckpt{suffix}").write_bytes(POINTER)
     commands = {
@@ -145,15 +144,15 @@ def test_a_checkpoint_that_is_a_pointer(run: Run, verb: str, suffix: str) -> Non
         "init": "init m.pb --recipe=o/recipe.yaml",
         "init .": "init . --recipe=o/recipe.yaml",
     }
-    told = run(*commands.get(verb, f"{verb} recipe.yaml").split())
-    assert told.code == 4, told.err
-    assert f"model.ckpt{suffix}: {LFS}" in told.err
-    assert PULL in told.err
+    result = run(*commands.get(verb, f"{verb} recipe.yaml").split())
+    assert result.code == 4, result.err
+    assert f"model.ckpt{suffix}: {LFS}" in result.err
+    assert PULL in result.err
 
 
 @pytest.mark.parametrize("verb", ["validate", "build"])
 @pytest.mark.parametrize("section", ["calibration", "validation", "csv", "labels"])
-def test_data_that_is_a_pointer(run: Run, verb: str, section: str) -> None:
+def test_data_that_is_an_lfs_pointer_is_refused(run: Run, verb: str, section: str) -> None:
     write_graph(Path("m.pb"), classifier())
     Path("d.npz").write_bytes(POINTER)
     Path("samples.csv").write_bytes(POINTER)
@@ -167,7 +166,7 @@ def test_data_that_is_a_pointer(run: Run, verb: str, section: str) -> None:
     }
     ends = "inputs: {x: {dtype: float32, shape: [1, 3]}}\noutputs: [y]\n"
     recipe("frozen: m.pb", ends + sections[section])
-    told = run(verb, "recipe.yaml")
-    assert told.code == 4, told.err
-    assert LFS in told.err
-    assert PULL in told.err
+    result = run(verb, "recipe.yaml")
+    assert result.code == 4, result.err
+    assert LFS in result.err
+    assert PULL in result.err

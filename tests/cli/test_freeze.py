@@ -1,4 +1,4 @@
-"""The verb ``freeze``, with the flags of the original."""
+"""The verb ``freeze`` with the original flags."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def files(tmp_path):
 
 
 def flags(files, **more):
-    given = {
+    values = {
         "input_graph": files / "graph.pbtxt",
         "input_checkpoint": files / "ckpt",
         "output_graph": files / "frozen.pb",
         "output_node_names": "y",
         **more,
     }
-    return [f"--{k}={v}" for k, v in given.items() if v is not None]
+    return [f"--{k}={v}" for k, v in values.items() if v is not None]
 
 
-def test_a_script_of_the_originals_flags_works(files, run):
-    told = run(
+def test_original_flags_are_accepted(files, run):
+    result = run(
         "freeze",
         *flags(
             files,
@@ -54,31 +54,31 @@ def test_a_script_of_the_originals_flags_works(files, run):
             saved_model_tags="serve",
         ),
     )
-    assert (told.code, told.err) == (0, "")
-    assert told.out == "Converted 1 variables to const ops.\n4 ops in the final graph.\n"
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "Converted 1 variables to const ops.\n4 ops in the final graph.\n"
     graph = read_graph(files / "frozen.pb")
     np.testing.assert_array_equal(graph["w"].attr_tensor("value").array(), W)
 
 
-def test_flags_may_have_hyphens(files, run):
-    spelt = [f.replace("_", "-", f.split("=")[0].count("_")) for f in flags(files)]
-    assert run("freeze", *spelt, "--variable-names-blacklist=w").code == 0
+def test_flags_accept_hyphens(files, run):
+    hyphenated = [f.replace("_", "-", f.split("=")[0].count("_")) for f in flags(files)]
+    assert run("freeze", *hyphenated, "--variable-names-blacklist=w").code == 0
     assert read_graph(files / "frozen.pb")["w"].op == "VariableV2"
 
 
-def test_text_is_written_if_asked_for(files, run):
+def test_output_as_text_writes_text(files, run):
     assert run("freeze", *flags(files), "--output_as_text").code == 0
     assert (files / "frozen.pb").read_text().startswith("node {")
 
 
 def test_warnings_go_to_stderr(files, run):
-    told = run("freeze", *flags(files), "--moving_averages")
-    assert told.code == 0
-    assert "warning: the checkpoint has no moving averages" in told.err
+    result = run("freeze", *flags(files), "--moving_averages")
+    assert result.code == 0
+    assert "warning: the checkpoint has no moving averages" in result.err
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "told"),
+    ("change", "code", "message"),
     [
         ({"output_node_names": "yy"}, 5, "the output 'yy' is not in the graph"),
         ({"output_node_names": None}, 2, "likely outputs: y (float32 [3])"),
@@ -91,8 +91,8 @@ def test_warnings_go_to_stderr(files, run):
         ({"control_flow": "low"}, 2, "invalid choice: 'low'"),
     ],
 )
-def test_faults_have_their_messages_and_codes(files, run, change, code, told):
-    answer = run("freeze", *flags(files, **change))
-    assert answer.code == code
-    assert told in answer.err
+def test_errors_have_messages_and_codes(files, run, change, code, message):
+    result = run("freeze", *flags(files, **change))
+    assert result.code == code
+    assert message in result.err
     assert not (files / "frozen.pb").exists()

@@ -29,12 +29,12 @@ def b(tmp_path: Path) -> Path:
     return tmp_path / "b.pbtxt"
 
 
-def test_it_prints_the_header_of_all_graphs(a: Path, b: Path, capsys: Captured) -> None:
+def test_header_covers_all_graphs(a: Path, b: Path, capsys: Captured) -> None:
     assert main(["header", f"--graphs={a},{b}", "--tensorflow=1.15"]) == 0
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     both = [network(), Graph([node("r", "Relu", T=DType.FLOAT)])]
-    assert told.out == registration_header(ops_and_kernels(both, "1.15"), "1.15")
-    assert told.err == ""
+    assert output.out == registration_header(ops_and_kernels(both, "1.15"), "1.15")
+    assert output.err == ""
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_it_prints_the_header_of_all_graphs(a: Path, b: Path, capsys: Captured) 
         (["--tensorflow=1.15.5"], "1.15"),
     ],
 )
-def test_the_release_is_the_default_or_the_one_named(
+def test_tensorflow_option_selects_the_release(
     a: Path, capsys: Captured, flags: list[str], release: str
 ) -> None:
     assert main(["header", "--graphs", str(a), *flags]) == 0
@@ -55,22 +55,22 @@ def test_the_release_is_the_default_or_the_one_named(
 
 
 @pytest.mark.parametrize("flag", ["--default_ops=", "--default-ops="])
-def test_both_spellings_of_a_flag_are_taken(a: Path, capsys: Captured, flag: str) -> None:
+def test_flags_accept_hyphens(a: Path, capsys: Captured, flag: str) -> None:
     assert main(["header", f"--graphs={a}", flag]) == 0
     assert '"RecvOp"' not in capsys.readouterr().out
 
 
-def test_all_registers_everything(a: Path, capsys: Captured) -> None:
+def test_default_ops_all_registers_all_ops(a: Path, capsys: Captured) -> None:
     assert main(["header", f"--graphs={a}", "--default_ops=all"]) == 0
     assert "#define SHOULD_REGISTER_OP(op) true" in capsys.readouterr().out
 
 
-def test_the_file_format_may_be_named(a: Path, b: Path) -> None:
+def test_file_format_option_is_accepted(a: Path, b: Path) -> None:
     assert main(["header", f"--graphs={a}", "--proto_fileformat=rawproto"]) == 0
     assert main(["header", f"--graphs={b}", "--proto-fileformat", "textproto"]) == 0
 
 
-def test_an_ops_list_is_registered_as_it_stands(tmp_path: Path, capsys: Captured) -> None:
+def test_ops_list_is_registered_unchanged(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "ops.json"
     file.write_text(json.dumps([["Frobnicate", "FrobnicateOp<float>"], ["Bare", None]]))
     arguments = [f"--graphs={file}", "--proto_fileformat=ops_list", "--default_ops="]
@@ -80,13 +80,13 @@ def test_an_ops_list_is_registered_as_it_stands(tmp_path: Path, capsys: Captured
     assert '     || isequal(op, "Bare")\n     || isequal(op, "Frobnicate")\n' in out
 
 
-def test_a_node_without_kernel_is_a_warning(tmp_path: Path, capsys: Captured) -> None:
+def test_node_without_kernel_causes_a_warning(tmp_path: Path, capsys: Captured) -> None:
     graph = Graph([*network().nodes, node("odd", "Relu", T=DType.STRING)])
     write_graph(tmp_path / "g.pb", graph)
     assert main(["header", f"--graphs={tmp_path / 'g.pb'}"]) == 0
-    told = capsys.readouterr()
-    assert "Relu" not in told.out
-    assert "warning: TensorFlow 1.15 has no CPU kernel of op 'Relu' for T=string" in told.err
+    output = capsys.readouterr()
+    assert "Relu" not in output.out
+    assert "warning: TensorFlow 1.15 has no CPU kernel of op 'Relu' for T=string" in output.err
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_node_without_kernel_is_a_warning(tmp_path: Path, capsys: Captured) ->
         (["--graphs={odd}"], 6, "has no op 'Frobnicate' (node 'f' of"),
     ],
 )
-def test_mistakes_end_in_a_message_and_an_exit_code(
+def test_errors_have_messages_and_codes(
     a: Path, tmp_path: Path, capsys: Captured, arguments: list[str], code: int, message: str
 ) -> None:
     odd, empty = tmp_path / "odd.pb", tmp_path / "empty.pbtxt"
@@ -113,6 +113,6 @@ def test_mistakes_end_in_a_message_and_an_exit_code(
     empty.write_text("versions { producer: 27 }")
     filled = [text.format(a=a, odd=odd, empty=empty) for text in arguments]
     assert main(["header", *filled]) == code
-    told = capsys.readouterr()
-    assert message in told.err
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.out == ""

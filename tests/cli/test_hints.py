@@ -1,4 +1,4 @@
-"""Every flag that a message or a help text names exists, and belongs to the verb that it names."""
+"""Flags in messages and help string_literals exist for the verbs that they name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobileprep.cli.main import find_verb, parser_of, verb_names
 
 ROOT = Path(mobileprep.__file__).parent
 _FLAG: Final = re.compile(r"(?<![\w,-])--[a-zA-Z][\w-]*")
-# Flags of other programs, in what they are given.
+# Flags of other programs.
 _FOREIGN: Final = re.compile(
     r"bazel |-Wl,|--config=|--copt|--linkopt|--fat_apk_cpu|--whole-archive"
 )
@@ -42,19 +42,19 @@ _OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Text(NamedTuple):
-    """A text of the source, f-strings with a blank for each value."""
+    """A string literal in the source, with a blank for each value of an f-string."""
 
     file: str
     line: int
     content: str
 
 
-def texts() -> Iterator[Text]:
+def string_literals() -> Iterator[Text]:
     for path in sorted(ROOT.rglob("*.py")):
         if "protos" in path.parts or "documents" in path.parts:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        # Docstrings, and the parts of f-strings, which count as a whole.
+        # Docstrings and parts of f-strings.
         skipped = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
         strings = [n for n in ast.walk(tree) if isinstance(n, ast.JoinedStr)]
         skipped |= {id(part) for string in strings for part in string.values}
@@ -65,7 +65,7 @@ def texts() -> Iterator[Text]:
 
 
 def content_of(node: ast.AST) -> str:
-    """The text of a string, with a blank for each value of an f-string."""
+    """The value of a string literal, with a blank for each value of an f-string."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -89,7 +89,7 @@ _VERB: Final = re.compile(
 
 
 def verbs_meant(text: Text) -> tuple[str, ...]:
-    """The verbs of which a text may name flags: those that it names, or its module's own."""
+    """The verbs whose flags a string may name."""
     named = tuple(dict.fromkeys(_VERB.findall(text.content)))
     own = Path(text.file).stem.replace("_", "-")
     if text.file.startswith("cli/") and own in FLAGS:
@@ -100,11 +100,11 @@ def verbs_meant(text: Text) -> tuple[str, ...]:
     return (*named, *of)
 
 
-@pytest.mark.parametrize("text", list(texts()), ids=lambda t: f"{t.file}:{t.line}")
-def test_a_flag_that_a_text_names_exists(text: Text) -> None:
+@pytest.mark.parametrize("text", list(string_literals()), ids=lambda t: f"{t.file}:{t.line}")
+def test_flag_in_a_string_exists(text: Text) -> None:
     meant = verbs_meant(text)
     for flag in _FLAG.findall(text.content):
         if flag in ("--json", "--help"):
-            continue  # of many verbs, and meant for any
+            continue  # exists for many verbs
         assert meant, f"{flag} belongs to no verb that {text.content!r} names"
-        assert any(flag in FLAGS[verb] for verb in meant), f"{flag} is no flag of {meant}"
+        assert any(flag in FLAGS[verb] for verb in meant), f"{flag} is not a flag of {meant}"

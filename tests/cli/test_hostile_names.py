@@ -1,4 +1,4 @@
-"""Names of models that could steer a terminal, through the verbs that print them."""
+"""Names with control characters are escaped by verbs that print them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ HOSTILE = [
 names = pytest.mark.parametrize("name", HOSTILE, ids=lambda n: ascii(n)[:20])
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("workdir")
 
 
 def graph(name: str, op: str = "Relu") -> Graph:
@@ -50,21 +48,21 @@ def graph(name: str, op: str = "Relu") -> Graph:
 
 
 def harmless(text: str) -> bool:
-    """Whether a terminal shows a text as it is: nothing but what prints, and ends of lines."""
+    """Whether a text has only printable characters and newlines."""
     return plain(text, keep="\n") == text
 
 
 @names
-def test_diff(name: str, run: Run) -> None:
+def test_diff_escapes_names(name: str, run: Run) -> None:
     write_graph(Path("a.pb"), graph(name))
     write_graph(Path("b.pb"), graph(name, "Elu"))
     write_graph(Path("c.pb"), graph(f"{name}2"))
     changed = run("diff", "a.pb", "b.pb")
     renamed = run("diff", "a.pb", "c.pb", "--names")
     sampled = run("diff", "a.pb", "c.pb", "--samples=1")
-    for told, code in ((changed, 1), (renamed, 0), (sampled, 0)):
-        assert told.code == code, told.err
-        assert harmless(told.out + told.err)
+    for result, code in ((changed, 1), (renamed, 0), (sampled, 0)):
+        assert result.code == code, result.err
+        assert harmless(result.out + result.err)
     assert "Elu" in changed.out
     assert f"= {plain(name)} is {plain(name)}2\n" in renamed.out
     data = json.loads(run("diff", "a.pb", "b.pb", "--json").out)
@@ -72,31 +70,31 @@ def test_diff(name: str, run: Run) -> None:
 
 
 @names
-def test_dot(name: str, run: Run) -> None:
+def test_dot_escapes_names(name: str, run: Run) -> None:
     write_graph(Path("a.pb"), graph(name))
     for flags in ([], ["--colors", "--shapes"], ["--collapse=1"], ["--around=out"]):
-        told = run("dot", "--graph=a.pb", "--dot_output=-", *flags)
-        assert told.code == 0, told.err
-        assert harmless(told.out + told.err)
+        result = run("dot", "--graph=a.pb", "--dot_output=-", *flags)
+        assert result.code == 0, result.err
+        assert harmless(result.out + result.err)
     missing = run("dot", "--graph=a.pb", "--dot_output=-", f"--around={name}?")
     assert missing.code == 2
     assert harmless(missing.out + missing.err)
 
 
 @names
-def test_summarize_of_broken_graphs(name: str, run: Run) -> None:
+def test_summarize_escapes_names_of_broken_graphs(name: str, run: Run) -> None:
     write_graph(Path("gone.pb"), Graph([Node(name, "Relu", (parse_ref(f"{name}x"),))]))
     write_graph(Path("alone.pb"), Graph([Node("first", "NoOp"), Node(name, name)]))
     circle = [Node(n, "Relu", (parse_ref(o),)) for n, o in ((name, "b"), ("b", name))]
     write_graph(Path("circle.pb"), Graph(circle))
     for file in ("gone.pb", "alone.pb", "circle.pb"):
-        told = run("summarize", f"--in_graph={file}", "--print_structure")
-        assert told.code in (0, 5), told.err
-        assert harmless(told.out + told.err)
+        result = run("summarize", f"--in_graph={file}", "--print_structure")
+        assert result.code in (0, 5), result.err
+        assert harmless(result.out + result.err)
 
 
 def replaced(data: Any, name: str) -> Any:
-    """A report in which every text that a model or a recipe names is another one."""
+    """A report in which all strings are replaced by another."""
     if isinstance(data, list):
         return [replaced(item, name) for item in data]
     if isinstance(data, dict):
@@ -105,17 +103,20 @@ def replaced(data: Any, name: str) -> Any:
 
 
 @names
-def test_report_and_its_comparison(name: str, built: Path, run: Run) -> None:
-    kept = json.loads(Path("out/digits/phone/report.json").read_text())
+def test_report_and_comparison_escape_names(name: str, built: Path, run: Run) -> None:
+    report = json.loads(Path("out/digits/phone/report.json").read_text())
     shutil.copytree("out/digits/phone", "hostile")
-    other = {**kept, **{k: replaced(kept[k], name) for k in ("steps", "warnings") if k in kept}}
-    other["ops"] = {name: 1, **kept["ops"]}
+    other = {
+        **report,
+        **{k: replaced(report[k], name) for k in ("steps", "warnings") if k in report},
+    }
+    other["ops"] = {name: 1, **report["ops"]}
     other["warnings"] = [name]
     Path("hostile/report.json").write_text(json.dumps(other))
     for flags in ([], ["--compare", "out/digits/phone"], ["--format", "markdown"]):
-        told = run("report", "hostile", *flags)
-        assert told.code == 0, told.err
-        assert harmless(told.out + told.err)
+        result = run("report", "hostile", *flags)
+        assert result.code == 0, result.err
+        assert harmless(result.out + result.err)
     compared = run("report", "out/digits/phone", "--compare", "hostile", "--format", "markdown")
     assert compared.code == 0, compared.err
     assert harmless(compared.out)

@@ -1,4 +1,4 @@
-"""``mobileprep init``: a first recipe that is a good one."""
+"""``mobileprep init``."""
 
 from __future__ import annotations
 
@@ -25,17 +25,15 @@ from tests.freezing.test_convert import reader, updating, with_branch
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A frozen graph in a folder of its own, seen from the folder above."""
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    write_graph(tmp_path / "models" / "net.pb", classifier())
+def model(workdir: Path) -> Path:
+    """A frozen graph in a subdirectory."""
+    write_graph(workdir / "models" / "net.pb", classifier())
     return Path("models/net.pb")
 
 
 @pytest.fixture
 def training(model: Path) -> Path:
-    """A folder with a graph of variables, and two checkpoints that fit it."""
+    """A directory with a graph of variables and two matching checkpoints."""
     folder = Path("train")
     variable = ref_variable("w", 3)
     nodes = [placeholder("x", -1, 3), *variable, node("y", "Mul", "x", "w/read", T=FLOAT)]
@@ -45,10 +43,10 @@ def training(model: Path) -> Path:
     return folder
 
 
-def test_the_recipe_builds_as_it_stands(model: Path, run: Run) -> None:
-    told = run("init", model, "--inputs", "x", "--outputs", "y")
-    assert told.code == 0
-    assert "recipe.yaml: written" in told.err
+def test_written_recipe_builds(model: Path, run: Run) -> None:
+    result = run("init", model, "--inputs", "x", "--outputs", "y")
+    assert result.code == 0
+    assert "recipe.yaml: written" in result.err
     assert run("validate", "recipe.yaml").code == 0
     built = run("build", "recipe.yaml")
     assert built.code == 0, built.err
@@ -58,15 +56,15 @@ def test_the_recipe_builds_as_it_stands(model: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["models/recipe.yaml", "recipes/net/recipe.yaml", "r.yaml"])
-def test_paths_start_at_the_recipe(model: Path, run: Run, recipe: str) -> None:
-    told = run("init", model, "--inputs", "x", "--outputs", "y", "--recipe", recipe)
-    assert told.code == 0
+def test_paths_are_relative_to_the_recipe(model: Path, run: Run, recipe: str) -> None:
+    result = run("init", model, "--inputs", "x", "--outputs", "y", "--recipe", recipe)
+    assert result.code == 0
     assert run("build", recipe).code == 0
     assert str(Path.cwd()) not in Path(recipe).read_text()
 
 
 @pytest.mark.parametrize("name", ["123", "true", "1e5", "null", "a b", "~", "#", ".hidden"])
-def test_any_file_name_gives_a_name(model: Path, run: Run, name: str) -> None:
+def test_unusual_file_names_give_valid_recipes(model: Path, run: Run, name: str) -> None:
     other = model.with_name(f"{name}.pb")
     model.rename(other)
     assert run("init", other, "--inputs", "x", "--outputs", "y").code == 0
@@ -74,16 +72,16 @@ def test_any_file_name_gives_a_name(model: Path, run: Run, name: str) -> None:
     assert recipe.targets[0].source.file.path.resolve() == other.resolve()
 
 
-def test_names_are_taken_apart_and_quoted(model: Path, run: Run) -> None:
+def test_input_and_output_names_are_split_and_quoted(model: Path, run: Run) -> None:
     run("init", model, "--no-try", "--inputs", "a, b:0", "--outputs", "y,z:1")
     target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
     assert [i.name for i in target.inputs] == ["a", "b:0"]
     assert target.outputs == ("y", "z:1")
 
 
-def test_a_named_checkpoint_goes_with_the_graph(training: Path, run: Run) -> None:
-    told = run("init", training / "net.pb", "--checkpoint", training / "second")
-    assert told.code == 0, told.err
+def test_checkpoint_option_selects_the_checkpoint(training: Path, run: Run) -> None:
+    result = run("init", training / "net.pb", "--checkpoint", training / "second")
+    assert result.code == 0, result.err
     source = load_recipe(Path("recipe.yaml"), environ={}).targets[0].source
     assert (source.kind, source.file.name) == ("graph", "train/net.pb")
     assert source.checkpoint is not None
@@ -91,9 +89,7 @@ def test_a_named_checkpoint_goes_with_the_graph(training: Path, run: Run) -> Non
 
 
 @pytest.mark.parametrize("name", ["train", "train/net.pb", "train/first", "train/first.index"])
-def test_graph_and_checkpoint_are_found_from_each_other(
-    training: Path, run: Run, name: str
-) -> None:
+def test_graph_and_checkpoint_are_paired(training: Path, run: Run, name: str) -> None:
     (training / "second.index").unlink()
     assert run("init", name).code == 0
     source = load_recipe(Path("recipe.yaml"), environ={}).targets[0].source
@@ -103,7 +99,7 @@ def test_graph_and_checkpoint_are_found_from_each_other(
     assert built.code == 0, built.err
 
 
-def test_inputs_and_outputs_are_the_likely_ones(model: Path, run: Run) -> None:
+def test_inputs_and_outputs_are_detected(model: Path, run: Run) -> None:
     assert run("init", model).code == 0
     target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
     assert [(i.name, i.dtype, i.shape) for i in target.inputs] == [("x", "float32", (-1, 3))]
@@ -111,26 +107,26 @@ def test_inputs_and_outputs_are_the_likely_ones(model: Path, run: Run) -> None:
     assert run("build", "recipe.yaml").code == 0
 
 
-def test_what_is_no_model_leaves_no_recipe(model: Path, run: Run) -> None:
+def test_invalid_model_writes_no_recipe(model: Path, run: Run) -> None:
     for content, code in ((b"\xff" * 100, 4), (b"\xff\xd8\xff\xe0", 6)):
         model.write_bytes(content)
-        told = run("init", model, "--recipe", "new/recipe.yaml")
-        assert (told.code, str(model) in told.err) == (code, True)
-        assert "help: " in told.err
+        result = run("init", model, "--recipe", "new/recipe.yaml")
+        assert (result.code, str(model) in result.err) == (code, True)
+        assert "help: " in result.err
         assert not Path("new").exists()
 
 
-def test_a_meta_graph_without_variables_needs_no_checkpoint(model: Path, run: Run) -> None:
-    made = pb.MetaGraphDef()
-    made.meta_info_def.tags.append("train")
-    made.graph_def.ParseFromString(model.read_bytes())
-    Path("net.meta").write_bytes(made.SerializeToString())
-    told = run("init", "net.meta", "--inputs", "x", "--outputs", "y")
-    assert told.code == 0, told.err
+def test_meta_graph_without_variables_needs_no_checkpoint(model: Path, run: Run) -> None:
+    meta_graph = pb.MetaGraphDef()
+    meta_graph.meta_info_def.tags.append("train")
+    meta_graph.graph_def.ParseFromString(model.read_bytes())
+    Path("net.meta").write_bytes(meta_graph.SerializeToString())
+    result = run("init", "net.meta", "--inputs", "x", "--outputs", "y")
+    assert result.code == 0, result.err
     assert run("build", "recipe.yaml").code == 0
 
 
-def test_quantized_is_what_the_check_runs(model: Path, run: Run) -> None:
+def test_quantization_and_check_are_enabled(model: Path, run: Run) -> None:
     assert run("init", model).code == 0
     target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
     assert target.check
@@ -138,7 +134,7 @@ def test_quantized_is_what_the_check_runs(model: Path, run: Run) -> None:
     assert Path("recipe.yaml").read_text().startswith("# yaml-language-server: $schema=")
 
 
-def test_channels_of_other_ranges_get_scales_of_their_own(model: Path, run: Run) -> None:
+def test_channels_of_different_ranges_get_separate_scales(model: Path, run: Run) -> None:
     values = np.random.default_rng(0).normal(0, 0.3, (32, 64)).astype(np.float32)
     values[:, 0] *= 1e4
     nodes = [
@@ -155,14 +151,14 @@ def test_channels_of_other_ranges_get_scales_of_their_own(model: Path, run: Run)
 
 
 def quantized(model: Path, run: Run) -> str:
-    """The recipe that ``init`` writes, in one line; its build warns of nothing."""
+    """The recipe that ``init`` writes, in one line; its build prints no warnings."""
     assert run("init", model).code == 0
     built = run("build", "recipe.yaml")
     assert (built.code, "warning" in built.err) == (0, False)
     return " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
 
 
-def test_layers_are_equalized_where_that_is_what_helps(model: Path, run: Run) -> None:
+def test_layers_are_equalized_if_needed(model: Path, run: Run) -> None:
     draw = np.random.default_rng(0)
     first = draw.normal(0, 1, (32, 64)).astype(np.float32)
     second = draw.normal(0, 1, (64, 32)).astype(np.float32)
@@ -181,7 +177,7 @@ def test_layers_are_equalized_where_that_is_what_helps(model: Path, run: Run) ->
     assert text.count("Rejected 'quantize: ") == 2
 
 
-def test_float16_is_what_is_left_with_next_steps(model: Path, run: Run) -> None:
+def test_float16_is_the_fallback_with_next_steps(model: Path, run: Run) -> None:
     weights = np.random.default_rng(0).normal(0, 1, (1024, 4)).astype(np.float32)
     rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0].astype(np.float32)
     spread = np.array([60, 1, 1, 1], np.float32)
@@ -199,7 +195,7 @@ def test_float16_is_what_is_left_with_next_steps(model: Path, run: Run) -> None:
     assert "Next steps towards 8 bits: check on samples of your own" in text
 
 
-def test_what_cannot_be_checked_stays_float(model: Path, run: Run) -> None:
+def test_unchecked_model_stays_float(model: Path, run: Run) -> None:
     nodes = [
         placeholder("text", -1, dtype=DType.STRING),
         node("y", "StringLower", "text", encoding=""),
@@ -214,7 +210,7 @@ def test_what_cannot_be_checked_stays_float(model: Path, run: Run) -> None:
     assert run("build", "recipe.yaml").code == 0
 
 
-def test_a_check_that_proves_nothing_lets_nothing_be_quantized(model: Path, run: Run) -> None:
+def test_inconclusive_check_keeps_float(model: Path, run: Run) -> None:
     values = np.random.default_rng(0).normal(0, 1e-9, (32, 64)).astype(np.float32)
     nodes = [
         placeholder("x", 1, 32),
@@ -227,15 +223,15 @@ def test_a_check_that_proves_nothing_lets_nothing_be_quantized(model: Path, run:
     assert run("init", model).code == 0
     target = load_recipe(Path("recipe.yaml")).targets[0]
     assert (bool(target.check), target.quantize.mode) == (True, "none")
-    told = " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
-    assert "The weights stay float: outputs hardly move from sample to sample" in told
+    text = " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
+    assert "The weights stay float: outputs hardly move from sample to sample" in text
 
 
-def test_labelled_samples_become_a_validation(model: Path, run: Run) -> None:
+def test_labeled_samples_become_a_validation(model: Path, run: Run) -> None:
     x = np.eye(3, dtype=np.float32)
     np.savez("data.npz", x=x, digit=np.arange(3))
-    told = run("init", model, "--data", "data.npz", "--labels", "digit")
-    assert told.code == 0, told.err
+    result = run("init", model, "--data", "data.npz", "--labels", "digit")
+    assert result.code == 0, result.err
     target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
     assert target.validation is not None
     assert target.validation.metrics[0].labels == "digit"
@@ -245,34 +241,34 @@ def test_labelled_samples_become_a_validation(model: Path, run: Run) -> None:
     assert not Path("b.yaml").exists()
 
 
-def test_samples_without_labels_compare_the_model_with_its_source(model: Path, run: Run) -> None:
+def test_unlabeled_samples_validate_agreement(model: Path, run: Run) -> None:
     np.savez("data.npz", x=np.eye(3, dtype=np.float32))
-    told = run("init", model, "--data", "data.npz")
-    assert told.code == 0, told.err
+    result = run("init", model, "--data", "data.npz")
+    assert result.code == 0, result.err
     target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
     assert target.validation is not None
     assert target.validation.metrics[0].metric == "agreement"
     assert run("build", "recipe.yaml").code == 0
 
 
-def test_a_dash_is_the_standard_output(model: Path, run: Run) -> None:
-    told = run("init", model, "--recipe", "-")
-    assert told.code == 0
+def test_dash_writes_to_stdout(model: Path, run: Run) -> None:
+    result = run("init", model, "--recipe", "-")
+    assert result.code == 0
     assert not Path("-").exists()
     assert not Path("recipe.yaml").exists()
-    Path("recipe.yaml").write_text(told.out)
+    Path("recipe.yaml").write_text(result.out)
     assert run("build", "recipe.yaml").code == 0
 
 
-def test_without_a_try_nothing_is_built_and_nothing_checked(model: Path, run: Run) -> None:
-    told = run("init", model, "--no-try")
-    assert (told.code, "not built yet" in told.err) == (0, True)
+def test_no_try_skips_build_and_check(model: Path, run: Run) -> None:
+    result = run("init", model, "--no-try")
+    assert (result.code, "not built yet" in result.err) == (0, True)
     target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
     assert (bool(target.check), target.quantize.mode) == (False, "none")
     assert not Path("store").exists()
 
 
-def test_recipes_of_several_models_have_several_names(model: Path, run: Run) -> None:
+def test_recipe_names_are_unique(model: Path, run: Run) -> None:
     for folder in ("a", "b", "c/model"):
         write_graph(Path(folder) / "frozen.pb", classifier())
         recipe = Path("recipes") / folder.replace("/", "-") / "recipe.yaml"
@@ -293,7 +289,7 @@ def test_recipes_of_several_models_have_several_names(model: Path, run: Run) -> 
     ],
 )
 @pytest.mark.parametrize("flags", [[], ["--no-try"]])
-def test_a_model_of_a_newer_release_gets_what_loads_it(
+def test_model_of_a_newer_release_gets_a_loadable_recipe(
     newer: Node, line: str, flags: list[str], model: Path, run: Run
 ) -> None:
     write_graph(model, Graph([placeholder("x", -1, 2, 2), newer]))
@@ -306,7 +302,7 @@ def test_a_model_of_a_newer_release_gets_what_loads_it(
     assert run("check-target", "out/net/phone/net.pb").code == 0
 
 
-def test_the_release_of_the_app_is_kept(model: Path, run: Run) -> None:
+def test_tensorflow_option_sets_the_release(model: Path, run: Run) -> None:
     assert run("init", model, "--tensorflow=2.21").code == 0
     assert 'registration: {tensorflow: ["2.21"]}' in Path("recipe.yaml").read_text()
     write_graph(model, Graph([placeholder("x", -1), node("y", "Xlog1py", "x", "x", T=FLOAT)]))
@@ -315,83 +311,74 @@ def test_the_release_of_the_app_is_kept(model: Path, run: Run) -> None:
     assert "TensorFlow 1.15 does not have the op `Xlog1py`" in refused.err
 
 
-def test_control_flow_is_lowered_where_a_branch_changes_a_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
-    made = with_branch(tmp_path / "model", updating("f"), reader("g"), other="g")
-    write_graph(tmp_path / "model" / "net.pb", made.graph)
-    told = run("init", "model/net.pb")
-    assert told.code == 0, told.err
+def test_control_flow_with_variable_updates_is_lowered(workdir: Path, run: Run) -> None:
+    (workdir / "model").mkdir()
+    source = with_branch(workdir / "model", updating("f"), reader("g"), other="g")
+    write_graph(workdir / "model" / "net.pb", source.graph)
+    result = run("init", "model/net.pb")
+    assert result.code == 0, result.err
     assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].freeze.control_flow == "lower"
     text = " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
     assert "the function 'f' changes a variable (AssignSubVariableOp). freeze: {" in text
     assert run("build", "recipe.yaml").code == 0
 
 
-def test_what_lowering_does_not_mend_is_told_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
+def test_error_after_failed_lowering_is_the_original(workdir: Path, run: Run) -> None:
     nodes = [*ref_variable("w", 3), placeholder("x", 3)]
     nodes += [node("y", "AssignAdd", "w", "x", T=FLOAT)]
-    write_graph(tmp_path / "model" / "net.pb", Graph(nodes))
-    write_bundle(tmp_path / "model" / "ckpt", {"w": np.arange(3, dtype=np.float32)})
-    told = run("init", "model/net.pb", "--outputs", "y")
-    assert (told.code, Path("recipe.yaml").exists()) == (6, False)
-    assert "takes the result of 'y' (AssignAdd)" in told.err
+    write_graph(workdir / "model" / "net.pb", Graph(nodes))
+    write_bundle(workdir / "model" / "ckpt", {"w": np.arange(3, dtype=np.float32)})
+    result = run("init", "model/net.pb", "--outputs", "y")
+    assert (result.code, Path("recipe.yaml").exists()) == (6, False)
+    assert "takes the result of 'y' (AssignAdd)" in result.err
 
 
-def test_a_broken_graph_is_told_and_is_no_bug(model: Path, run: Run) -> None:
-    taken = node("z", "AddV2", "x", "gone", T=FLOAT)
+def test_broken_graph_is_reported(model: Path, run: Run) -> None:
+    dangling = node("z", "AddV2", "x", "gone", T=FLOAT)
     split = node("z", "Split", "axis", "x", T=FLOAT, num_split=1 << 62)
-    for nodes, told in (
-        ([placeholder("x", 2), taken], "takes 'gone', which does not exist"),
+    for nodes, message in (
+        ([placeholder("x", 2), dangling], "takes 'gone', which does not exist"),
         ([placeholder("x", 2), const("axis", np.int32(0)), split], "declares 4611686018427387904"),
     ):
         write_graph(model, Graph(nodes))
-        found = run("init", model)
-        assert (found.code, told in found.err, str(model) in found.err) == (5, True, True)
+        result = run("init", model)
+        assert (result.code, message in result.err, str(model) in result.err) == (5, True, True)
         assert not Path("recipe.yaml").exists()
 
 
-def test_of_a_training_graph_the_likeliest_output_is_taken(
-    built_once: Path, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_likeliest_output_of_a_training_graph_is_used(
+    built_once: Path, run: Run, workdir: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     model = built_once / "digits" / "model"
-    told = run("init", model / "graph.pbtxt", "--checkpoint", model / "model.ckpt-1000")
-    assert told.code == 0
+    result = run("init", model / "graph.pbtxt", "--checkpoint", model / "model.ckpt-1000")
+    assert result.code == 0
     assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].outputs == ("probabilities",)
     text = Path("recipe.yaml").read_text()
     assert "# Outputs: used by no other node." in text
 
 
-def test_an_existing_recipe_is_never_overwritten(model: Path, run: Run) -> None:
+def test_existing_recipe_is_not_overwritten(model: Path, run: Run) -> None:
     Path("recipe.yaml").write_text("mine")
-    told = run("init", model)
-    assert (told.code, Path("recipe.yaml").read_text()) == (2, "mine")
-    assert "--recipe" in told.err
+    result = run("init", model)
+    assert (result.code, Path("recipe.yaml").read_text()) == (2, "mine")
+    assert "--recipe" in result.err
 
 
-def test_a_missing_model_is_told(model: Path, run: Run) -> None:
-    told = run("init", "models/none.pb")
-    assert told.code == 4
-    assert "models/none.pb: does not exist" in told.err
+def test_missing_model_is_reported(model: Path, run: Run) -> None:
+    result = run("init", "models/none.pb")
+    assert result.code == 4
+    assert "models/none.pb: does not exist" in result.err
     assert not Path("recipe.yaml").exists()
 
 
-def test_the_store_is_let_go(model: Path, run: Run) -> None:
+def test_cache_lock_is_released(model: Path, run: Run) -> None:
     assert run("init", model, "--inputs", "x", "--outputs", "y").code == 0
     (store,) = Path("store").glob("v*")
     with alone(store, wait=False, tell=lambda _: None):
         pass
 
 
-def test_the_store_is_let_go_where_nothing_builds(model: Path, run: Run) -> None:
+def test_cache_lock_is_released_after_failed_builds(model: Path, run: Run) -> None:
     write_graph(model, Graph([placeholder("x", -1, 3), node("y", "NoSuchOp", "x")]))
     assert run("init", model, "--inputs", "x", "--outputs", "y").code != 0
     for store in Path("store").glob("v*"):
@@ -400,7 +387,7 @@ def test_the_store_is_let_go_where_nothing_builds(model: Path, run: Run) -> None
 
 
 def retraining() -> Graph:
-    """TensorFlow for Poets: a bottleneck that defaults to the features of the image."""
+    """A graph as in TensorFlow for Poets: the bottleneck defaults to features of the image."""
     rng = np.random.default_rng(3)
     weights = rng.normal(0, 0.2, (3, 3, 3, 64)).astype(np.float32)
     bottleneck = node("bottleneck", "PlaceholderWithDefault", "features", dtype=FLOAT)
@@ -421,10 +408,10 @@ def retraining() -> Graph:
     )
 
 
-def test_a_retrained_model_keeps_its_network(model: Path, run: Run) -> None:
+def test_retrained_model_includes_its_network(model: Path, run: Run) -> None:
     write_graph(model, retraining())
-    told = run("init", model)
-    assert told.code == 0, told.err
+    result = run("init", model)
+    assert result.code == 0, result.err
     assert [i.name for i in load_recipe(Path("recipe.yaml")).targets[0].inputs] == ["image"]
     assert run("build", "recipe.yaml").code == 0
     shipped = read_graph(Path("out/net/phone/net.pb"))
@@ -433,7 +420,7 @@ def test_a_retrained_model_keeps_its_network(model: Path, run: Run) -> None:
     assert Interpreter(shipped).run(["final_result"], {"image": image})[0].shape == (1, 5)
 
 
-def test_a_build_that_cuts_the_network_off_says_so(model: Path, run: Run) -> None:
+def test_build_reports_parameters_cut_off_by_inputs(model: Path, run: Run) -> None:
     write_graph(model, retraining())
     assert run("init", model, "--inputs", "bottleneck", "--recipe", "part.yaml").code == 0
     built = run("build", "part.yaml")
@@ -447,7 +434,7 @@ def test_a_build_that_cuts_the_network_off_says_so(model: Path, run: Run) -> Non
         assert "the input 'image' has no effect" in refused.err
 
 
-def test_a_build_whose_outputs_need_another_placeholder_fails(model: Path, run: Run) -> None:
+def test_output_that_needs_another_placeholder_fails_the_build(model: Path, run: Run) -> None:
     nodes = [placeholder("x", -1, 3), placeholder("scale", 3)]
     write_graph(model, Graph([*nodes, node("y", "Mul", "x", "scale", T=FLOAT)]))
     assert run("init", model, "--no-try", "--inputs", "x").code == 0
@@ -457,7 +444,7 @@ def test_a_build_whose_outputs_need_another_placeholder_fails(model: Path, run: 
     assert not Path("out/net").exists()
 
 
-def test_a_keep_probability_is_fed_by_what_the_graph_does_with_it(model: Path, run: Run) -> None:
+def test_dropout_probability_input_is_fed_one(model: Path, run: Run) -> None:
     weights = np.random.default_rng(0).normal(0, 1, (8, 4)).astype(np.float32)
     nodes = [
         placeholder("x", -1, 8),
@@ -481,21 +468,21 @@ def test_a_keep_probability_is_fed_by_what_the_graph_does_with_it(model: Path, r
     assert "NaN" not in built.out + built.err
 
 
-def test_the_log_shows_no_failed_trial_and_the_recipe_no_path(model: Path, run: Run) -> None:
+def test_log_hides_failed_trials_and_recipe_has_no_absolute_path(model: Path, run: Run) -> None:
     values = np.random.default_rng(0).normal(0, 1, (64, 4)).astype(np.float32) * np.float32(1e3)
     nodes = [placeholder("x", 1, 64), const("w", values)]
     nodes += [node("z", "MatMul", "x", "w", T=FLOAT), node("y", "Softmax", "z", T=FLOAT)]
     write_graph(model, Graph(nodes))
-    told = run("init", model)
-    assert told.code == 0
-    assert "fail" not in told.err
-    assert "error" not in told.err
+    result = run("init", model)
+    assert result.code == 0
+    assert "fail" not in result.err
+    assert "error" not in result.err
     text = Path("recipe.yaml").read_text()
     assert text.startswith("# yaml-language-server: $schema=recipe.schema.json\n")
     assert "file://" not in text
 
 
-def test_an_unknown_shape_is_shown_as_the_check_feeds_it(model: Path, run: Run) -> None:
+def test_unknown_shape_is_commented_with_the_checked_shape(model: Path, run: Run) -> None:
     weights = np.random.default_rng(0).normal(0, 1, (8, 4)).astype(np.float32)
     nodes = [node("x", "Placeholder", dtype=FLOAT), const("w", weights)]
     write_graph(model, Graph([*nodes, node("y", "MatMul", "x", "w", T=FLOAT)]))
@@ -504,7 +491,7 @@ def test_an_unknown_shape_is_shown_as_the_check_feeds_it(model: Path, run: Run) 
     assert "the check feeds [1, 8]: add 'shape:' with the shape that the app feeds." in text
 
 
-def test_file_names_in_comments_keep_their_case(training: Path, run: Run) -> None:
+def test_comments_preserve_file_name_case(training: Path, run: Run) -> None:
     (training / "net.pb").rename(training / "graph.pb")
     variable = ref_variable("w", 3)
     more = [placeholder("x", -1, 3), *variable, node("z", "Add", "x", "w/read", T=FLOAT)]

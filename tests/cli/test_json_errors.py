@@ -1,4 +1,4 @@
-"""With --json there is one JSON value on the standard output, whatever happens."""
+"""With --json, stdout contains exactly one JSON value, also after errors."""
 
 from __future__ import annotations
 
@@ -12,74 +12,71 @@ from mobileprep.cli.main import main, verb_names
 from mobileprep.errors import MobileprepError
 from mobileprep.graph.files import write_graph
 from tests.building.stages.jobs import classifier
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, replace_text
 
 WITH_JSON = ["benchmark", "build", "compare", "doctor", "plan", "report", "run", "validate"]
 
 
 @pytest.mark.parametrize("verb", WITH_JSON)
-def test_a_usage_error_is_an_object(verb: str, run: Run) -> None:
-    told = run(verb, "--json", "--no-such-flag=1")
-    error = json.loads(told.out)["error"]
-    assert told.code == error["exit_code"] == 2
+def test_usage_error_is_an_object(verb: str, run: Run) -> None:
+    result = run(verb, "--json", "--no-such-flag=1")
+    error = json.loads(result.out)["error"]
+    assert result.code == error["exit_code"] == 2
     assert error["kind"] == "usage"
-    assert f"{error['where']}: {error['message']}" in told.err
-    assert error["hint"] in told.err
+    assert f"{error['where']}: {error['message']}" in result.err
+    assert error["hint"] in result.err
     assert error["where"] == f"mobileprep {verb}"
 
 
-def test_the_list_of_verbs_with_json_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    found = []
+def test_listed_verbs_have_a_json_option(capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = []
     for verb in verb_names():
         assert main(["help", verb]) == 0
         if "--json" in capsys.readouterr().out:
-            found.append(verb)
-    assert set(found) >= set(WITH_JSON)
+            verbs.append(verb)
+    assert set(verbs) >= set(WITH_JSON)
 
 
-def test_a_recipe_s_problems_keep_their_places(digits: Path, run: Run) -> None:
-    digits.write_text(digits.read_text().replace("targets:", "targts:"))
+def test_recipe_problems_include_locations(digits: Path, run: Run) -> None:
+    replace_text(digits, "targets:", "targts:")
     for verb in ("validate", "plan", "build", "report"):
-        told = run(verb, digits, "--json")
-        error = json.loads(told.out)["error"]
-        assert told.code == error["exit_code"] == 3
+        result = run(verb, digits, "--json")
+        error = json.loads(result.out)["error"]
+        assert result.code == error["exit_code"] == 3
         assert error["kind"] == "recipe"
         assert error["message"].count(f"{digits}:") == 2
         assert "did you mean 'targets'?" in error["message"]
 
 
-def test_a_missing_file_is_named(digits: Path, run: Run) -> None:
+def test_missing_file_is_an_error_object(digits: Path, run: Run) -> None:
     (digits.parent / "model" / "graph.pbtxt").unlink()
     for verb in ("validate", "plan", "build", "report"):
-        told = run(verb, digits, "--json")
-        error = json.loads(told.out)["error"]
-        assert (told.code, error["kind"], error["exit_code"]) == (4, "corrupt file", 4)
+        result = run(verb, digits, "--json")
+        error = json.loads(result.out)["error"]
+        assert (result.code, error["kind"], error["exit_code"]) == (4, "corrupt file", 4)
 
 
-def test_a_failure_in_the_middle_of_a_build_is_the_only_value(digits: Path, run: Run) -> None:
-    digits.write_text(digits.read_text().replace("labels: label", "labels: lable"))
-    told = run("build", digits, "--json")
-    error = json.loads(told.out)["error"]
-    assert (told.code, error["kind"]) == (8, "accuracy")
+def test_build_failure_is_the_only_value(digits: Path, run: Run) -> None:
+    replace_text(digits, "labels: label", "labels: lable")
+    result = run("build", digits, "--json")
+    error = json.loads(result.out)["error"]
+    assert (result.code, error["kind"]) == (8, "accuracy")
 
 
-def test_results_before_an_error_are_held_back(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_results_before_an_error_are_not_printed(workdir: Path, run: Run) -> None:
     write_graph(Path("a.pb"), classifier())
-    asked = ["run", "--graph=a.pb", "--feed=x=random:1,3", "--json"]
-    assert "outputs" in json.loads(run(*asked).out)
-    told = run(*asked, "--self_test")
-    assert (told.code, json.loads(told.out)["error"]["kind"]) == (8, "accuracy")
+    command = ["run", "--graph=a.pb", "--feed=x=random:1,3", "--json"]
+    assert "outputs" in json.loads(run(*command).out)
+    result = run(*command, "--self_test")
+    assert (result.code, json.loads(result.out)["error"]["kind"]) == (8, "accuracy")
 
 
-def test_a_build_with_nothing_to_do_lists_its_reports(built: Path, run: Run) -> None:
-    told = run("build", built, "--json")
-    assert [report["target"] for report in json.loads(told.out)] == ["phone", "download"]
+def test_up_to_date_build_lists_reports(built: Path, run: Run) -> None:
+    result = run("build", built, "--json")
+    assert [report["target"] for report in json.loads(result.out)] == ["phone", "download"]
 
 
-def test_help_is_help_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "--json", "--help"])
     assert "usage: mobileprep plan" in capsys.readouterr().out
@@ -89,7 +86,7 @@ def test_help_is_help_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     ("problem", "kind", "code"),
     [(ZeroDivisionError("oops"), "bug", 70), (KeyboardInterrupt(), "interrupted", 130)],
 )
-def test_bugs_and_interrupts_are_objects_too(
+def test_bugs_and_interrupts_are_objects(
     problem: BaseException,
     kind: str,
     code: int,
@@ -107,22 +104,22 @@ def test_bugs_and_interrupts_are_objects_too(
 
 
 @pytest.mark.parametrize("error", MobileprepError.__subclasses__())
-def test_every_class_of_error_has_a_kind(
+def test_error_classes_have_kinds(
     error: type[MobileprepError],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(_arguments: object) -> int:
-        raise error(*("what", "mend", "place"))
+        raise error(*("what", "try again", "place"))
 
     monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
     assert main(["--json"]) == error.exit_code
-    told = json.loads(capsys.readouterr().out)["error"]
-    assert told.pop("kind").replace(" ", "") == error.__name__.removesuffix("Error").lower()
-    assert told.pop("code") == error().code
-    assert told == {
+    out = json.loads(capsys.readouterr().out)["error"]
+    assert out.pop("kind").replace(" ", "") == error.__name__.removesuffix("Error").lower()
+    assert out.pop("code") == error().code
+    assert out == {
         "message": "what",
-        "hint": "mend",
+        "hint": "try again",
         "where": "place",
         "exit_code": error.exit_code,
     }

@@ -1,4 +1,4 @@
-"""What ``--json`` prints holds to the published schemas."""
+"""Output of ``--json`` conforms to the published schemas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
-from tests.cli.conftest import Run, Told
+from tests.cli.conftest import CommandResult, Run
 from tests.formats.elf_files import elf_library
 
 MODEL = "out/digits/phone/digits.pb"
@@ -74,16 +74,16 @@ targets: {phone: {quantize: {mode: nodes}}, download: null}
 """
 
 
-def check(name: str, told: Told) -> None:
+def check(name: str, result: CommandResult) -> None:
     schema = json.loads((OUTPUT_SCHEMAS / f"{name}.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)
     validator.check_schema(schema)
-    validator.validate(json.loads(told.out))
+    validator.validate(json.loads(result.out))
 
 
 @pytest.mark.usefixtures("built")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_printed_holds_to_its_schema(command: str, run: Run) -> None:
+def test_json_output_matches_its_schema(command: str, run: Run) -> None:
     name, arguments = COMMANDS[command]
     for folder in ("feeds", "eight-bits"):
         Path(folder).mkdir()
@@ -95,22 +95,22 @@ def test_what_is_printed_holds_to_its_schema(command: str, run: Run) -> None:
     Path("lib.so").write_bytes(elf_library())
     for file in ("a", "b"):
         np.save(f"feeds/{file}.npy", np.zeros((1, 8, 8, 1), np.float32))
-    told = run(*arguments.split())
-    assert (told.code in (0, 1)) is (name not in ("error", "doctor-library")), told.err
-    check(name, told)
+    result = run(*arguments.split())
+    assert (result.code in (0, 1)) is (name not in ("error", "doctor-library")), result.err
+    check(name, result)
 
 
 @pytest.mark.parametrize("checked", ["check: {samples: 2}", "check: {data: data/test.npz}"])
-def test_reports_of_checked_recipes_hold_to_theirs(digits: Path, run: Run, checked: str) -> None:
+def test_reports_of_checked_recipes_match_the_schema(digits: Path, run: Run, checked: str) -> None:
     digits.write_text(f"{digits.read_text()}\n{checked}\n")
-    told = run("build", digits, "--target", "phone", "--json")
-    assert told.code == 0, told.err
-    check("report", told)
-    assert json.loads(told.out)[0]["check"]["samples"]
+    result = run("build", digits, "--target", "phone", "--json")
+    assert result.code == 0, result.err
+    check("report", result)
+    assert json.loads(result.out)[0]["check"]["samples"]
 
 
 @pytest.mark.parametrize("path", sorted(OUTPUT_SCHEMAS.glob("*.json")), ids=lambda p: p.stem)
-def test_every_schema_is_tried_and_closed(path: Path) -> None:
+def test_schemas_are_tested_and_closed(path: Path) -> None:
     assert path.stem in {name for name, _ in COMMANDS.values()}
     for shape in json.loads(path.read_text())["$defs"].values():
         assert shape["additionalProperties"] is False

@@ -1,4 +1,4 @@
-"""A build killed at any moment leaves nothing half-written, and the next one mends all."""
+"""Killed builds leave no partial files, and the next build completes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.building.pipeline.killed import kill_builds
 
 
 @pytest.mark.slow
-def test_a_killed_build_leaves_whole_files_and_the_next_gives_the_same_bytes(
+def test_killed_builds_leave_only_complete_files(
     tmp_path: Path,
 ) -> None:
     result = kill_builds(tmp_path, count=10, seed=5)

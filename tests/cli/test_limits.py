@@ -1,4 +1,4 @@
-"""What is written small and would take all memory, or never end, is refused in words."""
+"""Small models that would use too much memory or run forever are refused."""
 
 from __future__ import annotations
 
@@ -25,66 +25,66 @@ MEGABYTES_16 = 1 << 22  # floats
 
 
 @pytest.fixture(autouse=True)
-def usual_limits():
+def _default_limits():
     yield
     set_limits()
 
 
 def doubling(levels: int) -> Graph:
-    """A tensor of one element, joined with itself again and again."""
+    """A tensor of one element, concatenated with itself repeatedly."""
     nodes = [c("axis", 0), c("x0", [1.0])]
     joined = range(levels)
     nodes += [node(f"x{i + 1}", "ConcatV2", f"x{i} x{i} axis", N=2) for i in joined]
     return Graph(nodes)
 
 
-def written(folder: Path, graph: Graph) -> Path:
+def graph_file(folder: Path, graph: Graph) -> Path:
     write_graph(folder / "g.pb", graph)
     return folder / "g.pb"
 
 
-def test_a_run_takes_no_more_memory_than_it_may(tmp_path: Path, run: Run) -> None:
-    path = written(tmp_path, doubling(40))
-    told = run("run", f"--graph={path}", "--fetch=x40", "--memory=64MB")
-    assert told.code == 5
-    assert f"{path}: node 'x24' (ConcatV2)" in told.err
-    assert "allow more by --memory or MOBILEPREP_MEMORY" in told.err
+def test_memory_option_limits_a_run(tmp_path: Path, run: Run) -> None:
+    path = graph_file(tmp_path, doubling(40))
+    result = run("run", f"--graph={path}", "--fetch=x40", "--memory=64MB")
+    assert result.code == 5
+    assert f"{path}: node 'x24' (ConcatV2)" in result.err
+    assert "allow more by --memory or MOBILEPREP_MEMORY" in result.err
 
 
-def test_the_environment_may_say_how_much(
+def test_memory_limit_from_the_environment(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path, doubling(20))
+    path = graph_file(tmp_path, doubling(20))
     assert run("run", f"--graph={path}", "--fetch=x20").code == 0
     monkeypatch.setenv("MOBILEPREP_MEMORY", "1 MB")
     assert run("run", f"--graph={path}", "--fetch=x20").code == 5
     monkeypatch.setenv("MOBILEPREP_MEMORY", "much")
-    told = run("run", f"--graph={path}", "--fetch=x20")
-    assert (told.code, "MOBILEPREP_MEMORY: invalid limit 'much'" in told.err) == (2, True)
+    result = run("run", f"--graph={path}", "--fetch=x20")
+    assert (result.code, "MOBILEPREP_MEMORY: invalid limit 'much'" in result.err) == (2, True)
 
 
-def test_texts_count_too(tmp_path: Path, run: Run) -> None:
+def test_strings_count_towards_the_memory_limit(tmp_path: Path, run: Run) -> None:
     nodes = [c("x0", np.array([b"a" * 100], object))]
     nodes += [node(f"x{i + 1}", "StringJoin", f"x{i} x{i}", T=None, N=2) for i in range(40)]
-    told = run("run", f"--graph={written(tmp_path, Graph(nodes))}", "--memory=1MB", "--fetch=x40")
-    assert told.code == 5
-    assert "(StringJoin)" in told.err
+    result = run(
+        "run", f"--graph={graph_file(tmp_path, Graph(nodes))}", "--memory=1MB", "--fetch=x40"
+    )
+    assert result.code == 5
+    assert "(StringJoin)" in result.err
 
 
-def test_several_tensors_share_what_a_run_may_take(tmp_path: Path, run: Run) -> None:
+def test_tensors_share_the_memory_limit(tmp_path: Path, run: Run) -> None:
     size = c("size", np.array([MEGABYTES_16], np.int32))
     fills = [node(f"f{i}", "Fill", "size zero") for i in range(6)]
     added = node("sum", "AddN", " ".join(f.name for f in fills), N=6)
     graph = Graph([size, c("zero", 1.0), *fills, added])
-    path = written(tmp_path, graph)
+    path = graph_file(tmp_path, graph)
     assert run("run", f"--graph={path}", "--fetch=sum", "--memory=20MB").code == 5
     assert run("run", f"--graph={path}", "--fetch=sum", "--memory=200MB").code == 0
 
 
-def test_folding_computes_nothing_that_is_far_larger_than_the_graph(
-    tmp_path: Path, run: Run
-) -> None:
-    path = written(tmp_path, doubling(40))
+def test_folding_skips_huge_constants(tmp_path: Path, run: Run) -> None:
+    path = graph_file(tmp_path, doubling(40))
     folded = ["--transforms=fold_constants", f"--out_graph={tmp_path / 'o.pb'}", "--outputs=x40"]
     assert run("transform", f"--in_graph={path}", *folded).code == 0
 
@@ -124,17 +124,17 @@ def list_loop(rounds: int) -> Graph:
     )
 
 
-def test_what_loops_put_into_lists_counts(tmp_path: Path, run: Run) -> None:
+def test_tensor_arrays_count_towards_the_memory_limit(tmp_path: Path, run: Run) -> None:
     few, many = ((f"--graph={tmp_path / n}", "--fetch=y") for n in ("few.pb", "many.pb"))
     write_graph(tmp_path / "few.pb", list_loop(16))
     write_graph(tmp_path / "many.pb", list_loop(10_000))
     assert run("run", *few, "--memory=16MB").code == 0
-    told = run("run", *many, "--memory=16MB")
-    assert (told.code, "(TensorArrayWriteV3)" in told.err) == (5, True), told.err
+    result = run("run", *many, "--memory=16MB")
+    assert (result.code, "(TensorArrayWriteV3)" in result.err) == (5, True), result.err
 
 
-def test_what_enters_a_loop_counts_once(tmp_path: Path, run: Run) -> None:
-    """A turn reads 16 MB that were made before the loop, and makes 4 MB."""
+def test_loop_invariants_count_once(tmp_path: Path, run: Run) -> None:
+    """An iteration reads 16 MB from outside the loop, and allocates 4 MB."""
     frame = {"frame_name": "while", "is_constant": True, "parallel_iterations": 10}
     more = [
         c("size", np.array([MEGABYTES_16], np.int32)),
@@ -151,38 +151,38 @@ def test_what_enters_a_loop_counts_once(tmp_path: Path, run: Run) -> None:
     ]
     graph = loop_graph()
     nodes = [node("more", "Add", "body step2") if n.name == "more" else n for n in graph]
-    path = written(tmp_path, Graph([*nodes, *more]))
+    path = graph_file(tmp_path, Graph([*nodes, *more]))
     flags = ("run", f"--graph={path}", "--feed=x=1", "--fetch=y")
     assert run(*flags, "--memory=24MB").code == 0
     assert run(*flags, "--memory=18MB").code == 5
 
 
-def test_folding_tells_what_it_left_for_its_memory(tmp_path: Path, run: Run) -> None:
-    path, out = written(tmp_path, doubling(40)), tmp_path / "o.pb"
+def test_folding_reports_nodes_skipped_for_memory(tmp_path: Path, run: Run) -> None:
+    path, out = graph_file(tmp_path, doubling(40)), tmp_path / "o.pb"
     steps = "--transforms=fold_constants"
     flags = ("transform", f"--in_graph={path}", f"--out_graph={out}", "--outputs=x40", steps)
-    told = run(*flags)
-    assert told.code == 0
-    assert "left to each run for the memory or time they would take: 'x" in told.err
-    told = run(*flags, "-v")
-    assert "ConcatV2 would take more than 536870912 bytes to compute" in told.out + told.err
-    assert "no kernel" not in told.out + told.err
+    result = run(*flags)
+    assert result.code == 0
+    assert "left to each run for the memory or time they would take: 'x" in result.err
+    result = run(*flags, "-v")
+    assert "ConcatV2 would take more than 536870912 bytes to compute" in result.out + result.err
+    assert "no kernel" not in result.out + result.err
 
 
-def test_folding_is_the_same_on_each_machine_or_fails(tmp_path: Path, run: Run) -> None:
-    path, out = written(tmp_path, doubling(40)), tmp_path / "o.pb"
+def test_folding_with_less_memory_fails(tmp_path: Path, run: Run) -> None:
+    path, out = graph_file(tmp_path, doubling(40)), tmp_path / "o.pb"
     steps = ("--transforms=fold_constants", "--memory=1MB")
-    told = run("transform", f"--in_graph={path}", f"--out_graph={out}", "--outputs=x40", *steps)
-    assert (told.code, out.exists()) == (5, False)
-    assert "(ConcatV2)" in told.err
-    assert "--memory" in told.err
+    result = run("transform", f"--in_graph={path}", f"--out_graph={out}", "--outputs=x40", *steps)
+    assert (result.code, out.exists()) == (5, False)
+    assert "(ConcatV2)" in result.err
+    assert "--memory" in result.err
 
 
-def test_a_recipe_says_what_its_runs_may_take(
+def test_recipe_sets_the_memory_limit(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    written(tmp_path, doubling(20))
+    graph_file(tmp_path, doubling(20))
     recipe = tmp_path / "recipe.yaml"
     text = """\
 version: 1
@@ -194,12 +194,12 @@ targets: {a: {}}
 """
     for jobs, memory, code in ((2, "1 MB", 5), (4, "100 MB", 0)):
         recipe.write_text(f"{text}memory: {memory}\n")
-        told = run("build", recipe, f"--out={tmp_path / 'out'}", "-j", jobs)
-        assert told.code == code, told.err
-        assert ("(ConcatV2)" in told.err) == (code == 5)
+        result = run("build", recipe, f"--out={tmp_path / 'out'}", "-j", jobs)
+        assert result.code == code, result.err
+        assert ("(ConcatV2)" in result.err) == (code == 5)
 
 
-def test_half_of_the_machine_is_what_a_run_may_take(
+def test_default_limit_is_half_of_the_machine_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     limits.machine_memory.cache_clear()
@@ -214,64 +214,63 @@ def test_half_of_the_machine_is_what_a_run_may_take(
     limits.machine_memory.cache_clear()
 
 
-def test_a_loop_without_end_is_told(tmp_path: Path, run: Run) -> None:
+def test_endless_loop_is_reported(tmp_path: Path, run: Run) -> None:
     graph = loop_graph()
     endless = [c("most", np.inf, "^head") if n.name == "most" else n for n in graph]
-    path = written(tmp_path, graph.with_nodes(endless))
-    told = run("run", f"--graph={path}", "--feed=x=1", "--fetch=y", "--max_iterations=50")
-    assert told.code == 5
-    assert f"{path}: the loop of 'go' goes on after 50 iterations" in told.err
-    assert "--max_iterations" in told.err
-    assert run("run", f"--graph={written(tmp_path, graph)}", "--feed=x=1", "--fetch=y").code == 0
+    path = graph_file(tmp_path, graph.with_nodes(endless))
+    result = run("run", f"--graph={path}", "--feed=x=1", "--fetch=y", "--max_iterations=50")
+    assert result.code == 5
+    assert f"{path}: the loop of 'go' goes on after 50 iterations" in result.err
+    assert "--max_iterations" in result.err
+    assert run("run", f"--graph={graph_file(tmp_path, graph)}", "--feed=x=1", "--fetch=y").code == 0
     assert DEFAULT_ITERATIONS > 1000
 
 
 @pytest.mark.slow
-def test_a_loop_without_end_is_run_into_once(tmp_path: Path, run: Run) -> None:
-    """Whatever may be drawn for its input, of which no shape is known."""
+def test_endless_loop_runs_once(tmp_path: Path, run: Run) -> None:
     graph = loop_graph()
     changed = {
         "most": c("most", np.inf, "^head"),
         "x": node("x", "Placeholder", T=None, dtype=DType.FLOAT),
     }
-    path = written(tmp_path, graph.with_nodes([changed.get(n.name, n) for n in graph]))
+    path = graph_file(tmp_path, graph.with_nodes([changed.get(n.name, n) for n in graph]))
     started = time.process_time()
-    told = run("diff", path, path, "--samples=1")
+    result = run("diff", path, path, "--samples=1")
     once = time.process_time() - started
-    assert told.code == 5, told.err
-    assert "the loop of 'go' goes on after 250,000 iterations" in told.err
+    assert result.code == 5, result.err
+    assert "the loop of 'go' goes on after 250,000 iterations" in result.err
     started = time.process_time()
     assert run("run", f"--graph={path}", "--feed=x=1", "--fetch=y").code == 5
     assert once < 3 * (time.process_time() - started) + 2
 
 
-def test_calls_that_double_are_told_at_once_with_the_function(tmp_path: Path, run: Run) -> None:
+def test_exponential_function_calls_are_refused_quickly(tmp_path: Path, run: Run) -> None:
     functions = [function("f0", "a", "", out="a")]
     for i in range(1, 41):
         twice = "".join(
             call(n, f"f{i - 1}", "a").replace("node {", "node_def {") for n in ("p", "q")
         )
         functions.append(function(f"f{i}", "a", twice, out="q:output:0"))
-    path = written(tmp_path, model(PLACEHOLDER + call("call", "f40", "x") + RELU, *functions))
+    path = graph_file(tmp_path, model(PLACEHOLDER + call("call", "f40", "x") + RELU, *functions))
     out = f"--out_graph={tmp_path / 'o.pb'}"
     frozen = [f"--output_graph={tmp_path / 'o.pb'}", "--output_node_names=y"]
     inlined = ["--outputs=y", "--transforms=inline_partitionedcall"]
     started = time.process_time()
-    for told in (
+    for result in (
         run("run", f"--graph={path}", "--feed=x=1", "--fetch=y"),
         run("transform", f"--in_graph={path}", out, *inlined),
         run("freeze", f"--input_graph={path}", "--control_flow=lower", *frozen),
     ):
-        assert told.code == 5
-        assert "calls of the function 'f40' grow the graph beyond" in told.err
+        assert result.code == 5
+        assert "calls of the function 'f40' grow the graph beyond" in result.err
     assert time.process_time() - started < 10
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
-def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path, run: Run) -> None:
+def test_named_pipes_are_refused(tmp_path: Path, run: Run) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    graph = written(tmp_path, doubling(1))
+    graph = graph_file(tmp_path, doubling(1))
     for arguments in (
         ("summarize", f"--in_graph={pipe}"),
         ("validate", pipe),
@@ -280,48 +279,48 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path, run: Run) -> None:
         ("run", f"--graph={graph}", "--fetch=x1", f"--labels={pipe}"),
         ("freeze", f"--input_graph={pipe}", "--output_graph=o", "--output_node_names=y"),
     ):
-        told = run(*arguments)
-        assert told.code in (3, 4), arguments
-        assert str(pipe) in told.err
+        result = run(*arguments)
+        assert result.code in (3, 4), arguments
+        assert str(pipe) in result.err
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no such device")
-def test_devices_that_never_end_are_bounded(tmp_path: Path, run: Run) -> None:
-    graph = written(tmp_path, doubling(1))
+def test_endless_devices_are_refused(tmp_path: Path, run: Run) -> None:
+    graph = graph_file(tmp_path, doubling(1))
     for arguments in (
         ("summarize", "--in_graph=/dev/zero"),
         ("validate", "/dev/zero"),
         ("run", f"--graph={graph}", "--fetch=x1", "--labels=/dev/zero"),
     ):
-        told = run(*arguments)
-        assert told.code in (3, 4), arguments
-        assert "/dev/zero" in told.err
+        result = run(*arguments)
+        assert result.code in (3, 4), arguments
+        assert "/dev/zero" in result.err
 
 
-def test_more_axes_than_arrays_have_are_refused(tmp_path: Path, run: Run) -> None:
+def test_too_many_axes_are_refused(tmp_path: Path, run: Run) -> None:
     many = ",".join("1" * 65)
-    path = written(tmp_path, Graph([p("x", np.float32, (1,) * 65), node("y", "Neg", "x")]))
+    path = graph_file(tmp_path, Graph([p("x", np.float32, (1,) * 65), node("y", "Neg", "x")]))
     for what in ("random", "1", f"random:{many}"):
-        told = run("run", f"--graph={path}", f"--feed=x={what}", "--fetch=y")
-        assert told.code == 2, what
-        assert "65 axes" in told.err
-    told = run("benchmark", f"--graph={path}", "--max_num_runs=1")
-    assert told.code in (2, 5, 6)
+        result = run("run", f"--graph={path}", f"--feed=x={what}", "--fetch=y")
+        assert result.code == 2, what
+        assert "65 axes" in result.err
+    result = run("benchmark", f"--graph={path}", "--max_num_runs=1")
+    assert result.code in (2, 5, 6)
 
 
-def test_pauses_are_no_longer_than_any_system_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
+def test_pauses_are_split_into_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
-        asked.append(seconds)
-        if len(asked) == 3:
+        pauses.append(seconds)
+        if len(pauses) == 3:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(time, "sleep", sleep)
     with pytest.raises(KeyboardInterrupt):
         runs.time_runs(lambda: None, runs.Pace(2, 0, 1e308))
     day = 24 * 60 * 60
-    assert asked == [day] * 3
-    asked.clear()
+    assert pauses == [day] * 3
+    pauses.clear()
     runs.time_runs(lambda: None, runs.Pace(2, 0, day + 0.5))
-    assert asked == [day, 0.5]
+    assert pauses == [day, 0.5]

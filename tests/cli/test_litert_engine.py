@@ -1,4 +1,4 @@
-"""Recipes whose graphs LiteRT runs."""
+"""Recipes with ``engine: litert``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,8 @@ SMALL = "{phone: {platform: android, quantize: weights, sort: true}, lite: {arti
 QUANTIZED = "{phone: {platform: android, quantize: {mode: nodes}}}"
 
 
-@pytest.fixture
-def litert() -> None:
-    """Skip a test that runs graphs with LiteRT if it is not installed."""
-    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
-
-
 def with_engine(recipe: Path, engine: str, targets: str) -> None:
-    """Let an engine run the digits recipe, with a check of each step and a calibration."""
+    """Set the engine of the digits recipe, and add a check and a calibration."""
     text = recipe.read_text("utf-8").partition("\ntargets:")[0]
     sections = "calibration: {data: data/calibration.npz}\ncheck: true"
     recipe.write_text(f"{text}\n{sections}\nengine: {engine}\ntargets: {targets}\n", "utf-8")
@@ -35,10 +29,10 @@ def record(target: str, file: str) -> Any:
 
 @pytest.mark.usefixtures("litert")
 @pytest.mark.parametrize("engine", ["litert", "auto"])
-def test_a_recipe_is_built_with_litert(engine: str, digits: Path, run: Run) -> None:
+def test_build_runs_graphs_with_litert(engine: str, digits: Path, run: Run) -> None:
     with_engine(digits, engine, SMALL)
-    told = run("build", digits)
-    assert told.code == 0, told.err
+    result = run("build", digits)
+    assert result.code == 0, result.err
     for target in ("phone", "lite"):
         lines = record(target, "report.json")["engines"]
         ran = {line["graph"]: line for line in lines}
@@ -54,43 +48,43 @@ def test_a_recipe_is_built_with_litert(engine: str, digits: Path, run: Run) -> N
 
 
 @pytest.mark.usefixtures("litert")
-def test_a_graph_that_litert_cannot_run_falls_to_the_next_engine(digits: Path, run: Run) -> None:
+def test_unsupported_graph_uses_the_next_engine(digits: Path, run: Run) -> None:
     with_engine(digits, "auto", QUANTIZED)
-    told = run("build", digits)
-    assert told.code == 0, told.err
+    result = run("build", digits)
+    assert result.code == 0, result.err
     ran = {line["graph"]: line["name"] for line in record("phone", "report.json")["engines"]}
     assert ran["source"] in ("litert", "openvino")
     assert ran["model"] != "litert"
 
 
 @pytest.mark.usefixtures("litert")
-def test_litert_by_name_refuses_quantized_graphs_at_its_line(digits: Path, run: Run) -> None:
+def test_litert_engine_refuses_quantized_graphs(digits: Path, run: Run) -> None:
     with_engine(digits, "litert", QUANTIZED)
-    told = run("build", digits)
-    assert told.code == 6
-    assert re.search(r"recipe\.yaml:\d+:9: .*LiteRT cannot run the graph: ", told.err)
-    assert "QuantizeV2 'image_eightbit/quantize'" in told.err
-    assert "engine: auto" in told.err
+    result = run("build", digits)
+    assert result.code == 6
+    assert re.search(r"recipe\.yaml:\d+:9: .*LiteRT cannot run the graph: ", result.err)
+    assert "QuantizeV2 'image_eightbit/quantize'" in result.err
+    assert "engine: auto" in result.err
 
 
 @pytest.mark.parametrize("verb", ["build", "validate"])
-def test_without_the_package_nothing_runs_and_the_extra_is_named(
+def test_missing_package_is_reported_with_its_extra(
     verb: str, digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "engine_version", lambda _name: "")
     with_engine(digits, "litert", "{phone: {platform: android}}")
-    told = run(verb, digits)
-    assert told.code == 6
-    assert "the engine litert, which is not installed" in told.err
-    assert "pip install 'mobileprep[litert]'" in told.err
+    result = run(verb, digits)
+    assert result.code == 6
+    assert "the engine litert, which is not installed" in result.err
+    assert "pip install 'mobileprep[litert]'" in result.err
     assert not Path("out").exists()
 
 
 @pytest.mark.usefixtures("litert")
-def test_the_report_tells_graphs_from_a_file_that_is_apart(digits: Path, run: Run) -> None:
+def test_report_distinguishes_graphs_from_the_file(digits: Path, run: Run) -> None:
     with_engine(digits, "litert", "{lite: {artifact: tflite, quantize: {mode: int8}}}")
-    told = run("build", digits)
-    assert told.code == 0, told.err
-    graphs, file = (line for line in told.out.splitlines() if line.startswith("engine "))
+    result = run("build", digits)
+    assert result.code == 0, result.err
+    graphs, file = (line for line in result.out.splitlines() if line.startswith("engine "))
     assert "ran source, 6 transforms' graphs: agrees with numpy" in graphs
     assert "ran model: differs from the graph" in file

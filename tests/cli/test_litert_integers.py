@@ -1,4 +1,4 @@
-"""Files of integers for LiteRT: the verb ``tflite``, and targets whose file LiteRT runs."""
+"""Integer quantization for LiteRT with ``tflite`` and in recipes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ RANGES = "version: 1\ntensors:\n  x: {min: -1.0, max: 2.0}\n  y: {min: -4.0, max
 
 
 @pytest.fixture
-def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "frozen.pb"
+def graph(workdir: Path) -> Path:
+    path = workdir / "frozen.pb"
     write_graph(path, classifier())
     return path
 
 
 def types(path: str) -> list[str]:
-    """What a file takes and gives."""
+    """The types of inputs and outputs of a file."""
     graph = read_model(map_file(Path(path)), path).subgraphs[0]
     return [graph.tensors[i].type for i in (*graph.inputs, *graph.outputs)]
 
 
-def test_a_range_file_and_integer_ends(graph: Path, run: Run) -> None:
+def test_range_file_and_integer_inputs(graph: Path, run: Run) -> None:
     Path("ranges.yaml").write_text(RANGES)
     flags = ["--mode=int8", "--calibration=ranges.yaml", "--inference_input_type=uint8"]
-    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
-    assert told.code == 0, told.err
+    result = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert result.code == 0, result.err
     assert types("m.tflite") == ["UINT8", "FLOAT32"]
 
 
@@ -53,7 +52,7 @@ targets:
 """
 
 
-def test_a_range_file_of_another_graph_is_refused(graph: Path, run: Run) -> None:
+def test_range_file_of_another_graph_is_refused(graph: Path, run: Run) -> None:
     np.savez("samples.npz", x=np.linspace(-1, 1, 15).astype(np.float32).reshape(5, 3))
     Path("recipe.yaml").write_text(CALIBRATED)
     assert run("calibrate", "recipe.yaml").code == 0
@@ -63,43 +62,43 @@ def test_a_range_file_of_another_graph_is_refused(graph: Path, run: Run) -> None
     assert "digests" not in fits.err
 
     write_graph(graph, classifier(scale=2.0))
-    told = run(*command, "--out_file=other.tflite")
-    assert (told.code, Path("other.tflite").exists()) == (8, False)
+    result = run(*command, "--out_file=other.tflite")
+    assert (result.code, Path("other.tflite").exists()) == (8, False)
     assert (
         "ranges.yaml: the range file is stale: [MP801]\n  y: what computes it has changed\n"
-        in told.err
+        in result.err
     )
-    assert "run 'mobileprep calibrate'" in told.err
+    assert "run 'mobileprep calibrate'" in result.err
 
 
 def test_ranges_without_digests_are_used_with_a_warning(graph: Path, run: Run) -> None:
     Path("ranges.yaml").write_text(RANGES)
     flags = ["--mode=int8", "--calibration=ranges.yaml"]
-    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
-    assert told.code == 0
-    assert "ranges.yaml: the ranges have no digests" in told.err
+    result = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert result.code == 0
+    assert "ranges.yaml: the ranges have no digests" in result.err
 
 
-def test_samples_that_are_measured(graph: Path, run: Run) -> None:
+def test_ranges_are_measured_on_samples(graph: Path, run: Run) -> None:
     size = classifier()["x"].attr_shape("shape")
     assert size is not None
     np.savez("samples.npz", x=np.linspace(-1, 1, 5 * size[1]).astype(np.float32).reshape(5, -1))
     flags = ["--mode=int16x8", "--calibration=samples.npz", "--inference_output_type=int16"]
-    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
-    assert told.code == 0, told.err
+    result = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert result.code == 0, result.err
     assert types("m.tflite") == ["FLOAT32", "INT16"]
 
 
-def test_what_stays_float_is_told(graph: Path, run: Run) -> None:
+def test_float_operators_are_reported(graph: Path, run: Run) -> None:
     Path("ranges.yaml").write_text(RANGES.replace("  y", "  z"))
     flags = ["--mode=int8", "--calibration=ranges.yaml"]
-    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
-    assert told.code == 0
-    assert "FULLY_CONNECTED 'y' in float: the range of 'y' is not known" in told.err
+    result = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert result.code == 0
+    assert "FULLY_CONNECTED 'y' in float: the range of 'y' is not known" in result.err
 
 
 @pytest.mark.parametrize(
-    ("flags", "code", "fault"),
+    ("flags", "code", "message"),
     [
         (["--calibration=ranges.yaml"], 2, "mode float computes in float"),
         (["--mode=weights", "--inference_input_type=int8"], 2, "mode weights computes in float"),
@@ -115,15 +114,15 @@ def test_what_stays_float_is_told(graph: Path, run: Run) -> None:
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused(
-    flags: list[str], code: int, fault: str, graph: Path, run: Run
+def test_invalid_options_are_refused(
+    flags: list[str], code: int, message: str, graph: Path, run: Run
 ) -> None:
     Path("ranges.yaml").write_text(RANGES)
     Path("less.yaml").write_text(RANGES.replace("  x", "  z"))
     np.savez("other.npz", z=np.zeros((2, 2), np.float32))
-    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
-    assert (told.code, Path("m.tflite").exists()) == (code, False), told.err
-    assert fault in told.err
+    result = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert (result.code, Path("m.tflite").exists()) == (code, False), result.err
+    assert message in result.err
 
 
 TARGETS = """
@@ -140,7 +139,7 @@ TRAINED = """
     calibration: null
     quantize: {mode: int8, ranges: trained, inference_output_type: uint8}
 """
-# A tenth of a point: of 1,000 images one, of 450 none.
+# 0.1 %: one of 1,000 images, none of 450.
 MOST = 0.001
 
 
@@ -152,27 +151,21 @@ MOST = 0.001
         ("digits", "{data: data/calibration.npz}", ""),
     ],
 )
-def test_recipes_lose_a_tenth_of_a_point_at_most(
-    name: str,
-    calibration: str,
-    more: str,
-    tmp_path: Path,
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
+def test_quantized_recipes_keep_their_accuracy(
+    name: str, calibration: str, more: str, workdir: Path, run: Run
 ) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(RECIPES / name, tmp_path / name)
-    recipe = tmp_path / name / "recipe.yaml"
+    shutil.copytree(RECIPES / name, workdir / name)
+    recipe = workdir / name / "recipe.yaml"
     text, _, _ = recipe.read_text("utf-8").partition("\ntargets:")
     text, _, _ = text.partition("\ncalibration:")
     limit = "validation: {engine: litert, data: data/test.npz, labels: label, metric: top1"
     text = text.partition("\nvalidation:")[0]
     text += f"\ncalibration: {calibration}\n{limit}, max_drop: {MOST}}}\n{TARGETS}{more}"
     recipe.write_text(text, "utf-8")
-    told = run("build", recipe)
-    assert told.code == 0, told.err
-    sizes = {path.parent.name: path.stat().st_size for path in tmp_path.glob("out/*/*/*.tflite")}
+    result = run("build", recipe)
+    assert result.code == 0, result.err
+    sizes = {path.parent.name: path.stat().st_size for path in workdir.glob("out/*/*/*.tflite")}
     assert sizes["weights"] < sizes["int8"] < sizes["int16x8"] < 0.6 * sizes["float"]
-    found: dict[str, Any] = json.loads(Path(f"out/{name}/int8/report.json").read_text("utf-8"))
-    assert found["calibrations"][0]["tensors"] >= 8
+    report: dict[str, Any] = json.loads(Path(f"out/{name}/int8/report.json").read_text("utf-8"))
+    assert report["calibrations"][0]["tensors"] >= 8

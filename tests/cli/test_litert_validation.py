@@ -1,4 +1,4 @@
-"""Validation, check, and budget of a .tflite target: what they measure, and that they say so."""
+"""Validation, check, and budget of a .tflite target, and the measured basis that they print."""
 
 from __future__ import annotations
 
@@ -15,12 +15,6 @@ GRAPH = "measured on the graph before conversion (numpy)"
 
 
 @pytest.fixture
-def litert() -> None:
-    """Skip a test that runs .tflite files if their interpreter is not installed."""
-    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
-
-
-@pytest.fixture
 def missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan as if ai-edge-litert were not installed."""
     version = engines.engine_version
@@ -30,73 +24,66 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tflite_recipe(recipe: Path, validation: str = "", more: str = "", target: str = "") -> None:
-    """Give the digits recipe one .tflite target.
-
-    Args:
-        recipe: the recipe.
-        validation: added to the section of that name.
-        more: sections to add to the recipe.
-        target: added to the target.
-    """
+    """Replace the targets of the digits recipe by one .tflite target, and add text to sections."""
     text = recipe.read_text("utf-8").partition("\ntargets:")[0]
     text = text.replace("validation:\n", f"validation:\n  {validation}\n")
     text += f"\n{more}\ntargets: {{phone: {{artifact: tflite{target}}}}}\n"
     recipe.write_text(text, "utf-8")
 
 
-def report() -> dict[str, Any]:
+def phone_report() -> dict[str, Any]:
     return json.loads(Path("out/digits/phone/report.json").read_text("utf-8"))
 
 
 @pytest.mark.usefixtures("litert")
-def test_the_packaged_file_is_measured_by_default(digits: Path, run: Run) -> None:
+def test_packaged_file_is_measured_by_default(digits: Path, run: Run) -> None:
     tflite_recipe(digits)
-    told = run("build", digits)
-    assert told.code == 0, told.err
-    found = report()
-    source, model = found["engines"]
+    result = run("build", digits)
+    assert result.code == 0, result.err
+    report = phone_report()
+    source, model = report["engines"]
     assert (source["name"], model["name"], model["samples"]) == ("numpy", "litert", 4)
     assert model["within"] <= 1e-5
-    (metric,) = found["accuracy"]["metrics"]
+    (metric,) = report["accuracy"]["metrics"]
     assert metric["after"] == metric["before"] > 0.9
     basis = f"measured on digits.tflite (litert {model['version']})"
-    assert found["accuracy"]["basis"] == basis
-    assert f"; {basis}\n" in told.out
+    assert report["accuracy"]["basis"] == basis
+    assert f"; {basis}\n" in result.out
     manifest = json.loads(Path("out/digits/phone/manifest.json").read_text("utf-8"))
     assert manifest["settings"]["engine_versions"].keys() == {"litert"}
 
 
 @pytest.mark.usefixtures("litert")
-def test_a_file_that_loses_too_much_fails_the_build(digits: Path, run: Run) -> None:
+def test_accuracy_drop_of_the_file_fails_the_build(digits: Path, run: Run) -> None:
     tflite_recipe(digits, target=", then: [round_weights: {num_steps: 2}]")
-    told = run("build", digits)
-    assert told.code == 8
-    assert "at most 0.01 is allowed; measured on digits.tflite (litert " in told.err
+    result = run("build", digits)
+    assert result.code == 8
+    assert "at most 0.01 is allowed; measured on digits.tflite (litert " in result.err
 
 
 @pytest.mark.usefixtures("missing")
 @pytest.mark.parametrize("verb", ["build", "validate"])
 @pytest.mark.parametrize("section", ["validation", "check"])
-def test_without_the_interpreter_nothing_runs_and_its_package_is_named(
+def test_missing_interpreter_is_reported_with_its_package(
     verb: str, section: str, digits: Path, run: Run
 ) -> None:
     check = {"validation": "", "check": "check: true"}[section]
     tflite_recipe(digits, "engine: graph" if check else "", check)
-    told = run(verb, digits)
-    assert told.code == 6
-    assert f"{section} runs the .tflite file, which needs ai-edge-litert" in told.err
-    assert "pip install 'mobileprep[litert]'" in told.err
-    assert "stages ran" not in told.err
+    result = run(verb, digits)
+    assert result.code == 6
+    assert f"{section} runs the .tflite file, which needs ai-edge-litert" in result.err
+    assert "pip install 'mobileprep[litert]'" in result.err
+    assert "stages ran" not in result.err
     assert not Path("out").exists()
 
 
 @pytest.mark.usefixtures("missing")
-def test_every_line_about_the_graph_says_so(digits: Path, run: Run) -> None:
+def test_measurements_of_the_graph_are_labeled(digits: Path, run: Run) -> None:
     target = ", budget: {parameters: 1000000, flops: 1 GFLOP, activation_bytes: 1 MB}"
     tflite_recipe(digits, "engine: graph", "check: {engine: graph}", target)
-    told = run("build", digits)
-    assert told.code == 0, told.err
-    lines = told.out.splitlines()
+    result = run("build", digits)
+    assert result.code == 0, result.err
+    lines = result.out.splitlines()
     assert next(line for line in lines if line.startswith("accuracy ")).endswith(f"; {GRAPH}")
     checks = [line for line in lines if line.startswith("check ")]
     assert len(checks) == 2
@@ -104,24 +91,24 @@ def test_every_line_about_the_graph_says_so(digits: Path, run: Run) -> None:
     counted = [line for line in lines if line.startswith(("budget ", "model ", "ops "))]
     assert len(counted) == 5
     assert all("counted on the graph before conversion" in line for line in counted)
-    found = report()
-    assert found["accuracy"]["basis"] == found["check"]["model"]["basis"] == GRAPH
+    report = phone_report()
+    assert report["accuracy"]["basis"] == report["check"]["model"]["basis"] == GRAPH
     markdown = run("report", digits, "--format", "markdown").out
     assert f"top1 ({GRAPH})" in markdown
     assert f"samples, {GRAPH}:" in markdown
 
 
 @pytest.mark.usefixtures("missing")
-def test_a_missed_limit_of_the_graph_says_so(digits: Path, run: Run) -> None:
+def test_accuracy_drop_of_the_graph_is_labeled(digits: Path, run: Run) -> None:
     tflite_recipe(digits, "engine: graph", target=", then: [round_weights: {num_steps: 2}]")
-    told = run("build", digits)
-    assert told.code == 8
-    assert f"at most 0.01 is allowed; {GRAPH}" in told.err
+    result = run("build", digits)
+    assert result.code == 8
+    assert f"at most 0.01 is allowed; {GRAPH}" in result.err
 
 
 @pytest.mark.usefixtures("missing")
-def test_a_missed_budget_of_a_converted_model_says_what_was_counted(digits: Path, run: Run) -> None:
+def test_exceeded_budget_names_the_counted_graph(digits: Path, run: Run) -> None:
     tflite_recipe(digits, "engine: graph", target=", budget: {parameters: 10}")
-    told = run("build", digits)
-    assert told.code == 8
-    assert "(counted on the graph before conversion)" in told.err
+    result = run("build", digits)
+    assert result.code == 8
+    assert "(counted on the graph before conversion)" in result.err

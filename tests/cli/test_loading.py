@@ -1,4 +1,4 @@
-"""What a build accepts, its target loads: ``validate``, ``build``, and ``check-target`` agree."""
+"""``validate``, ``build``, and ``check-target`` agree on graphs that a target can load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mobileprep.recipe.model import Target
 from mobileprep.recipe.schemas import recipe_schema
 from mobileprep.targets.headers import registration_header
 from mobileprep.targets.migration.survey import migrate
-from tests.cli.conftest import Run, Told
+from tests.cli.conftest import CommandResult, Run
 from tests.transforms.graphs import const, node, placeholder
 
 FLOAT = DType.FLOAT
@@ -58,15 +58,16 @@ def call(body: Node, output: str) -> Graph:
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, a target for it, the problem that is reported, and what to write instead.
+    """A graph, its target, the reported problem, and the fix.
 
     Args:
-        graph: nodes besides the placeholder `x`; `y` is the output.
+        graph: nodes in addition to the placeholder `x`; `y` is the output.
         problem: a part of the message; empty if the graph loads.
         fix: the line of the hint that makes it load.
-        release, platform: of the target.
-        transforms: the chain.
-        target: further keys of the target.
+        release: TensorFlow release of the target.
+        platform: platform of the target.
+        transforms: transform chain.
+        target: additional keys of the target.
     """
 
     graph: Graph | tuple[Node, ...]
@@ -212,10 +213,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("workdir")
 
 
 def write(case: Case) -> str:
@@ -242,7 +240,7 @@ targets:
 
 
 def fixed(text: str, hint: str, fix: str) -> str:
-    """The recipe with the line that a hint names."""
+    """The recipe with the fix from a hint."""
     if fix == DOWNGRADE:
         return text.replace("\ntargets:", f"\n  {fix}\ntargets:")
     if fix.startswith("ops:"):
@@ -252,8 +250,8 @@ def fixed(text: str, hint: str, fix: str) -> str:
     return re.sub(r"registration: \{.*?\}", line, text)
 
 
-def verdict(run: Run) -> tuple[Told, Told]:
-    """What ``validate`` and ``build`` answer, which have to agree."""
+def verdict(run: Run) -> tuple[CommandResult, CommandResult]:
+    """The results of ``validate`` and ``build``, which must have equal exit codes."""
     validated, built = run("validate", "recipe.yaml"), run("build", "recipe.yaml")
     assert validated.code == built.code, (validated.err, built.err)
     return validated, built
@@ -266,7 +264,7 @@ def check_targets(run: Run) -> list[int]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_built_loads(name: str, run: Run) -> None:
+def test_built_model_loads(name: str, run: Run) -> None:
     case = CASES[name]
     text = write(case)
     validated, built = verdict(run)
@@ -291,7 +289,7 @@ def test_what_is_built_loads(name: str, run: Run) -> None:
         assert set(check_targets(run)) == {0}
 
 
-def test_a_hint_says_what_downgrade_leaves(run: Run) -> None:
+def test_hint_counts_problems_that_downgrade_does_not_fix(run: Run) -> None:
     pool = node("p", "MaxPool", "x", explicit_paddings=(), **POOL)
     write(Case((pool, node("y", "Xlog1py", "p p"))))
     hint = run("build", "recipe.yaml").err.partition("help: ")[2]
@@ -302,28 +300,28 @@ def test_a_hint_says_what_downgrade_leaves(run: Run) -> None:
     assert "allow: [MaxPool, Xlog1py]}`" in hint
 
 
-def test_many_problems_are_counted(run: Run) -> None:
+def test_long_problem_list_is_truncated(run: Run) -> None:
     nodes = [node("y", "Fancy0", "x")]
     nodes += [node(f"n{i}", f"Fancy{i}", "x") for i in range(1, 30)]
-    kept = node("z", "AddN", " ".join(n.name for n in nodes), N=30)
-    write(Case((*nodes[1:], nodes[0].__class__("y", "Fancy0", kept.inputs[1:]))))
-    told = run("build", "recipe.yaml")
-    assert told.code == 6
-    assert told.err.count("does not have the op") == 20
-    assert "and 10 more problems of this kind" in told.err
+    added = node("z", "AddN", " ".join(n.name for n in nodes), N=30)
+    write(Case((*nodes[1:], nodes[0].__class__("y", "Fancy0", added.inputs[1:]))))
+    result = run("build", "recipe.yaml")
+    assert result.code == 6
+    assert result.err.count("does not have the op") == 20
+    assert "and 10 more problems of this kind" in result.err
 
 
-def test_steps_that_need_data_make_it_a_warning(run: Run) -> None:
+def test_unknown_transforms_turn_errors_into_warnings(run: Run) -> None:
     Path("own.py").write_text("raise SystemExit\n")
     Path("own.json").write_text('{"type": "object", "additionalProperties": false}')
     text = write(Case(CASES["a default attribute"].graph, transforms="own"))
     Path("recipe.yaml").write_text(text.replace("\ntargets:", "\nplugins: [own.py]\ntargets:"))
-    told = run("validate", "recipe.yaml")
-    assert told.code == 0, told.err
-    assert "`MaxPool` (node `y`), unless own changes that; add `- downgrade`" in told.err
+    result = run("validate", "recipe.yaml")
+    assert result.code == 0, result.err
+    assert "`MaxPool` (node `y`), unless own changes that; add `- downgrade`" in result.err
 
 
-def test_steps_that_would_run_an_op_of_the_app(run: Run) -> None:
+def test_custom_ops_cannot_be_run(run: Run) -> None:
     custom = "ops: {FancyOp: {kernel: FancyOp}}\n"
     text = write(CASES["an op that no release has"]) + custom
     Path("recipe.yaml").write_text(text)
@@ -337,12 +335,12 @@ def test_steps_that_would_run_an_op_of_the_app(run: Run) -> None:
     assert "leave out the steps of a build that run the model" in built.err
 
 
-def test_an_op_that_the_model_does_not_have(run: Run) -> None:
+def test_declared_op_without_a_node_causes_a_warning(run: Run) -> None:
     text = write(CASES["nothing newer"])
     Path("recipe.yaml").write_text(text + "ops: {FancyOp: {kernel: FancyOp}}\n")
-    told = run("validate", "recipe.yaml")
-    assert told.code == 0
-    assert "`ops` declares `FancyOp`, which the model does not have" in told.err
+    result = run("validate", "recipe.yaml")
+    assert result.code == 0
+    assert "`ops` declares `FancyOp`, which the model does not have" in result.err
 
 
 @pytest.mark.parametrize(
@@ -355,16 +353,16 @@ def test_an_op_that_the_model_does_not_have(run: Run) -> None:
         ("{FancyOp: {kernel: A, source: none.cc}}", "no such file: 'none.cc'"),
     ],
 )
-def test_mistakes_in_ops_are_told_at_their_place(ops: str, message: str, run: Run) -> None:
+def test_invalid_ops_are_reported_with_their_location(ops: str, message: str, run: Run) -> None:
     text = write(CASES["an op that no release has"])
     Path("recipe.yaml").write_text(f"{text}ops: {ops}\n")
-    told = run("validate", "recipe.yaml")
-    assert told.code in (3, 4)
-    assert "recipe.yaml:11:" in told.err
-    assert message in told.err
+    result = run("validate", "recipe.yaml")
+    assert result.code in (3, 4)
+    assert "recipe.yaml:11:" in result.err
+    assert message in result.err
 
 
-def test_one_release_is_the_default_everywhere(run: Run) -> None:
+def test_default_release_is_consistent(run: Run) -> None:
     assert DEFAULT_RELEASE == "1.15"
     assert next(f.default for f in structs.fields(Target) if f.name == "registration") == ("1.15",)
     registration = recipe_schema()["$defs"]["target"]["properties"]["registration"]
@@ -372,12 +370,12 @@ def test_one_release_is_the_default_everywhere(run: Run) -> None:
     for function in (registration_header, summarize, migrate):
         assert inspect.signature(function).parameters["tensorflow"].default == DEFAULT_RELEASE
     for verb in ("check-target", "header", "init", "migrate", "summarize"):
-        told = run("help", verb).out
-        assert "--tensorflow RELEASE" in told
-        assert re.search(rf"\[default:[^]]*{DEFAULT_RELEASE}\]", told)
+        result = run("help", verb).out
+        assert "--tensorflow RELEASE" in result
+        assert re.search(rf"\[default:[^]]*{DEFAULT_RELEASE}\]", result)
 
 
-def test_a_source_that_changes_is_published_again(run: Run) -> None:
+def test_changed_op_source_is_published_again(run: Run) -> None:
     source = Path("fancy_op.cc")
     source.write_text("// one\n")
     text = write(CASES["an op that no release has"])

@@ -1,4 +1,4 @@
-"""The command line as a whole."""
+"""Help, errors, exit codes, and startup of the command line."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tests.cli.conftest import Run
 
 
 def test_help_lists_every_verb(run: Run) -> None:
-    told = run("--help")
-    assert told.code == 0
+    result = run("--help")
+    assert result.code == 0
     for name in verb_names():
-        assert f"\n  {name} " in told.out
+        assert f"\n  {name} " in result.out
 
 
 @pytest.mark.parametrize("name", verb_names())
@@ -75,55 +75,55 @@ def test_headings_are_bold_only_on_terminals_with_colors(monkeypatch: pytest.Mon
     assert "\x1b" not in printed(Terminal())
 
 
-def test_the_version_is_told(run: Run) -> None:
+def test_version_is_printed(run: Run) -> None:
     assert run("--version").out == f"mobileprep {__version__}\n"
 
 
-def test_a_misspelt_verb_gets_the_nearest(run: Run) -> None:
-    told = run("transfrom")
-    assert told.code == 2
-    assert "unknown verb 'transfrom'" in told.err
-    assert "did you mean 'transform'?" in told.err
+def test_misspelled_verb_gets_a_suggestion(run: Run) -> None:
+    result = run("transfrom")
+    assert result.code == 2
+    assert "unknown verb 'transfrom'" in result.err
+    assert "did you mean 'transform'?" in result.err
 
 
 @pytest.mark.parametrize("arguments", [["help"], ["help", "help"], ["help", "--help"]])
-def test_help_alone_is_the_overview(arguments: list[str], run: Run) -> None:
-    told = run(*arguments)
-    assert (told.code, told.out) == (0, run("--help").out)
+def test_help_without_a_verb_is_the_overview(arguments: list[str], run: Run) -> None:
+    result = run(*arguments)
+    assert (result.code, result.out) == (0, run("--help").out)
 
 
 @pytest.mark.parametrize("name", verb_names())
-def test_help_of_a_verb_is_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_verb_equals_the_help_option(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", name]) == 0
-    told = capsys.readouterr().out
+    out = capsys.readouterr().out
     with pytest.raises(SystemExit):
         main([name, "--help"])
-    assert told == capsys.readouterr().out
+    assert out == capsys.readouterr().out
 
 
-def test_help_of_no_verb_gets_the_nearest(run: Run) -> None:
-    told = run("help", "biuld")
-    assert (told.code, "did you mean 'build'?" in told.err) == (2, True)
+def test_help_of_an_unknown_verb_gets_a_suggestion(run: Run) -> None:
+    result = run("help", "biuld")
+    assert (result.code, "did you mean 'build'?" in result.err) == (2, True)
     assert run("hlep").err.endswith("did you mean 'help'?\n")
-    told = run("help", "plan", "build")
-    assert (told.code, "help takes one verb: 2 given" in told.err) == (2, True)
+    result = run("help", "plan", "build")
+    assert (result.code, "help takes one verb: 2 given" in result.err) == (2, True)
 
 
-def test_python_runs_the_package(tmp_path: Path) -> None:
+def test_package_runs_as_a_module(tmp_path: Path) -> None:
     def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "mobileprep", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert ask("--version").stdout == f"mobileprep {__version__}\n"
     assert "usage: mobileprep plan " in ask("plan", "--help").stdout
-    told = ask("plan", "none.yaml")
-    assert (told.returncode, "none.yaml" in told.stderr) == (4, True)
+    result = ask("plan", "none.yaml")
+    assert (result.returncode, "none.yaml" in result.stderr) == (4, True)
 
 
-def test_a_misspelt_flag_gets_the_nearest(run: Run) -> None:
-    told = run("transform", "--in_graph=a", "--out_graph=b", "--outptus=c")
-    assert told.code == 2
-    assert "did you mean --outputs?" in told.err
+def test_misspelled_flag_gets_a_suggestion(run: Run) -> None:
+    result = run("transform", "--in_graph=a", "--out_graph=b", "--outptus=c")
+    assert result.code == 2
+    assert "did you mean --outputs?" in result.err
 
 
 @pytest.mark.parametrize(
@@ -135,20 +135,20 @@ def test_a_misspelt_flag_gets_the_nearest(run: Run) -> None:
         (("dot", "--grpah=x", "--dot_output=y"), "did you mean --graph?"),
     ],
 )  # fmt: skip
-def test_a_misspelt_flag_that_is_required_gets_the_nearest(
+def test_misspelled_required_flag_gets_a_suggestion(
     run: Run, arguments: tuple[str, ...], near: str
 ) -> None:
-    told = run(*arguments)
-    assert told.code == 2
-    assert "the following arguments are required: " in told.err
-    assert near in told.err
+    result = run(*arguments)
+    assert result.code == 2
+    assert "the following arguments are required: " in result.err
+    assert near in result.err
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\n"])
-def test_a_blank_argument_is_refused(run: Run, blank: str) -> None:
-    told = run("transform", "--in_graph=a", "--out_graph=b", blank)
-    assert told.code == 2
-    assert "unrecognized arguments: " in told.err
+def test_blank_argument_is_refused(run: Run, blank: str) -> None:
+    result = run("transform", "--in_graph=a", "--out_graph=b", blank)
+    assert result.code == 2
+    assert "unrecognized arguments: " in result.err
 
 
 @pytest.mark.parametrize(
@@ -156,19 +156,19 @@ def test_a_blank_argument_is_refused(run: Run, blank: str) -> None:
     [("plan", ".", "--out=--"), ("plan", ".", "--set=--"), ("memmap", "--in_graph=--"),
      ("compare", "a", "b", "--rows=--"), ("doctor", "--library=--"), ("build", ".", "--html=--")],
 )  # fmt: skip
-def test_two_dashes_are_no_value(arguments: tuple[str, ...], run: Run) -> None:
-    told = run(*arguments)
-    assert told.code == 2, told.err
-    assert "--" in told.err
+def test_two_dashes_are_not_a_value(arguments: tuple[str, ...], run: Run) -> None:
+    result = run(*arguments)
+    assert result.code == 2, result.err
+    assert "--" in result.err
 
 
-def test_a_missing_flag_is_named(run: Run) -> None:
-    told = run("transform", "--in_graph=a")
-    assert told.code == 2
-    assert "out_graph" in told.err
+def test_missing_flag_is_named(run: Run) -> None:
+    result = run("transform", "--in_graph=a")
+    assert result.code == 2
+    assert "out_graph" in result.err
 
 
-def test_an_interrupt_while_a_class_is_made_is_one_too(
+def test_interrupt_during_class_creation_is_reported(
     monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     class Field:
@@ -180,12 +180,12 @@ def test_an_interrupt_while_a_class_is_made_is_one_too(
         return 0
 
     monkeypatch.setattr("mobileprep.cli.main._dispatch", interrupt)
-    told = run()
-    assert told.code == 130
-    assert told.err == "error: interrupted\n"
+    result = run()
+    assert result.code == 130
+    assert result.err == "error: interrupted\n"
 
 
-def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+def test_interrupt_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     def interrupt(_arguments: object) -> int:
         raise KeyboardInterrupt
 
@@ -193,10 +193,10 @@ def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch, run: Run
     assert run("build", "x").code == 130
 
 
-def test_an_interrupt_where_no_thread_starts_is_not_the_user_s(
+def test_interrupt_by_openblas_is_a_thread_limit_error(
     monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    # OpenBLAS sends its own process one then.
+    # OpenBLAS interrupts its own process in this case.
     def interrupt(_arguments: object) -> int:
         raise KeyboardInterrupt
 
@@ -206,11 +206,11 @@ def test_an_interrupt_where_no_thread_starts_is_not_the_user_s(
 
     monkeypatch.setattr("mobileprep.cli.main._dispatch", interrupt)
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    told = run("build", "x")
-    assert (told.code, "starts no more threads" in told.err) == (9, True)
+    result = run("build", "x")
+    assert (result.code, "starts no more threads" in result.err) == (9, True)
 
 
-def test_an_error_that_is_its_own_cause_is_told(
+def test_cyclic_exception_cause_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(_arguments: object) -> int:
@@ -226,7 +226,7 @@ def test_an_error_that_is_its_own_cause_is_told(
     assert "oops" in capsys.readouterr().err
 
 
-def test_a_bug_is_owned_up_to(
+def test_bug_is_reported_with_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(_arguments: object) -> int:
@@ -235,9 +235,9 @@ def test_a_bug_is_owned_up_to(
 
     monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
     assert main([]) == 70
-    told = capsys.readouterr().err
-    assert "ZeroDivisionError: oops" in told
-    assert "bug in mobileprep" in told
+    err = capsys.readouterr().err
+    assert "ZeroDivisionError: oops" in err
+    assert "bug in mobileprep" in err
 
 
 @pytest.mark.parametrize(
@@ -250,21 +250,21 @@ def test_a_bug_is_owned_up_to(
         (OSError(errno.EMFILE, "Too many open files", "a.pb"), "a.pb: cannot be read", "ulimit -n"),
     ],
 )
-def test_what_the_machine_has_no_more_of_is_no_bug(
+def test_exhausted_resources_are_not_bugs(
     monkeypatch: pytest.MonkeyPatch, run: Run, error: Exception, message: str, hint: str
 ) -> None:
     def fail(_arguments: object) -> int:
         raise error
 
     monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
-    told = run("build")
-    assert told.code in {4, 9}
-    assert message in told.err
-    assert hint in told.err
-    assert "bug" not in told.err
+    result = run("build")
+    assert result.code in {4, 9}
+    assert message in result.err
+    assert hint in result.err
+    assert "bug" not in result.err
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_closed_pipe_is_not_an_error() -> None:
     code = "import sys; from mobileprep.cli.main import entry; entry()"
     reader, writer = os.pipe()
     os.close(reader)
@@ -287,7 +287,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         "import threading; threading.Timer(0.2, print, ['seen']).start()",
     ],
 )
-def test_what_others_have_to_do_at_the_end_is_done(before: str) -> None:
+def test_exit_handlers_and_threads_run(before: str) -> None:
     code = f"{before}; from mobileprep.cli.main import entry; entry()"
     command = [sys.executable, "-c", code, "no-such-verb"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -295,20 +295,20 @@ def test_what_others_have_to_do_at_the_end_is_done(before: str) -> None:
     assert "unknown verb 'no-such-verb'" in done.stderr
 
 
-def test_an_error_is_a_message_and_a_hint(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+def test_error_prints_message_and_hint(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     def fail(_arguments: object) -> int:
         raise CorruptFileError(*("is empty", "export it again", "a.pb"))
 
     monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
-    told = run("x")
-    assert told.code == 4
-    assert told.err == "error: a.pb: is empty [MP400]\nhelp: export it again\n"
+    result = run("x")
+    assert result.code == 4
+    assert result.err == "error: a.pb: is empty [MP400]\nhelp: export it again\n"
 
 
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["help", "build"], ["validate", "none.yaml"], ["plan", "none.yaml"]]
 )
-def test_starting_does_not_import_numpy_or_doit(arguments: list[str]) -> None:
+def test_startup_does_not_import_numpy_or_doit(arguments: list[str]) -> None:
     code = (
         "import sys; from mobileprep.cli.main import main; main(sys.argv[1:]);"
         "sys.exit(bool({'numpy', 'doit', 'google.protobuf'} & set(sys.modules)))"
@@ -319,7 +319,7 @@ def test_starting_does_not_import_numpy_or_doit(arguments: list[str]) -> None:
     assert done.returncode == 0
 
 
-def test_verbs_that_read_no_recipes_do_not_import_what_reads_them(tmp_path: Path) -> None:
+def test_verbs_without_recipes_do_not_import_yaml(tmp_path: Path) -> None:
     code = (
         "import sys; from mobileprep.cli.main import main; main(sys.argv[1:]);"
         "sys.exit('yaml' in sys.modules)"
@@ -329,13 +329,13 @@ def test_verbs_that_read_no_recipes_do_not_import_what_reads_them(tmp_path: Path
         assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize(("given", "wanted"), [(None, "4"), ("20", "20")])
-def test_blas_sleeps_unless_the_user_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, given: str | None, wanted: str
+@pytest.mark.parametrize(("value", "expected"), [(None, "4"), ("20", "20")])
+def test_openblas_timeout_default_can_be_overridden(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, expected: str
 ) -> None:
     monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
-    if given is not None:
-        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", given)
+    if value is not None:
+        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", value)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     let_blas_sleep()
-    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == wanted
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == expected

@@ -1,4 +1,4 @@
-"""Builds of many targets and recipes: at once, after failures, and sharing stages."""
+"""Builds of several targets and recipes in parallel, after failures, and with shared stages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 
 from mobileprep.building.pipeline import execute as execution
 from mobileprep.building.plan.spec import Stage
-from mobileprep.building.report.page.render import PAGE
 from mobileprep.cli.main import main
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, output_files, replace_text
 
 OUT = ["--out", "out"]
 SIX = """
@@ -31,42 +30,37 @@ def with_targets(recipe: Path, targets: str) -> Path:
     return recipe
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    files = [p for p in folder.rglob("*") if p.is_file() and p.name != PAGE]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
-
-
 def records(store: Path) -> dict[str, object]:
-    """What the store has noted of stages, by fingerprint, but for how long they took."""
-    found = {}
+    """The cache records of stages by fingerprint, without durations."""
+    result = {}
     for path in store.glob("*/ac/*/*.json"):
-        noted = json.loads(path.read_text().partition("\n")[2])["data"]
-        found[path.stem] = {key: value for key, value in noted.items() if key != "seconds"}
-    return found
+        data = json.loads(path.read_text().partition("\n")[2])["data"]
+        result[path.stem] = {key: value for key, value in data.items() if key != "seconds"}
+    return result
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("six", [False, True])
-def test_how_many_run_at_once_changes_no_byte_and_no_record(
+def test_number_of_jobs_does_not_change_outputs(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch, six: bool
 ) -> None:
     if six:
         with_targets(digits, SIX)
-    found = []
+    results = []
     for jobs in ("1", "2", "8"):
         monkeypatch.setenv("MOBILEPREP_CACHE", str(Path("store", jobs).resolve()))
-        told = run("build", digits, "--out", f"out-{jobs}", "-j", jobs)
-        assert told.code == 0, told.err
-        noted = records(Path("store", jobs))
-        assert len(noted) == int(told.err.splitlines()[-1].split()[0])
-        found.append((tree(Path(f"out-{jobs}")), noted, told.out))
-    assert found[0] == found[1] == found[2]
+        result = run("build", digits, "--out", f"out-{jobs}", "-j", jobs)
+        assert result.code == 0, result.err
+        cached = records(Path("store", jobs))
+        assert len(cached) == int(result.err.splitlines()[-1].split()[0])
+        results.append((output_files(Path(f"out-{jobs}")), cached, result.out))
+    assert results[0] == results[1] == results[2]
 
 
-def test_a_line_of_progress_for_each_stage(digits: Path, run: Run) -> None:
-    told = run("build", digits, *OUT, "-j", "4").err.splitlines()
-    stages = [line.split()[0] for line in told if line.startswith("digits/")]
-    assert len(stages) == len(set(stages)) == int(told[-1].split()[0])
+def test_progress_has_a_line_per_stage(digits: Path, run: Run) -> None:
+    result = run("build", digits, *OUT, "-j", "4").err.splitlines()
+    stages = [line.split()[0] for line in result if line.startswith("digits/")]
+    assert len(stages) == len(set(stages)) == int(result[-1].split()[0])
 
 
 TOO_LARGE = """
@@ -77,30 +71,30 @@ TOO_LARGE = """
 
 
 @pytest.mark.parametrize("jobs", ["1", "4"])
-def test_other_targets_are_built_after_one_has_failed(digits: Path, run: Run, jobs: str) -> None:
+def test_keep_going_builds_other_targets(digits: Path, run: Run, jobs: str) -> None:
     with_targets(digits, TOO_LARGE)
-    told = run("build", digits, *OUT, "-j", jobs, "--keep-going")
-    assert told.code == 8
-    assert "error: " in told.err
-    assert told.err.count("over the budget of 1,000") == 2
+    result = run("build", digits, *OUT, "-j", jobs, "--keep-going")
+    assert result.code == 8
+    assert "error: " in result.err
+    assert result.err.count("over the budget of 1,000") == 2
     assert {p.name for p in Path("out/digits").iterdir() if p.is_dir()} == {"b"}
-    assert "digits/a/budget  failed" in told.err
-    assert "digits/b" in told.out
+    assert "digits/a/budget  failed" in result.err
+    assert "digits/b" in result.out
     again = run("build", digits, *OUT, "-j", jobs, "--keep-going")
     assert again.code == 8
     assert again.err.count("over the budget") == 2
     assert "out/digits/b: up to date" in again.err
 
 
-def test_without_keep_going_the_first_failure_ends_the_build(digits: Path, run: Run) -> None:
+def test_first_failure_ends_the_build_without_keep_going(digits: Path, run: Run) -> None:
     with_targets(digits, TOO_LARGE)
-    told = run("build", digits, *OUT, "-j", "1")
-    assert told.code == 8
-    assert told.err.count("over the budget") == 1
+    result = run("build", digits, *OUT, "-j", "1")
+    assert result.code == 8
+    assert result.err.count("over the budget") == 1
 
 
 @pytest.mark.parametrize(("order", "code"), [("ab", 4), ("ba", 8)])
-def test_the_exit_code_is_that_of_the_first_failure(
+def test_exit_code_is_that_of_the_first_failure(
     digits: Path, run: Run, order: str, code: int
 ) -> None:
     (digits.parent / "data/bad.npz").write_bytes(b"PK")
@@ -109,12 +103,12 @@ def test_the_exit_code_is_that_of_the_first_failure(
         "b": "{budget: {model_bytes: 1 KB}}",
     }
     with_targets(digits, "".join(f"\n  {name}: {targets[name]}" for name in order) + "\n")
-    told = run("build", digits, *OUT, "--keep-going")
-    assert (told.code, told.err.count("error: ")) == (code, 2), told.err
+    result = run("build", digits, *OUT, "--keep-going")
+    assert (result.code, result.err.count("error: ")) == (code, 2), result.err
 
 
 @pytest.mark.parametrize("flags", [[], ["--locked"], ["--checksum"], ["--force"]])
-def test_what_can_be_planned_is_built_where_a_file_of_another_is_missing(
+def test_keep_going_skips_targets_with_missing_files(
     digits: Path, run: Run, flags: list[str]
 ) -> None:
     other = copies(digits, 2)[1]
@@ -131,91 +125,92 @@ def test_what_can_be_planned_is_built_where_a_file_of_another_is_missing(
     said = run(*command, "--keep-going", "--dry-run")
     assert (said.code, said.err.count("error: ")) == (4, 2), said.err
     assert "digits/a/publish" in said.err
-    told = run(*command, "--keep-going")
-    assert (told.code, told.err.count("error: ")) == (4, 2), told.err
-    assert "data/gone.npz" in told.err
-    assert "model/graph.pbtxt" in told.err
+    result = run(*command, "--keep-going")
+    assert (result.code, result.err.count("error: ")) == (4, 2), result.err
+    assert "data/gone.npz" in result.err
+    assert "model/graph.pbtxt" in result.err
     assert [str(p) for p in Path("out").rglob("manifest.json")] == ["out/digits/a/manifest.json"]
 
 
-def test_the_page_stays_where_a_target_cannot_be_planned(digits: Path, run: Run) -> None:
+def test_page_is_unchanged_if_a_target_cannot_be_planned(digits: Path, run: Run) -> None:
     with_targets(digits, "\n  a: {}\n  b: {validation: {data: data/b.npz}}\n")
     shutil.copy(digits.parent / "data/test.npz", digits.parent / "data/b.npz")
     assert run("build", digits, *OUT).code == 0
     page = Path("out/digits/report.html")
     before = page.read_bytes()
     (digits.parent / "data/b.npz").unlink()
-    digits.write_text(digits.read_text().replace("  a: {}", "  a: {sort: true}"))
-    told = run("build", digits, *OUT, "--keep-going")
-    assert (told.code, "out/digits/a: written" in told.err) == (4, True)
+    replace_text(digits, "  a: {}", "  a: {sort: true}")
+    result = run("build", digits, *OUT, "--keep-going")
+    assert (result.code, "out/digits/a: written" in result.err) == (4, True)
     assert page.read_bytes() == before
     said = run("build", digits, *OUT, "--keep-going", "--dry-run")
     assert (said.code, "nothing to do" in said.err) == (4, True), said.err
 
 
-def test_where_nothing_can_be_planned_the_first_reason_is_told(digits: Path, run: Run) -> None:
+def test_first_reason_is_reported_if_no_target_can_be_planned(digits: Path, run: Run) -> None:
     (digits.parent / "model/graph.pbtxt").unlink()
-    told = run("build", digits, *OUT, "--keep-going")
-    assert (told.code, told.err.count("error: ")) == (4, 1), told.err
+    result = run("build", digits, *OUT, "--keep-going")
+    assert (result.code, result.err.count("error: ")) == (4, 1), result.err
 
 
-def test_what_reads_a_failed_stage_does_not_run(digits: Path, run: Run) -> None:
+def test_stages_after_a_failed_stage_do_not_run(digits: Path, run: Run) -> None:
     (digits.parent / "data/test.npz").write_bytes(b"PK")
-    told = run("build", digits, *OUT, "--keep-going")
-    assert told.code == 4
-    assert "digits/evaluate-source  failed" in told.err
-    assert "/validate" not in told.err.partition("error: ")[0]
-    assert "digits/download/compress  " in told.err
+    result = run("build", digits, *OUT, "--keep-going")
+    assert result.code == 4
+    assert "digits/evaluate-source  failed" in result.err
+    assert "/validate" not in result.err.partition("error: ")[0]
+    assert "digits/download/compress  " in result.err
     assert not Path("out/digits/phone").exists()
 
 
-def test_json_after_failures_is_one_value(digits: Path, run: Run) -> None:
+def test_json_after_failures_is_one_error(digits: Path, run: Run) -> None:
     with_targets(digits, TOO_LARGE)
-    told = run("build", digits, *OUT, "--keep-going", "--json")
-    assert told.code == json.loads(told.out)["error"]["exit_code"] == 8
+    result = run("build", digits, *OUT, "--keep-going", "--json")
+    assert result.code == json.loads(result.out)["error"]["exit_code"] == 8
     assert Path("out/digits/b/manifest.json").is_file()
 
 
 def copies(digits: Path, number: int) -> list[Path]:
-    """More recipes with the same source, each in a folder of its own."""
-    found = [digits]
+    """Additional recipes with the same source, each in its own directory."""
+    recipes = [digits]
     for i in range(1, number):
         folder = digits.parent.parent / f"digits{i}"
         shutil.copytree(digits.parent, folder)
         recipe = folder / "recipe.yaml"
-        recipe.write_text(recipe.read_text().replace("name: digits", f"name: digits{i}"))
-        found.append(recipe)
-    return found
+        replace_text(recipe, "name: digits", f"name: digits{i}")
+        recipes.append(recipe)
+    return recipes
 
 
 @pytest.mark.parametrize("jobs", ["1", "8"])
-def test_stages_that_recipes_share_run_once(digits: Path, run: Run, jobs: str) -> None:
+def test_stages_shared_by_recipes_run_once(digits: Path, run: Run, jobs: str) -> None:
     one, *others = copies(digits, 3)
-    others[1].write_text(others[1].read_text().replace("num_steps: 256", "num_steps: 64"))
+    replace_text(others[1], "num_steps: 256", "num_steps: 64")
     alone = run("build", one, "--out", "alone", "--dry-run").err.count("/freeze: ")
     assert alone == 1
-    told = run("build", one, *others, *OUT, "-j", jobs)
-    assert told.code == 0, told.err
-    ran = [line.split()[0] for line in told.err.splitlines() if line.endswith(" s")][:-1]
+    result = run("build", one, *others, *OUT, "-j", jobs)
+    assert result.code == 0, result.err
+    ran = [line.split()[0] for line in result.err.splitlines() if line.endswith(" s")][:-1]
     kinds = [task.rpartition("/")[2] for task in ran]
     assert kinds.count("freeze") == kinds.count("01-strip_unused_nodes") == 1
     assert kinds.count("07-round_weights") == 2
     assert len({p.parent.parent.name for p in Path("out").glob("*/*/manifest.json")}) == 3
     assert (
-        tree(Path("out/digits/phone"))["digits.pb"] == tree(Path("out/digits1/phone"))["digits1.pb"]
+        output_files(Path("out/digits/phone"))["digits.pb"]
+        == output_files(Path("out/digits1/phone"))["digits1.pb"]
     )
 
 
-def test_equal_work_at_once_is_done_once(
+def test_equal_parallel_stages_run_once(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chains that differ in parameters only, and come to equal graphs, go on alike."""
-    found, ran = execution.stage_function, []
+    """Chains with different parameters and equal intermediate graphs share later stages."""
+    stage_function, ran = execution.stage_function, []
 
     def counted(kind: type[Stage]):
         def work(job) -> None:
             ran.append(kind.stage_name)
-            found(kind)(job)
+            stage_function(kind)(job)
 
         return work
 
@@ -226,9 +221,9 @@ def test_equal_work_at_once_is_done_once(
         for i in range(8)
     )
     with_targets(digits, targets + "\n")
-    told = run("build", digits, *OUT, "-j", "8")
-    assert told.code == 0, told.err
-    # Eight that remove nothing, and after each of them the same four.
+    result = run("build", digits, *OUT, "-j", "8")
+    assert result.code == 0, result.err
+    # Eight different transforms without effect, then four shared ones.
     assert ran.count("transform") == 8 + 4
     assert len(list(Path("out/digits").glob("*/digits.pb"))) == 8
     assert main(["build", str(digits), *OUT, "--dry-run", "--exit-code"]) == 0

@@ -1,4 +1,4 @@
-"""The verb ``memmap``, and the verbs that take what it writes."""
+"""The verb ``memmap``, and verbs that read memory-mapped models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mapped(path: Path) -> list[str]:
     return [n.name for n in read_shipped_graph(path) if n.op == "ImmutableConst"]
 
 
-def test_the_default_is_the_original_s() -> None:
+def test_default_size_matches_the_original() -> None:
     assert memmap._MINIMUM_SIZE == MINIMUM_SIZE == 10_000
 
 
@@ -41,19 +41,19 @@ def test_the_default_is_the_original_s() -> None:
         "--min_conversion_tensor_size=30",
     ],
 )
-def test_the_flags_of_the_original_in_both_spellings(
+def test_original_flags_accept_hyphens(
     name: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, target = graph_file(tmp_path), tmp_path / "m.pb"
     assert main([name, f"--in_graph={source}", "--out-graph", str(target), flag]) == 0
     assert mapped(target) == ["w"]
     assert read_graph(target).nodes == read_graph(source).nodes
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", f"{target}: 1 constants mapped, 36 bytes\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", f"{target}: 1 constants mapped, 36 bytes\n")
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "x", "1.5"])
-def test_sizes_that_are_none_are_refused(size: str, tmp_path: Path) -> None:
+def test_invalid_sizes_are_refused(size: str, tmp_path: Path) -> None:
     source = graph_file(tmp_path)
     code = main(
         [
@@ -66,7 +66,7 @@ def test_sizes_that_are_none_are_refused(size: str, tmp_path: Path) -> None:
     assert code == 2
 
 
-def test_quantized_types_and_what_is_overwritten_are_told(
+def test_quantized_and_overwritten_constants_cause_warnings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     eight = constant("q", Tensor.of(np.ones(40), DType.QUINT8))
@@ -75,9 +75,9 @@ def test_quantized_types_and_what_is_overwritten_are_told(
     arguments = ["memmap", f"--in_graph={source}", f"--out_graph={target}"]
     arguments.append("--min_conversion_size_in_bytes=30")
     assert main(arguments) == 0
-    told = capsys.readouterr().err
-    assert "1 constants of quantized dtypes stay in the graph" in told
-    assert "the node 'twice' may write its result to the memory of the constant 'w'" in told
+    err = capsys.readouterr().err
+    assert "1 constants of quantized dtypes stay in the graph" in err
+    assert "the node 'twice' may write its result to the memory of the constant 'w'" in err
     assert mapped(target) == ["w"]
     assert main([*arguments, "--quantized", "--safe"]) == 0
     assert "warning" not in capsys.readouterr().err
@@ -93,7 +93,7 @@ def model(tmp_path: Path) -> Path:
     return target
 
 
-def test_other_verbs_take_it(
+def test_other_verbs_read_memory_mapped_models(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", str(model), str(tmp_path / "frozen.pb")]) == 0
@@ -111,18 +111,18 @@ def test_other_verbs_take_it(
     assert main(["benchmark", f"--graph={model}", *ends, *shape, "--max_num_runs=1"]) == 0
 
 
-def test_what_is_damaged_is_told(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_model_is_reported(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = bytearray(model.read_bytes())
     data[-8:] = (1 << 50).to_bytes(8, "little")
     model.write_bytes(data)
     capsys.readouterr()
     assert main(["compare", str(model), str(model)]) == 4
-    told = capsys.readouterr().err
-    assert str(model) in told
-    assert "refer to byte 1125899906842624" in told
+    err = capsys.readouterr().err
+    assert str(model) in err
+    assert "refer to byte 1125899906842624" in err
 
 
-def test_a_graph_without_constants_becomes_a_model_all_the_same(tmp_path: Path) -> None:
+def test_graph_without_constants_is_converted(tmp_path: Path) -> None:
     write_graph(tmp_path / "g.pb", Graph([classifier()["x"]]))
     files = [f"--in_graph={tmp_path / 'g.pb'}", f"--out_graph={tmp_path / 'm.pb'}"]
     assert main(["memmap", *files]) == 0

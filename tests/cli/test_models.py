@@ -1,4 +1,4 @@
-"""Models that ``--graph`` of run and benchmark freezes by itself."""
+"""Models that ``run`` and ``benchmark`` freeze automatically."""
 
 from __future__ import annotations
 
@@ -17,27 +17,25 @@ SUM = "y: float32[3] [10.0, 21.0, 32.0]\n"
 
 
 @pytest.mark.parametrize("name", ["", "saved_model.pb"])
-def test_a_saved_model_is_run_by_its_signature(run: Run, tmp_path: Path, name: str) -> None:
+def test_saved_model_runs_by_its_signature(run: Run, tmp_path: Path, name: str) -> None:
     model = write_saved_model(tmp_path) / name
-    told = run("run", "--graph", model, "--feed=in=[10, 20, 30]")
-    assert (told.code, told.out) == (0, SUM.replace("y", "y:0"))
-    told = run("run", "--graph", model, "--signature=serving_default", FED, "--fetch=out")
-    assert told.out == SUM.replace("y", "y:0")
+    result = run("run", "--graph", model, "--feed=in=[10, 20, 30]")
+    assert (result.code, result.out) == (0, SUM.replace("y", "y:0"))
+    result = run("run", "--graph", model, "--signature=serving_default", FED, "--fetch=out")
+    assert result.out == SUM.replace("y", "y:0")
     assert run("run", "--graph", model, FED, "--fetch=y").out == SUM
 
 
-def test_a_meta_graph_is_run_with_the_checkpoint_beside_it_or_another(
-    run: Run, tmp_path: Path
-) -> None:
+def test_meta_graph_runs_with_its_default_or_another_checkpoint(run: Run, tmp_path: Path) -> None:
     path = write_meta(tmp_path)
     write_bundle(tmp_path / "other", {"w": W + 1})
-    told = run("run", "--graph", path, FED, f"--checkpoint={tmp_path / 'other'}", "--fetch=y")
-    assert told.out == "y: float32[3] [11.0, 22.0, 33.0]\n"
+    result = run("run", "--graph", path, FED, f"--checkpoint={tmp_path / 'other'}", "--fetch=y")
+    assert result.out == "y: float32[3] [11.0, 22.0, 33.0]\n"
     write_bundle(tmp_path / "model", {"w": W})
     assert run("run", "--graph", path, FED, "--fetch=y").out == SUM
 
 
-def test_a_graph_with_variables_is_run_with_its_checkpoint(run: Run, tmp_path: Path) -> None:
+def test_graph_with_variables_runs_with_its_checkpoint(run: Run, tmp_path: Path) -> None:
     write_graph(tmp_path / "g.pb", MODEL.graph)
     write_bundle(tmp_path / "ckpt", {"w": W})
     command = ("run", "--graph", tmp_path / "g.pb", FED, "--fetch=y")
@@ -45,15 +43,15 @@ def test_a_graph_with_variables_is_run_with_its_checkpoint(run: Run, tmp_path: P
     assert run(*command, "--checkpoint", tmp_path / "ckpt").out == SUM
 
 
-def test_without_a_signature_the_outputs_are_to_be_named(run: Run, tmp_path: Path) -> None:
-    made = meta()
-    made.signature_def.clear()
-    path = write_meta(tmp_path, made)
+def test_outputs_are_required_without_a_signature(run: Run, tmp_path: Path) -> None:
+    meta_graph = meta()
+    meta_graph.signature_def.clear()
+    path = write_meta(tmp_path, meta_graph)
     write_bundle(tmp_path / "model", {"w": W})
-    told = run("run", "--graph", path, FED)
-    assert told.code == 2
-    assert "no outputs are named" in told.err
-    assert "likely outputs: y" in told.err
+    result = run("run", "--graph", path, FED)
+    assert result.code == 2
+    assert "no outputs are named" in result.err
+    assert "likely outputs: y" in result.err
 
 
 @pytest.mark.parametrize(
@@ -63,21 +61,21 @@ def test_without_a_signature_the_outputs_are_to_be_named(run: Run, tmp_path: Pat
         ("--saved_model_tags=a", "the tags 'a' choose within a SavedModel"),
     ],
 )
-def test_flags_of_other_models_are_refused(
+def test_flags_of_other_model_kinds_are_refused(
     run: Run, tmp_path: Path, flag: str, message: str
 ) -> None:
     write_graph(tmp_path / "g.pb", MODEL.graph)
-    told = run("run", "--graph", tmp_path / "g.pb", FED, flag)
-    assert (told.code, message in told.err) == (2, True)
+    result = run("run", "--graph", tmp_path / "g.pb", FED, flag)
+    assert (result.code, message in result.err) == (2, True)
 
 
-def test_a_folder_without_a_model_is_told(run: Run, tmp_path: Path) -> None:
-    told = run("run", "--graph", tmp_path, FED)
-    assert told.code == 4
-    assert "has no saved_model.pb" in told.err
+def test_directory_without_a_model_is_refused(run: Run, tmp_path: Path) -> None:
+    result = run("run", "--graph", tmp_path, FED)
+    assert result.code == 4
+    assert "has no saved_model.pb" in result.err
 
 
-def test_a_saved_model_is_benchmarked(run: Run, tmp_path: Path) -> None:
-    told = run("benchmark", "--graph", write_saved_model(tmp_path), "--num_runs=2", "--json")
-    assert told.code == 0
-    assert [n["name"] for n in json.loads(told.out)["nodes"]] == ["y"]
+def test_saved_model_is_benchmarked(run: Run, tmp_path: Path) -> None:
+    result = run("benchmark", "--graph", write_saved_model(tmp_path), "--num_runs=2", "--json")
+    assert result.code == 0
+    assert [n["name"] for n in json.loads(result.out)["nodes"]] == ["y"]

@@ -1,4 +1,4 @@
-"""Small files that once took forever, or ended as a bug of ours: each ends with words."""
+"""Regression tests: small files that once caused crashes or endless runs are refused."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ from tests.transforms.graphs import node
 REFUSED = (2, 3, 4, 5, 6, 7, 8, 9)
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+pytestmark = pytest.mark.usefixtures("workdir")
 
 
 def text_graph(text: str) -> str:
@@ -38,10 +35,10 @@ def text_graph(text: str) -> str:
 
 
 def refused(run: Run, *arguments: object) -> str:
-    told = run(*arguments)
-    assert told.code in REFUSED, (told.code, told.err)
-    assert "help: " in told.err or told.code == 3, told.err
-    return told.err
+    result = run(*arguments)
+    assert result.code in REFUSED, (result.code, result.err)
+    assert "help: " in result.err or result.code == 3, result.err
+    return result.err
 
 
 IF = """
@@ -56,7 +53,7 @@ library { function { signature { name: "f" output_arg { name: "o" type: DT_FLOAT
 """
 
 
-def test_a_branch_without_inputs_is_told(run: Run) -> None:
+def test_branch_without_inputs_is_refused(run: Run) -> None:
     path = text_graph(IF)
     assert "'y'" in refused(run, "run", f"--graph={path}", "--fetch=y")
     frozen = ("--output_graph=o.pb", "--output_node_names=y", "--control_flow=lower")
@@ -64,7 +61,7 @@ def test_a_branch_without_inputs_is_told(run: Run) -> None:
 
 
 @pytest.mark.parametrize("op", ["NextIteration", "Exit", "Enter", "Switch", "Merge", "LoopCond"])
-def test_loop_nodes_out_of_place_are_no_bug(run: Run, op: str) -> None:
+def test_misplaced_loop_nodes_are_not_a_bug(run: Run, op: str) -> None:
     attrs: dict[str, Any] = {"frame_name": "w"} if op == "Enter" else {}
     attrs |= {"N": 1} if op == "Merge" else {}
     attrs |= {"T": None} if op == "LoopCond" else {}
@@ -77,12 +74,12 @@ def test_loop_nodes_out_of_place_are_no_bug(run: Run, op: str) -> None:
             ("freeze", "--input_graph=g.pb", "--output_graph=o.pb", "--output_node_names=y"),
             ("summarize", "--in_graph=g.pb"),
         ):
-            told = run(*command)
-            assert told.code in (0, *REFUSED), told.err
+            result = run(*command)
+            assert result.code in (0, *REFUSED), result.err
 
 
 @pytest.mark.parametrize("name", [x.name for x in loop_graph() if x.inputs and x.op != "Const"])
-def test_loops_whose_nodes_lost_their_inputs_are_told(run: Run, name: str) -> None:
+def test_loops_with_missing_inputs_are_refused(run: Run, name: str) -> None:
     graph = loop_graph()
     without = [node(x.name, x.op, "", **_bare(x)) if x.name == name else x for x in graph]
     write_graph(Path("g.pb"), graph.with_nodes(without))
@@ -93,11 +90,11 @@ def _bare(held: Any) -> dict[str, Any]:
     return {"T": None, **held.attrs}
 
 
-def test_a_text_constant_that_holds_integers_is_told(run: Run) -> None:
+def test_string_constant_with_integers_is_not_a_bug(run: Run) -> None:
     meta = saved_model_pb2.MetaGraphDef()
-    made = meta.graph_def.node.add(name="c", op="Const")
-    made.attr["dtype"].type = DType.STRING.value
-    value = made.attr["value"].tensor
+    constant = meta.graph_def.node.add(name="c", op="Const")
+    constant.attr["dtype"].type = DType.STRING.value
+    value = constant.attr["value"].tensor
     value.dtype = DType.UINT16.value
     value.int_val.extend([1, 2])
     value.tensor_shape.dim.add(size=2)
@@ -105,23 +102,23 @@ def test_a_text_constant_that_holds_integers_is_told(run: Run) -> None:
     Path("m.pb").write_bytes(meta.graph_def.SerializeToString())
     frozen = ("--output_graph=o.pb", "--output_node_names=c")
     for source in ("--input_meta_graph=m.meta", "--input_graph=m.pb"):
-        told = run("freeze", source, *frozen)
-        assert told.code in (0, *REFUSED), told.err
+        result = run("freeze", source, *frozen)
+        assert result.code in (0, *REFUSED), result.err
     for command in (
         ("run", "--graph=m.pb", "--fetch=c"),
         ("summarize", "--in_graph=m.pb"),
         ("transform", "--in_graph=m.pb", "--out_graph=o.pb", "--outputs=c",
          "--transforms=fold_constants sort_by_execution_order"),
     ):  # fmt: skip
-        told = run(*command)
-        assert told.code in (0, *REFUSED), told.err
+        result = run(*command)
+        assert result.code in (0, *REFUSED), result.err
 
 
-def test_a_sum_of_more_inputs_than_there_are_is_told(run: Run) -> None:
+def test_sum_of_missing_inputs_is_refused(run: Run) -> None:
     write_graph(Path("g.pb"), Graph([p("x", np.float32, (2,)), node("y", "AddN", "x", N=1 << 62)]))
-    told = refused(run, "run", "--graph=g.pb", "--feed=x=1,2", "--fetch=y")
-    assert "g.pb" in told
-    assert "'y'" in told
+    result = refused(run, "run", "--graph=g.pb", "--feed=x=1,2", "--fetch=y")
+    assert "g.pb" in result
+    assert "'y'" in result
     for verb in (
         ("benchmark", "--graph=g.pb", "--max_num_runs=1"),
         ("summarize", "--in_graph=g.pb"),
@@ -129,7 +126,7 @@ def test_a_sum_of_more_inputs_than_there_are_is_told(run: Run) -> None:
         assert run(*verb).code in (0, *REFUSED)
 
 
-def test_an_intact_model_whose_types_were_removed_is_told(run: Run, built: Path) -> None:
+def test_model_without_type_attributes_is_not_a_bug(run: Run, built: Path) -> None:
     frozen = ("--output_graph=f.pb", "--output_node_names=probabilities")
     model = built.parent / "model"
     source = (
@@ -138,9 +135,9 @@ def test_an_intact_model_whose_types_were_removed_is_told(run: Run, built: Path)
     )
     assert run("freeze", *source, *frozen).code == 0
     steps = "fold_constants remove_attribute(attribute_name=T) merge_scale_and_bias"
-    told = run("transform", "--in_graph=f.pb", "--out_graph=o.pb", "--inputs=image",
+    result = run("transform", "--in_graph=f.pb", "--out_graph=o.pb", "--inputs=image",
                "--outputs=probabilities", f"--transforms={steps}")  # fmt: skip
-    assert told.code in (0, *REFUSED), told.err
+    assert result.code in (0, *REFUSED), result.err
 
 
 @pytest.mark.slow
@@ -161,9 +158,7 @@ def test_wide_control_inputs_take_linear_time(run: Run) -> None:
     assert seconds(1000) < 10 * first + 2
 
 
-def test_more_stages_at_once_than_there_are_start_no_thread_each(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_jobs_do_not_start_a_thread_each(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     write_graph(Path("model.pb"), small_graph())
     text = "version: 1\nname: r\nsource: {frozen: model.pb}\noutputs: [y]\ntargets: {a: {}}\n"
     Path("recipe.yaml").write_text(text)
@@ -179,7 +174,7 @@ def test_more_stages_at_once_than_there_are_start_no_thread_each(
 
 
 @pytest.mark.slow
-def test_an_array_that_is_zipped_small_is_refused_before_it_is_unpacked(run: Run) -> None:
+def test_zip_bomb_is_refused_before_decompression(run: Run) -> None:
     write_graph(Path("model.pb"), small_graph())
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(
@@ -220,7 +215,7 @@ sys.exit(code)
     assert int(done.stderr.split()[-1]) < 600 << 10, "kilobytes, of 960,000"
 
 
-def test_a_working_folder_that_is_gone_is_told() -> None:
+def test_deleted_working_directory_is_reported() -> None:
     command = f"mkdir gone; cd gone; rmdir ../gone; '{sys.executable}' -m mobileprep "
     for verb in ("build", "summarize --in_graph=g.pb", "init g.pb", "cache info", "doctor"):
         done = subprocess.run(
@@ -230,21 +225,21 @@ def test_a_working_folder_that_is_gone_is_told() -> None:
         assert done.returncode in (0, 1, *REFUSED), done.stderr
 
 
-def test_a_loop_of_links_in_the_output_folder_is_told(run: Run) -> None:
+def test_symlink_loop_in_the_output_directory_is_refused(run: Run) -> None:
     write_graph(Path("model.pb"), small_graph())
     text = "version: 1\nname: r\nsource: {frozen: model.pb}\noutputs: [y]\ntargets: {a: {}}\n"
     Path("recipe.yaml").write_text(text)
     Path("out").mkdir()
     Path("out/r").symlink_to("s")
     Path("out/s").symlink_to("r")
-    told = run("build", "recipe.yaml")
-    assert told.code in (0, *REFUSED), told.err
+    result = run("build", "recipe.yaml")
+    assert result.code in (0, *REFUSED), result.err
     Path("loop").symlink_to("loop")
     assert "loop" in refused(run, "build", "recipe.yaml", "--out=loop")
     assert "x" * 20 in refused(run, "build", "recipe.yaml", f"--out={'x' * 300}")
 
 
-def test_six_large_fills_are_refused_before_they_are_made(run: Run) -> None:
+def test_large_fills_are_refused_before_allocation(run: Run) -> None:
     size = c("size", np.array([1 << 28], np.int32))
     fills = [node(f"f{i}", "Fill", "size zero") for i in range(6)]
     parts = " ".join(f.name for f in fills)
@@ -259,14 +254,14 @@ def test_six_large_fills_are_refused_before_they_are_made(run: Run) -> None:
     assert folded.code != 0 or Path("o.pb").stat().st_size < 10_000
 
 
-def test_a_range_without_end_is_refused(run: Run) -> None:
+def test_huge_range_is_refused(run: Run) -> None:
     ends = [c(x, i, dtype=np.int64) for x, i in (("from", 0), ("to", 1 << 60), ("step", 1))]
-    made = n("y", "Range", "from", "to", "step", Tidx=np.int64)
-    write_graph(Path("g.pb"), Graph([*ends, made]))
+    endless = n("y", "Range", "from", "to", "step", Tidx=np.int64)
+    write_graph(Path("g.pb"), Graph([*ends, endless]))
     assert "Range" in refused(run, "run", "--graph=g.pb", "--fetch=y")
 
 
-def test_a_vocabulary_without_end_is_bounded(run: Run) -> None:
+def test_endless_labels_file_is_refused(run: Run) -> None:
     words = Path("words.txt")
     words.symlink_to("/dev/zero")
     write_graph(Path("g.pb"), Graph([p("x", np.float32, (2,)), node("y", "Neg", "x")]))
@@ -274,7 +269,7 @@ def test_a_vocabulary_without_end_is_bounded(run: Run) -> None:
     assert "words.txt" in refused(run, *command)
 
 
-def test_leftovers_of_killed_builds_are_swept(run: Run) -> None:
+def test_temporary_files_of_killed_builds_are_removed(run: Run) -> None:
     write_graph(Path("model.pb"), small_graph())
     text = "version: 1\nname: r\nsource: {frozen: model.pb}\noutputs: [y]\ntargets: {a: {}}\n"
     Path("recipe.yaml").write_text(text)
@@ -294,5 +289,5 @@ main(["build", "recipe.yaml"])
     assert run("build", "recipe.yaml").code == 0
     hidden = [p for p in Path("out").rglob(".*") if p.is_file() and p.name != ".mobileprep.lock"]
     assert [p for p in hidden if not p.name.endswith(".lock")] == []
-    kept = Path("store").rglob("tmp/*")
-    assert [p for p in kept if p.is_file()] == []
+    temporary = Path("store").rglob("tmp/*")
+    assert [p for p in temporary if p.is_file()] == []

@@ -11,7 +11,7 @@ import pytest
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, replace_text
 
 
 def sarif(text: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -26,13 +26,13 @@ def sarif(text: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 @pytest.fixture
 def misspelled(digits: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A recipe with an unknown key in line 17, in the working directory."""
-    digits.write_text(digits.read_text().replace("transforms:", "transform:"))
+    replace_text(digits, "transforms:", "transform:")
     monkeypatch.chdir(digits.parent)
     return digits
 
 
 @pytest.mark.parametrize("verb", ["validate", "build"])
-def test_problems_of_recipes_are_annotations(verb: str, misspelled: Path, run: Run) -> None:
+def test_recipe_problems_are_annotations(verb: str, misspelled: Path, run: Run) -> None:
     result = run(verb, misspelled, "--output-format", "github")
     assert result.code == 3
     line = misspelled.read_text().split("transform:")[0].count("\n") + 1
@@ -41,7 +41,7 @@ def test_problems_of_recipes_are_annotations(verb: str, misspelled: Path, run: R
     assert f"{message} [MP301]" in result.err
 
 
-def test_problems_of_recipes_are_sarif_results(misspelled: Path, run: Run) -> None:
+def test_recipe_problems_are_sarif_results(misspelled: Path, run: Run) -> None:
     result = run("validate", misspelled, "--output-format=sarif")
     (problem,), (rule,) = sarif(result.out)
     assert (problem["ruleId"], problem["level"], rule["id"]) == ("MP301", "error", "MP301")
@@ -58,14 +58,14 @@ def test_success_prints_an_empty_log(verb: str, digits: Path, run: Run) -> None:
     assert run(verb, digits, "--output-format", "github").out == ""
 
 
-def test_findings_of_a_target_name_nodes(tmp_path: Path, run: Run) -> None:
+def test_target_findings_name_nodes(tmp_path: Path, run: Run) -> None:
     model = tmp_path / "model, 1.pb"
     write_graph(model, Graph([Node("x", "Placeholder"), Node("m", "MatrixDiagV3", ("x",))]))
     result = run("check-target", model, "--output-format", "sarif")
-    found, rules = sarif(result.out)
+    findings, rules = sarif(result.out)
     assert result.code == 1
-    assert {each["ruleId"] for each in found} == {rule["id"] for rule in rules}
-    of_op = [each for each in found if each["ruleId"] == "MP103"]
+    assert {each["ruleId"] for each in findings} == {rule["id"] for rule in rules}
+    of_op = [each for each in findings if each["ruleId"] == "MP103"]
     assert of_op[0]["locations"][0]["logicalLocations"] == [
         {"fullyQualifiedName": "m", "kind": "node"}
     ]
@@ -74,24 +74,24 @@ def test_findings_of_a_target_name_nodes(tmp_path: Path, run: Run) -> None:
     assert "model%2C 1.pb,title=MP103::" in annotated
 
 
-def test_json_is_the_format_json(digits: Path, run: Run) -> None:
+def test_json_format_equals_the_json_option(digits: Path, run: Run) -> None:
     named = run("validate", digits, "--output-format", "json")
     assert json.loads(named.out) == json.loads(run("validate", digits, "--json").out)
 
 
-def test_an_unknown_format_is_refused(digits: Path, run: Run) -> None:
+def test_unknown_format_is_refused(digits: Path, run: Run) -> None:
     result = run("validate", digits, "--output-format", "xml")
     assert result.code == 2
     assert "xml" in result.err
 
 
-def test_a_usage_error_is_in_the_log(run: Run) -> None:
+def test_usage_error_is_in_the_log(run: Run) -> None:
     result = run("validate", "--output-format", "sarif")
     assert result.code == 2
     assert sarif(result.out)[0][0]["ruleId"] == "MP202"
 
 
-def test_watching_has_one_format(digits: Path, run: Run) -> None:
+def test_watch_refuses_output_formats(digits: Path, run: Run) -> None:
     result = run("watch", digits, "--output-format", "github")
     assert result.code == 2
     assert "is not an option of watch" in result.out

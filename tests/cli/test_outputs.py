@@ -1,4 +1,4 @@
-"""Where verbs write: the standard output, devices, links, and the file that they read."""
+"""Verbs write to stdout, devices, symlinks, and their own input file."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def arguments(verb: str, out: str) -> list[str]:
     return [verb, *(part.format(out) for part in WRITERS[verb])]
 
 
-def in_a_process(verb: str, out: str) -> subprocess.CompletedProcess[bytes]:
+def run_process(verb: str, out: str) -> subprocess.CompletedProcess[bytes]:
     code = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, *arguments(verb, out)]
     return subprocess.run(command, capture_output=True, check=False)
 
 
 def check(verb: str, data: bytes) -> None:
-    """Whether bytes are the whole of what a verb writes, and nothing else."""
+    """Check that bytes are the complete output of a verb."""
     if verb == "run":
         assert list(np.load(io.BytesIO(data))) == ["y"]
     elif verb == "init":
@@ -58,9 +58,9 @@ def check(verb: str, data: bytes) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("out", ["-", "/dev/stdout"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_standard_output_gets_the_bytes_alone(verb: str, out: str) -> None:
+def test_stdout_contains_only_the_output(verb: str, out: str) -> None:
     before = sorted(p.name for p in Path().iterdir())
-    done = in_a_process(verb, out)
+    done = run_process(verb, out)
     assert done.returncode == 0, done.stderr
     check(verb, done.stdout)
     Path("got.pb").unlink(missing_ok=True)
@@ -68,7 +68,7 @@ def test_the_standard_output_gets_the_bytes_alone(verb: str, out: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["transform", "freeze", "run"])
-def test_a_link_is_followed_and_a_device_stays(run: Run, verb: str) -> None:
+def test_symlinks_are_followed_and_devices_stay(run: Run, verb: str) -> None:
     Path("real").write_bytes(b"")
     Path("link").symlink_to("real")
     assert run(*arguments(verb, "link")).code == 0
@@ -81,20 +81,20 @@ def test_a_link_is_followed_and_a_device_stays(run: Run, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("out", [".", "..", "/", "new/", "folder", "dangling", "in.pb/x"])
-def test_what_cannot_be_written_is_told(run: Run, verb: str, out: str) -> None:
+def test_unwritable_output_is_reported(run: Run, verb: str, out: str) -> None:
     Path("folder").mkdir()
     Path("dangling").symlink_to("none")
-    told = run(*arguments(verb, out))
-    assert told.code in (2, 9), told.err
-    assert "help:" in told.err
+    result = run(*arguments(verb, out))
+    assert result.code in (2, 9), result.err
+    assert "help:" in result.err
     assert run(*arguments(verb, "x" * 300)).code in (2, 9)
     assert sorted(p.name for p in Path().iterdir()) == ["dangling", "folder", "in.pb"]
 
 
 @pytest.mark.parametrize("flags", [[], ["--output_as_text"]])
-def test_a_graph_may_be_transformed_in_place(run: Run, flags: list[str]) -> None:
-    told = run(*arguments("transform", "in.pb"), *flags)
-    assert told.code == 0, told.err
+def test_graph_is_transformed_in_place(run: Run, flags: list[str]) -> None:
+    result = run(*arguments("transform", "in.pb"), *flags)
+    assert result.code == 0, result.err
     assert read_graph(Path("in.pb")).by_name.keys() == classifier().by_name.keys()
     Path("link.pb").symlink_to("in.pb")
     assert run(*arguments("transform", "link.pb")).code == 0
@@ -104,7 +104,7 @@ def test_a_graph_may_be_transformed_in_place(run: Run, flags: list[str]) -> None
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that Linux has")
 @pytest.mark.parametrize("redirect", ["> /dev/full", ">&-"])
 @pytest.mark.parametrize("command", ["header --graphs in.pb", "transform {}"])
-def test_a_standard_output_that_takes_nothing_is_told(command: str, redirect: str) -> None:
+def test_full_stdout_is_reported_for_binary_output(command: str, redirect: str) -> None:
     flags = " ".join(f"'{a}'" for a in arguments("transform", "-")[1:])
     code = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
     line = f"'{sys.executable}' -c '{code}' {command.format(flags)} {redirect}"
@@ -116,7 +116,7 @@ def test_a_standard_output_that_takes_nothing_is_told(command: str, redirect: st
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that Linux has")
 @pytest.mark.parametrize("command", ["help", "doctor", "help build", "schema"])
-def test_results_that_nothing_takes_are_told(command: str) -> None:
+def test_full_stdout_is_reported_for_text_output(command: str) -> None:
     line = f"'{sys.executable}' -m mobileprep {command} > /dev/full"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert done.returncode == 9, done.stderr

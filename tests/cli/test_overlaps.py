@@ -1,4 +1,4 @@
-"""Outputs lie over nothing that a build reads or keeps: such builds are refused untouched."""
+"""Builds whose outputs would overwrite their inputs or the cache are refused."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MODEL = "l/t/l.pb"
 
 
 def entries() -> dict[Path, tuple[int, ...]]:
-    """All that lies here, with what changes when it is written; looking changes access times."""
-    found = {p: p.lstat() for p in Path().rglob("*")}
-    return {p: (s.st_ino, s.st_mode, s.st_size, s.st_mtime_ns) for p, s in found.items()}
+    """The status of all files, without access times."""
+    stats = {p: p.lstat() for p in Path().rglob("*")}
+    return {p: (s.st_ino, s.st_mode, s.st_size, s.st_mtime_ns) for p, s in stats.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -48,15 +48,15 @@ def recipe(source: str, path: str = "recipe.yaml", more: str = "") -> str:
 
 def refused(run: Run, *arguments: str) -> str:
     before = entries()
-    told = run("build", *arguments)
-    assert told.code == 9, told.err
-    assert "help:" in told.err
+    result = run("build", *arguments)
+    assert result.code == 9, result.err
+    assert "help:" in result.err
     assert entries() == before, "nothing was written"
-    return told.err
+    return result.err
 
 
 @pytest.mark.parametrize("source", [MODEL, "../work/l/t/../t/l.pb", "link.pb", "linked/l.pb"])
-def test_a_source_is_not_overwritten(run: Run, source: str) -> None:
+def test_source_is_not_overwritten(run: Run, source: str) -> None:
     data = model(MODEL)
     Path("link.pb").symlink_to(MODEL)
     Path("linked").symlink_to("l/t")
@@ -65,14 +65,14 @@ def test_a_source_is_not_overwritten(run: Run, source: str) -> None:
     assert Path(MODEL).read_bytes() == data
 
 
-def test_the_output_folder_may_be_spelt_in_any_way(run: Run) -> None:
+def test_spelling_of_the_output_directory_does_not_matter(run: Run) -> None:
     model(MODEL)
     Path("here").symlink_to(".")
     for out in ("here", "../work", "l/..", str(Path.cwd())):
         refused(run, recipe(MODEL), "--out", out)
 
 
-def test_a_source_that_is_a_link_in_the_folder_is_not_replaced(run: Run) -> None:
+def test_symlinked_source_is_not_replaced(run: Run) -> None:
     model("data/m.pb")
     Path("l/t").mkdir(parents=True)
     Path(MODEL).symlink_to("../../data/m.pb")
@@ -81,7 +81,7 @@ def test_a_source_that_is_a_link_in_the_folder_is_not_replaced(run: Run) -> None
     refused(run, recipe("link.pb"), "--out", ".")
 
 
-def test_a_hard_link_of_the_source_loses_its_name_alone(run: Run) -> None:
+def test_hard_link_of_the_source_is_replaced(run: Run) -> None:
     data = model("m.pb")
     Path("l/t").mkdir(parents=True)
     Path(MODEL).hardlink_to("m.pb")
@@ -91,7 +91,7 @@ def test_a_hard_link_of_the_source_loses_its_name_alone(run: Run) -> None:
     assert not Path(MODEL).samefile("m.pb")
 
 
-def test_a_recipe_a_plugin_and_data_are_not_overwritten(run: Run) -> None:
+def test_recipe_plugin_and_data_are_not_overwritten(run: Run) -> None:
     model("m.pb")
     refused(run, recipe("../../m.pb", "l/t/report.json"), "--out", ".")
     base = recipe("../../m.pb", "l/t/manifest.json")
@@ -107,7 +107,7 @@ def test_a_recipe_a_plugin_and_data_are_not_overwritten(run: Run) -> None:
     refused(run, recipe("m.pb", more=more), "--out", ".")
 
 
-def test_outputs_and_the_store_lie_apart(
+def test_outputs_and_cache_do_not_overlap(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model("m.pb")
@@ -119,7 +119,7 @@ def test_outputs_and_the_store_lie_apart(
     assert run("build", "recipe.yaml", "--out", ".").code == 0
 
 
-def test_targets_do_not_share_a_folder_by_a_link(run: Run) -> None:
+def test_symlinked_target_directories_are_refused(run: Run) -> None:
     model("m.pb")
     Path("out/l/t").mkdir(parents=True)
     Path("out/l/u").symlink_to("t")
@@ -128,7 +128,7 @@ def test_targets_do_not_share_a_folder_by_a_link(run: Run) -> None:
     assert "the outputs of l/t and l/u would go to the same folder" in refused(run, "recipe.yaml")
 
 
-def test_one_recipe_may_read_what_another_left(run: Run) -> None:
+def test_recipe_reads_outputs_of_another(run: Run) -> None:
     model("m.pb")
     assert run("build", recipe("m.pb")).code == 0
     text = RECIPE.format(source="out/l/t/l.pb").replace("name: l", "name: second")
@@ -138,7 +138,7 @@ def test_one_recipe_may_read_what_another_left(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.json", "manifest.json", "l.pb"])
-def test_an_output_that_is_a_link_is_replaced(run: Run, name: str) -> None:
+def test_symlinked_output_is_replaced(run: Run, name: str) -> None:
     model("m.pb")
     assert run("build", recipe("m.pb")).code == 0
     folder = Path("out/l/t")
@@ -150,19 +150,19 @@ def test_an_output_that_is_a_link_is_replaced(run: Run, name: str) -> None:
     assert not (folder / name).is_symlink()
 
 
-def test_cleaning_removes_links_and_not_what_they_lead_to(run: Run) -> None:
+def test_clean_removes_symlinks_and_not_their_targets(run: Run) -> None:
     model("m.pb")
     assert run("build", recipe("m.pb")).code == 0
-    kept = Path("kept")
-    kept.write_text("mine")
+    target = Path("kept")
+    target.write_text("mine")
     Path("out/l/t/report.json").unlink()
-    Path("out/l/t/report.json").symlink_to(kept.absolute())
+    Path("out/l/t/report.json").symlink_to(target.absolute())
     assert run("clean", "recipe.yaml").code == 0
-    assert kept.read_text() == "mine"
+    assert target.read_text() == "mine"
     assert not Path("out/l").exists()
 
 
-def test_doit_refuses_the_same(run: Run) -> None:
+def test_doit_refuses_overlapping_outputs(run: Run) -> None:
     from doit.exceptions import InvalidDodoFile
 
     from mobileprep.building.tasks import recipe_tasks
@@ -173,8 +173,8 @@ def test_doit_refuses_the_same(run: Run) -> None:
         list(recipe_tasks(Path("recipes"), Path("recipes")))
 
 
-def test_a_folder_of_too_long_a_name_is_told(run: Run) -> None:
+def test_overlong_output_directory_is_reported(run: Run) -> None:
     model("m.pb")
-    told = run("build", recipe("m.pb"), "--out", "x" * 300)
-    assert told.code == 9, told.err
-    assert "too long" in told.err
+    result = run("build", recipe("m.pb"), "--out", "x" * 300)
+    assert result.code == 9, result.err
+    assert "too long" in result.err

@@ -120,7 +120,7 @@ KINDS: dict[str, tuple[str, str, Change, str]] = {
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """A kind of artifact that can be run here."""
+    """A kind of artifact that installed packages can run."""
     if request.param.startswith("tflite"):
         pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     if request.param.endswith("encrypted"):
@@ -129,9 +129,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+def _folder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", "5a" * 32)
     nodes = [
         placeholder((-1, 64)),
@@ -152,7 +150,7 @@ def written(section: str, target: str) -> Path:
 
 
 def change_file(monkeypatch: pytest.MonkeyPatch, file: str, change: Change) -> None:
-    """Change the packaged file once its stage has written it, before anything reads it."""
+    """Change the packaged file as soon as its stage has written it."""
 
     def changed(name: str) -> StageFunction:
         function = stage_function(name)
@@ -163,9 +161,9 @@ def change_file(monkeypatch: pytest.MonkeyPatch, file: str, change: Change) -> N
             if output not in job.asked.output_files:
                 return
             exchange: Any = job.exchange
-            known = exchange.left.pop(output, None)
+            stored = exchange.left.pop(output, None)
             path = job.output(output)
-            data = path.read_bytes() if known is None else b"".join(exchange._store.pieces(known))
+            data = path.read_bytes() if stored is None else b"".join(exchange._store.pieces(stored))
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(change(data))
 
@@ -175,7 +173,7 @@ def change_file(monkeypatch: pytest.MonkeyPatch, file: str, change: Change) -> N
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_one_changed_weight_of_the_packaged_file_fails_the_build(
+def test_changed_weight_in_the_packaged_file_fails_the_build(
     kind: str, section: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, file, change, basis = KINDS[kind]
@@ -184,8 +182,8 @@ def test_one_changed_weight_of_the_packaged_file_fails_the_build(
     assert built.code == 0, built.err
     assert f"measured on {basis}" in built.out
     report = json.loads(Path("out/r/phone/report.json").read_text("utf-8"))
-    found = report["accuracy"] if section == "validation" else report["check"]["model"]
-    assert found["basis"].startswith(f"measured on {basis}")
+    result = report["accuracy"] if section == "validation" else report["check"]["model"]
+    assert result["basis"].startswith(f"measured on {basis}")
 
     change_file(monkeypatch, file, change)
     failed = run("build", recipe, "--force")
@@ -194,7 +192,7 @@ def test_one_changed_weight_of_the_packaged_file_fails_the_build(
 
 
 @pytest.mark.parametrize("kind", ["encrypted", "tflite encrypted"], indirect=True)
-def test_an_encrypted_file_that_was_changed_is_refused(
+def test_tampered_encrypted_file_is_refused(
     kind: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, file, _, _ = KINDS[kind]
@@ -205,9 +203,7 @@ def test_an_encrypted_file_that_was_changed_is_refused(
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_tflite_file_that_the_interpreter_cannot_run_fails_the_build(
-    section: str, run: Run
-) -> None:
+def test_tflite_file_that_cannot_run_fails_the_build(section: str, run: Run) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     write_graph(Path("model.pb"), Graph([placeholder((-1, 64)), op("y", "Digamma", "x")]))
     failed = run("build", written(SECTIONS[section], "artifact: tflite, flex: true"))

@@ -1,4 +1,4 @@
-"""What ``plan`` and a dry run tell: to people, by their exit code, and as JSON."""
+"""Text, exit codes, and JSON of ``plan`` and ``build --dry-run``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, replace_text
 
 MODEL = Path("out/digits/phone/digits.pb")
 VERBS = [["plan"], ["build", "--dry-run"]]
@@ -27,20 +27,18 @@ def digest(path: Path) -> str:
 
 def steps(run: Run, recipe: Path, *arguments: str) -> dict[str, Any]:
     """The steps of a plan by their tasks."""
-    told = run("plan", recipe, "--json", *arguments)
-    return {step["task"]: step for step in json.loads(told.out)}
+    result = run("plan", recipe, "--json", *arguments)
+    return {step["task"]: step for step in json.loads(result.out)}
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_exit_code_tells_whether_anything_would_run(
-    built: Path, run: Run, verb: list[str]
-) -> None:
+def test_exit_code_shows_pending_stages(built: Path, run: Run, verb: list[str]) -> None:
     assert run(*verb, built).code == 0
     assert run(*verb, built, "--exit-code").code == 0
-    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
+    replace_text(built, "num_steps: 256", "num_steps: 64")
     assert run(*verb, built).code == 0
     assert run(*verb, built, "--exit-code").code == 1
-    # The page is of the targets that are asked for.
+    # The page shows only the selected targets.
     assert run(*verb, built, "--exit-code", "--target", "phone").code == 1
     assert run("build", built, "--target", "phone").code == 0
     assert run(*verb, built, "--exit-code", "--target", "phone").code == 0
@@ -62,12 +60,12 @@ def remove_manifest() -> None:
     (MODEL.parent / "manifest.json").unlink()
 
 
-def put_folder() -> None:
+def replace_by_directory() -> None:
     MODEL.unlink()
     MODEL.mkdir()
 
 
-def leave_behind() -> None:
+def add_obsolete_file() -> None:
     manifest = MODEL.parent / "manifest.json"
     data = json.loads(manifest.read_bytes())
     data["files"]["old.pb"] = {"sha256": "0" * 64}
@@ -75,7 +73,7 @@ def leave_behind() -> None:
     (MODEL.parent / "old.pb").write_bytes(b"")
 
 
-def keep_older() -> None:
+def restore_older_file() -> None:
     manifest = MODEL.parent / "manifest.json"
     data = json.loads(manifest.read_bytes())
     MODEL.write_bytes(b"older")
@@ -85,59 +83,66 @@ def keep_older() -> None:
 
 @pytest.mark.parametrize("verb", [*VERBS, ["build", "--explain"]])
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (alter, f"was altered: its sha256 is {hashlib.sha256(b'altered').hexdigest()[:12]}, "),
         (remove, "out/digits/phone/digits.pb is missing"),
         (remove_folder, "digits/phone/publish: out/digits/phone does not exist"),
         (remove_manifest, "out/digits/phone/manifest.json is missing"),
-        (put_folder, "out/digits/phone/digits.pb is not a regular file"),
-        (leave_behind, "out/digits/phone/old.pb remains from an earlier build"),
-        (keep_older, "out/digits/phone/digits.pb is of an earlier build: its sha256 is "),
+        (replace_by_directory, "out/digits/phone/digits.pb is not a regular file"),
+        (add_obsolete_file, "out/digits/phone/old.pb remains from an earlier build"),
+        (restore_older_file, "out/digits/phone/digits.pb is of an earlier build: its sha256 is "),
     ],
 )
-def test_a_published_file_that_is_not_as_built_is_named(
-    built: Path, run: Run, verb: list[str], damage: Callable[[], None], told: str
+def test_changed_published_file_is_named(
+    built: Path, run: Run, verb: list[str], damage: Callable[[], None], message: str
 ) -> None:
     expected = digest(MODEL)[:12]
     damage()
     if "--explain" not in verb:
         assert run(*verb, built, "--exit-code").code == 1
-    answer = run(*verb, built)
-    assert told in answer.out + answer.err
-    if "its sha256 is" in told:
-        assert f", expected {expected}" in answer.out + answer.err
+    result = run(*verb, built)
+    assert message in result.out + result.err
+    if "its sha256 is" in message:
+        assert f", expected {expected}" in result.out + result.err
 
 
-def test_what_plan_says_is_mended_by_a_build(built: Path, run: Run) -> None:
-    for damage in (alter, remove, remove_folder, remove_manifest, leave_behind, keep_older):
+def test_build_fixes_changed_published_files(built: Path, run: Run) -> None:
+    for damage in (
+        alter,
+        remove,
+        remove_folder,
+        remove_manifest,
+        add_obsolete_file,
+        restore_older_file,
+    ):
         damage()
         assert run("plan", built, "--exit-code").code == 1
         assert run("build", built).code == 0
         assert run("plan", built, "--exit-code").code == 0
 
 
-def test_another_folder_is_another_answer(built: Path, run: Run) -> None:
+def test_plan_depends_on_the_output_directory(built: Path, run: Run) -> None:
     assert run("plan", built, "--exit-code", "--out", "elsewhere").code == 1
     run("build", built, "--out", "elsewhere")
     assert run("plan", built, "--exit-code", "--out", "elsewhere").code == 0
 
 
-def test_a_damaged_object_of_the_store_is_named(built: Path, run: Run) -> None:
+def test_damaged_cache_object_is_named(built: Path, run: Run) -> None:
     header = digest(MODEL.parent / "tensorflow-1.15" / "ops_to_register.h")
     stored = Path(os.environ["MOBILEPREP_CACHE"]).glob(f"*/cas/{header[:2]}/{header}")
     next(stored).write_bytes(b"damaged")
     assert run("plan", built, "--exit-code").code == 0, "nothing needs it"
     (MODEL.parent / "tensorflow-1.15" / "ops_to_register.h").unlink()
-    told = run("plan", built, "--exit-code")
-    assert told.code == 1
+    result = run("plan", built, "--exit-code")
+    assert result.code == 1
     name = "files/tensorflow-1.15/ops_to_register.h"
     reason = f"the stored {name} is missing or damaged, expected {header[:12]}"
-    assert f"digits/phone/package: {reason}" in told.out
-    assert "digits/phone/publish: digits/phone/package runs first" in told.out
+    assert f"digits/phone/package: {reason}" in result.out
+    assert "digits/phone/publish: digits/phone/package runs first" in result.out
 
 
-def test_json_lists_the_files_that_stages_read_and_leave(built: Path, run: Run) -> None:
+def test_json_lists_inputs_and_outputs(built: Path, run: Run) -> None:
     plan = steps(run, built)
     assert all(step["fresh"] for step in plan.values())
     freeze = plan["digits/freeze"]
@@ -154,7 +159,7 @@ def test_json_lists_the_files_that_stages_read_and_leave(built: Path, run: Run) 
     }
 
 
-def test_json_of_what_has_not_run_tells_what_is_known(digits: Path, run: Run) -> None:
+def test_json_of_pending_stages(digits: Path, run: Run) -> None:
     plan = steps(run, digits)
     assert not any(step["fresh"] for step in plan.values())
     freeze = plan["digits/freeze"]
@@ -167,7 +172,7 @@ def test_json_of_what_has_not_run_tells_what_is_known(digits: Path, run: Run) ->
     assert {str(MODEL), str(MODEL.parent / "manifest.json")} < {*paths}
 
 
-def test_a_dry_run_gives_the_same_json(built: Path, run: Run) -> None:
+def test_dry_run_prints_the_same_json(built: Path, run: Run) -> None:
     alter()
     dry = run("build", built, "--dry-run", "--json", "--exit-code")
     plan = run("plan", built, "--json", "--exit-code")
@@ -176,19 +181,19 @@ def test_a_dry_run_gives_the_same_json(built: Path, run: Run) -> None:
     assert digest(MODEL) == hashlib.sha256(b"altered").hexdigest()
 
 
-def test_force_makes_a_dry_run_tell_everything(built: Path, run: Run) -> None:
+def test_force_makes_all_stages_pending(built: Path, run: Run) -> None:
     assert run("build", built, "--dry-run", "--force", "--exit-code").code == 1
 
 
-def test_an_exit_code_of_what_would_run_needs_a_dry_run(built: Path, run: Run) -> None:
-    told = run("build", built, "--exit-code")
-    assert (told.code, "--dry-run" in told.err) == (2, True)
+def test_exit_code_option_requires_dry_run(built: Path, run: Run) -> None:
+    result = run("build", built, "--exit-code")
+    assert (result.code, "--dry-run" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize(
     "arguments", [["plan"], ["plan", "--json"], ["build"], ["build", "--json"]]
 )
-def test_what_is_fresh_is_found_so_without_numpy_or_doit(built: Path, arguments: list[str]) -> None:
+def test_up_to_date_check_does_not_import_numpy_or_doit(built: Path, arguments: list[str]) -> None:
     code = (
         "import sys; from mobileprep.cli.main import main; code = main(sys.argv[1:]);"
         "sys.exit(code or bool({'numpy', 'doit', 'google.protobuf'} & set(sys.modules)))"
@@ -198,28 +203,28 @@ def test_what_is_fresh_is_found_so_without_numpy_or_doit(built: Path, arguments:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_dry_run_sums_up_what_it_tells(built: Path, run: Run) -> None:
+def test_dry_run_prints_a_summary(built: Path, run: Run) -> None:
     assert "would run" not in run("build", built, "--dry-run").err
-    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
-    told = run("build", built, "--dry-run").err.splitlines()[-1]
-    found = re.fullmatch(
+    replace_text(built, "num_steps: 256", "num_steps: 64")
+    result = run("build", built, "--dry-run").err.splitlines()[-1]
+    match = re.fullmatch(
         r"would run: 1 for certain \([\d.]+ s last time\), (\d) perhaps \([\d.]+ s last time\); "
         r"would write folders: 0 for certain, 1 perhaps; the store gives [\d.]+ KB",
-        told,
+        result,
     )
-    assert found, told
+    assert match, result
     done = run("build", built).err
     ran = int(re.search(r"(\d+) of \d+ stages ran", done)[1])  # type: ignore[index]
-    assert 1 <= ran <= 1 + int(found[1])
+    assert 1 <= ran <= 1 + int(match[1])
 
 
-def test_a_dry_run_of_nothing_built_knows_no_times(digits: Path, run: Run) -> None:
-    told = run("build", digits, "--dry-run").err.splitlines()[-1]
-    assert told.startswith("would run: 1 for certain, ")
-    assert told.endswith("would write folders: 0 for certain, 2 perhaps; the store gives 0 bytes")
+def test_dry_run_without_earlier_builds_has_no_times(digits: Path, run: Run) -> None:
+    result = run("build", digits, "--dry-run").err.splitlines()[-1]
+    assert result.startswith("would run: 1 for certain, ")
+    assert result.endswith("would write folders: 0 for certain, 2 perhaps; the store gives 0 bytes")
 
 
-def test_what_the_remote_store_would_give_is_told_apart(
+def test_dry_run_distinguishes_local_and_remote_cache(
     digits: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", (tmp_path / "remote").as_uri())
@@ -234,8 +239,8 @@ def test_what_the_remote_store_would_give_is_told_apart(
     there = steps(run, digits)["digits/phone/publish"]
     assert there["store_bytes"] == 0
     assert there["remote_bytes"] >= size
-    told = run("build", digits, "--dry-run").err.splitlines()[-1]
-    assert re.search(r"the store gives 0 bytes, the remote store [0-9.]+ KB$", told), told
+    result = run("build", digits, "--dry-run").err.splitlines()[-1]
+    assert re.search(r"the store gives 0 bytes, the remote store [0-9.]+ KB$", result), result
     assert "\n0 of " in run("build", digits).err
     assert MODEL.stat().st_size == size
 
@@ -250,20 +255,20 @@ targets: {phone: {quantize: {mode: auto, trials: 5}}, download: null}
 FOLDED = "auto/07-quantize_nodes: 16 trial stages: "
 
 
-def test_trials_of_auto_are_one_line_unless_asked_for(digits: Path, run: Run) -> None:
+def test_auto_trials_are_summarized_without_verbose(digits: Path, run: Run) -> None:
     recipe = Path("auto.yaml")
     recipe.write_text(AUTO)
     for verb in ("plan",), ("build", "--dry-run"):
-        told = run(*verb, recipe)
-        lines = (told.out or told.err).splitlines()
+        result = run(*verb, recipe)
+        lines = (result.out or result.err).splitlines()
         assert [line for line in lines if "-trial-" in line or "-verdict-" in line] == []
         assert lines.count(f"{FOLDED}16 would run (list them with -v)") == 1
-        told = run(*verb, recipe, "-v")
-        lines = (told.out or told.err).splitlines()
+        result = run(*verb, recipe, "-v")
+        lines = (result.out or result.err).splitlines()
         assert any(line.startswith("auto/07-quantize_nodes-trial-5: ") for line in lines)
         assert not any(FOLDED in line for line in lines)
-    told = run("build", recipe, "--explain")
-    assert f"{FOLDED}16 would run (list them with -v)" in told.err
-    assert "-verdict-5: " not in told.err
+    result = run("build", recipe, "--explain")
+    assert f"{FOLDED}16 would run (list them with -v)" in result.err
+    assert "-verdict-5: " not in result.err
     assert f"{FOLDED}fresh (list them with -v)" in run("plan", recipe).out
     assert len(steps(run, recipe)) > 16

@@ -1,4 +1,4 @@
-"""Recipes with ``protect``, from the command line."""
+"""Recipes with ``protect``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mobileprep.core.keys import Key
 from mobileprep.formats.memmapped import HEADER_BYTES, MAGIC
 from mobileprep.graph.files import read_graph
 from mobileprep.targets.memmapped import decrypt
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, replace_text
 from tests.docs.pages import DOCS
 
 pytest.importorskip("cryptography")
@@ -22,7 +22,7 @@ PROTECT = "    protect: {obfuscate: true, encrypt: {key: env:DIGITS_KEY}}\n"
 
 @pytest.fixture
 def protected(digits: Path) -> Path:
-    """The recipe with an encrypted model for phones."""
+    """The recipe with an encrypted model for the target phone."""
     text = digits.read_text()
     assert "    quantize: weights\n" in text
     digits.write_text(text.replace("    quantize: weights\n", f"    quantize: weights\n{PROTECT}"))
@@ -35,7 +35,7 @@ def build(run: Run, recipe: Path) -> None:
     assert KEY.secret.hex() not in done.out + done.err
 
 
-def test_the_key_is_in_no_file_and_no_output(
+def test_key_is_not_in_files_or_output(
     run: Run, protected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
@@ -52,7 +52,7 @@ def test_the_key_is_in_no_file_and_no_output(
     assert not any("BatchNorm" in node.name for node in read_graph(Path("plain.pb")))
 
 
-def test_another_key_encrypts_again_and_the_same_does_not(
+def test_encryption_depends_only_on_the_key(
     run: Run, protected: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped = Path("out/digits/phone/digits.pb.enc")
@@ -67,7 +67,7 @@ def test_another_key_encrypts_again_and_the_same_does_not(
     assert shipped.read_bytes() == first
 
 
-def test_a_missing_variable_is_refused_by_name(
+def test_missing_key_variable_is_reported(
     run: Run, protected: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DIGITS_KEY", raising=False)
@@ -77,17 +77,17 @@ def test_a_missing_variable_is_refused_by_name(
 
 
 @pytest.mark.parametrize("written", [KEY.secret.hex(), f"'{KEY.secret.hex()}'", "env:1", "1" * 64])
-def test_a_key_in_the_recipe_is_refused_and_not_shown(
+def test_key_in_the_recipe_is_refused_and_not_printed(
     run: Run, protected: Path, written: str
 ) -> None:
-    protected.write_text(protected.read_text().replace("env:DIGITS_KEY", written))
+    replace_text(protected, "env:DIGITS_KEY", written)
     done = run("build", protected)
     assert done.code == 3
     assert "a recipe cannot contain the key itself" in done.err
     assert written.strip("'") not in done.err.replace("env:NAME", "")
 
 
-def test_an_encrypted_model_cannot_be_memory_mapped(run: Run, protected: Path) -> None:
+def test_encrypted_model_cannot_be_memory_mapped(run: Run, protected: Path) -> None:
     text = protected.read_text()
     protected.write_text(text.replace(PROTECT, f"    artifact: memmapped\n{PROTECT}"))
     done = run("validate", protected)
@@ -95,7 +95,7 @@ def test_an_encrypted_model_cannot_be_memory_mapped(run: Run, protected: Path) -
     assert "an encrypted model cannot be mapped into memory" in done.err
 
 
-def test_a_verb_that_reads_graphs_says_that_one_is_encrypted(
+def test_encrypted_model_is_reported_by_other_verbs(
     run: Run, protected: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
@@ -105,7 +105,7 @@ def test_a_verb_that_reads_graphs_says_that_one_is_encrypted(
     assert "is an encrypted model" in done.err
 
 
-def test_the_page_describes_the_format_and_its_recipe_holds(run: Run, digits: Path) -> None:
+def test_documented_format_and_recipes_are_valid(run: Run, digits: Path) -> None:
     page = (DOCS / "how-to/protect-a-model.md").read_text(encoding="utf-8")
     table = re.findall(r"^\| (\d+) \| (\d+|as at 16) \|", page, re.MULTILINE)
     assert int(table[-1][0]) == HEADER_BYTES
@@ -119,7 +119,7 @@ def test_the_page_describes_the_format_and_its_recipe_holds(run: Run, digits: Pa
         assert run("validate", digits).code == 0
 
 
-def test_the_tflite_target_of_the_page_builds(
+def test_documented_tflite_target_builds(
     run: Run, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")

@@ -1,4 +1,4 @@
-"""``build --provenance``: statements that fit what was built, and none that does not."""
+"""``build --provenance`` writes statements about the built files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.cli.conftest import Run
 STATEMENT = Path("out/digits/phone.provenance.json")
 
 
-def test_a_statement_covers_every_file_and_is_the_same_again(built: Path, run: Run) -> None:
+def test_statement_covers_all_files_and_is_reproducible(built: Path, run: Run) -> None:
     assert run("build", built, "--provenance").code == 0
     first = STATEMENT.read_bytes()
-    said = json.loads(first)
+    statement = json.loads(first)
     folder = Path("out/digits/phone")
     files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
-    assert {s["name"] for s in said["subject"]} == files
-    for subject in said["subject"]:
+    assert {s["name"] for s in statement["subject"]} == files
+    for subject in statement["subject"]:
         assert subject["digest"]["sha256"] == sha256_file(folder / subject["name"])
-    for source in said["predicate"]["buildDefinition"]["resolvedDependencies"]:
+    for source in statement["predicate"]["buildDefinition"]["resolvedDependencies"]:
         assert source["digest"]["sha256"] == sha256_file(built.parent / source["name"])
     assert str(built.parent) not in first.decode()
     shutil.rmtree("out")
@@ -33,12 +33,12 @@ def test_a_statement_covers_every_file_and_is_the_same_again(built: Path, run: R
     assert run("verify", "out").code == 0
 
 
-def test_the_builder_is_named_by_flag_or_environment(
+def test_builder_comes_from_flag_or_environment(
     built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def builder() -> str:
-        said = json.loads(STATEMENT.read_text())
-        return str(said["predicate"]["runDetails"]["builder"]["id"])
+        statement = json.loads(STATEMENT.read_text())
+        return str(statement["predicate"]["runDetails"]["builder"]["id"])
 
     monkeypatch.setenv("MOBILEPREP_BUILDER_ID", "https://ci.example.com/a")
     run("build", built, "--provenance")
@@ -51,14 +51,14 @@ def test_the_builder_is_named_by_flag_or_environment(
     assert builder() == "https://ci.example.com/b"
 
 
-def test_a_statement_on_what_was_there_before_goes(built: Path, run: Run) -> None:
+def test_outdated_statement_is_removed(built: Path, run: Run) -> None:
     run("build", built, "--provenance")
-    kept = STATEMENT.with_name("download.provenance.json").read_bytes()
+    other = STATEMENT.with_name("download.provenance.json").read_bytes()
     text = built.read_text()
     assert "    quantize: weights\n" in text
     built.write_text(text.replace("    quantize: weights\n", ""))
     assert run("build", built).code == 0
     assert not STATEMENT.exists()
-    assert STATEMENT.with_name("download.provenance.json").read_bytes() == kept
+    assert STATEMENT.with_name("download.provenance.json").read_bytes() == other
     assert run("clean", built).code == 0
     assert not Path("out/digits").exists()

@@ -10,42 +10,42 @@ from mobileprep.recipe.schemas import EDITOR_SCHEMA, OUTPUT_SCHEMAS
 from tests.cli.conftest import Run
 
 
-def test_the_schema_is_printed_whole(run: Run) -> None:
-    told = run("schema")
-    assert (told.code, told.err) == (0, "")
-    assert json.loads(told.out)["$id"] == "urn:mobileprep:recipe:1"
-    assert "step_fold_constants" in told.out
+def test_recipe_schema_is_printed(run: Run) -> None:
+    result = run("schema")
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out)["$id"] == "urn:mobileprep:recipe:1"
+    assert "step_fold_constants" in result.out
 
 
-def test_its_path_is_that_of_a_file(run: Run) -> None:
-    told = run("schema", "--path")
-    assert told.code == 0
-    assert Path(told.out.strip()) == EDITOR_SCHEMA
+def test_path_option_prints_the_file(run: Run) -> None:
+    result = run("schema", "--path")
+    assert result.code == 0
+    assert Path(result.out.strip()) == EDITOR_SCHEMA
     assert json.loads(EDITOR_SCHEMA.read_text())["$id"] == "urn:mobileprep:recipe:1"
 
 
-def test_the_line_for_a_recipe_is_printed(run: Run, tmp_path: Path) -> None:
-    told = run("schema", "--modeline", tmp_path / "recipe.yaml")
-    assert told.out == "# yaml-language-server: $schema=recipe.schema.json\n"
+def test_modeline_is_printed(run: Run, tmp_path: Path) -> None:
+    result = run("schema", "--modeline", tmp_path / "recipe.yaml")
+    assert result.out == "# yaml-language-server: $schema=recipe.schema.json\n"
 
 
-def test_path_and_line_exclude_each_other(run: Run) -> None:
+def test_path_and_modeline_exclude_each_other(run: Run) -> None:
     assert run("schema", "--path", "--modeline", "recipe.yaml").code == 2
 
 
-def test_the_schema_of_an_output_is_printed_or_its_path(run: Run) -> None:
-    told = run("schema", "report")
-    assert (told.code, json.loads(told.out)["$id"]) == (0, "urn:mobileprep:output:report:1")
-    assert Path(run("schema", "report", "--path").out.strip()).read_text() == told.out
+def test_output_schema_or_its_path_is_printed(run: Run) -> None:
+    result = run("schema", "report")
+    assert (result.code, json.loads(result.out)["$id"]) == (0, "urn:mobileprep:output:report:1")
+    assert Path(run("schema", "report", "--path").out.strip()).read_text() == result.out
 
 
-def test_a_name_without_a_schema_is_refused(run: Run) -> None:
-    told = run("schema", "reprot")
-    assert (told.code, told.out) == (2, "")
-    assert "did you mean 'report'?" in told.err
+def test_unknown_schema_is_refused(run: Run) -> None:
+    result = run("schema", "reprot")
+    assert (result.code, result.out) == (2, "")
+    assert "did you mean 'report'?" in result.err
     assert run("schema", "plan", "--modeline", "recipe.yaml").code == 2
 
 
-def test_help_names_every_schema(run: Run) -> None:
-    told = re.sub(r"-\s+", "-", run("help", "schema").out)
-    assert all(path.stem in told for path in OUTPUT_SCHEMAS.glob("*.json"))
+def test_help_lists_all_schemas(run: Run) -> None:
+    result = re.sub(r"-\s+", "-", run("help", "schema").out)
+    assert all(path.stem in result for path in OUTPUT_SCHEMAS.glob("*.json"))

@@ -1,4 +1,4 @@
-"""Command lines from published guides, tool by tool, on a small network of the same kind."""
+"""Command lines from TensorFlow guides, on a small network with the same structure."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ REQUANT = 'insert_logging(op=RequantizationRange, show_name=true, message="__req
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _folder(workdir: Path) -> None:
     write_graph(Path("tensorflow_inception_graph.pb"), inception())
     Path("imagenet_comp_graph_label_strings.txt").write_text("".join(f"l{i}\n" for i in range(7)))
     data = Path("tensorflow/examples/label_image/data")
@@ -44,10 +43,10 @@ def ops(path: str) -> list[str]:
     return [n.op for n in read_graph(Path(path))]
 
 
-def transformed(run: Run, chain: str, *more: str, name: str = "transform_graph") -> str:
-    told = run(name, *more, "--out_graph=out.pb", f"--transforms={chain}")
-    assert told.code == 0, told.err
-    return told.err
+def run_transform(run: Run, chain: str, *more: str, name: str = "transform_graph") -> str:
+    result = run(name, *more, "--out_graph=out.pb", f"--transforms={chain}")
+    assert result.code == 0, result.err
+    return result.err
 
 
 LABEL = (
@@ -70,14 +69,14 @@ def test_freeze_graph(run: Run, more: tuple[str, ...]) -> None:
     write_graph(Path("my_graph.pb"), MODEL.graph)
     write_graph(Path("my_graph.pbtxt"), MODEL.graph, as_text=True)
     write_bundle(Path("model.ckpt-1000"), {"w": W})
-    told = run(
+    result = run(
         *("freeze_graph", "--input_graph=my_graph.pb", "--input_checkpoint=model.ckpt-1000"),
         *("--output_graph=frozen_graph.pb", "--output_node_names=y", *more),
     )
-    assert told.code == 0, told.err
-    assert "Converted 1 variables to const ops." in told.out
+    assert result.code == 0, result.err
+    assert "Converted 1 variables to const ops." in result.out
     assert ops("frozen_graph.pb") == ["Placeholder", "Const", "Identity", "Add"]
-    assert ("--input_node_names has no effect" in told.err) is ("--input_node_names=x" in more)
+    assert ("--input_node_names has no effect" in result.err) is ("--input_node_names=x" in more)
 
 
 def test_transform_graph_for_deployment(run: Run) -> None:
@@ -85,23 +84,23 @@ def test_transform_graph_for_deployment(run: Run) -> None:
         f'strip_unused_nodes(type=float, shape="1,{SIDE},{SIDE},3") '
         "fold_constants(ignore_errors=true) fold_batch_norms fold_old_batch_norms"
     )
-    transformed(run, chain, "--", IN, "--inputs=Mul", "--outputs=softmax")
+    run_transform(run, chain, "--", IN, "--inputs=Mul", "--outputs=softmax")
     assert "BatchNormWithGlobalNormalization" not in ops("out.pb")
     assert read_graph(Path("out.pb"))["Mul"].op == "Placeholder"
 
 
 @pytest.mark.parametrize("chain", ["quantize_weights", "round_weights(num_steps=256)"])
 def test_transform_graph_for_size(run: Run, chain: str) -> None:
-    transformed(run, chain, IN, "--inputs=Mul:0", "--outputs=softmax:0")
+    run_transform(run, chain, IN, "--inputs=Mul:0", "--outputs=softmax:0")
     assert "Softmax" in ops("out.pb")
 
 
-def test_transform_graph_for_eight_bits_and_its_misprint(run: Run) -> None:
+def test_transform_graph_for_quantization_with_a_typo(run: Run) -> None:
     command = ("transform_graph", IN, "--out_graph=out.pb", "--inputs=Mul:0", "--outputs=softmax:0")
-    told = run(*command, f"--transforms={EIGHT_BIT} Strip_unused_nodes")
-    assert told.code == 2
-    assert "unknown transform 'Strip_unused_nodes'" in told.err
-    assert "did you mean 'strip_unused_nodes'?" in told.err
+    result = run(*command, f"--transforms={EIGHT_BIT} Strip_unused_nodes")
+    assert result.code == 2
+    assert "unknown transform 'Strip_unused_nodes'" in result.err
+    assert "did you mean 'strip_unused_nodes'?" in result.err
     assert run(*command, f"--transforms={EIGHT_BIT} strip_unused_nodes").code == 0
     assert "QuantizedConv2D" in ops("out.pb")
 
@@ -110,17 +109,17 @@ def test_transform_graph_for_eight_bits_and_its_misprint(run: Run) -> None:
     "chain", ['strip_unused_nodes(type=float, shape="1,784")', "fold_constants"]
 )
 def test_transform_graph_for_digits(run: Run, chain: str) -> None:
-    given = node("input", "Placeholder", T=None, dtype=DType.FLOAT)
-    write_graph(Path("digits.pb"), Graph([given, node("output", "Softmax", "input")]))
-    transformed(run, chain, "--in_graph=digits.pb", "--inputs=input", "--outputs=output")
+    placeholder = node("input", "Placeholder", T=None, dtype=DType.FLOAT)
+    write_graph(Path("digits.pb"), Graph([placeholder, node("output", "Softmax", "input")]))
+    run_transform(run, chain, "--in_graph=digits.pb", "--inputs=input", "--outputs=output")
     assert sorted(ops("out.pb")) == ["Placeholder", "Softmax"]
 
 
 def test_observed_ranges_from_a_log(run: Run) -> None:
-    transformed(run, EIGHT_BIT, IN, "--inputs=Mul", "--outputs=softmax")
+    run_transform(run, EIGHT_BIT, IN, "--inputs=Mul", "--outputs=softmax")
     Path("out.pb").rename("quantized_graph.pb")
     ends = ("--in_graph=quantized_graph.pb", "--inputs=Mul", "--outputs=softmax")
-    transformed(run, REQUANT, *ends)
+    run_transform(run, REQUANT, *ends)
     Path("out.pb").rename("logged_quantized_graph.pb")
     code = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, *LABEL, "--graph=logged_quantized_graph.pb"]
@@ -130,13 +129,13 @@ def test_observed_ranges_from_a_log(run: Run) -> None:
     number = r"-?[0-9.]+(e[+-][0-9]+)?"
     lines = Path("logged_ranges.txt").read_text().splitlines()
     shape = rf";(.*)__print__;__requant_min_max:\[{number}\]\[{number}\]\Z"
-    found = [re.match(shape, line) for line in lines]
-    assert found
-    assert all(found)
+    matches = [re.match(shape, line) for line in lines]
+    assert matches
+    assert all(matches)
     assert lines[0].startswith(";conv/Conv2D/eightbit/requant_range__print__;__requant_min_max:[")
     chain = "freeze_requantization_ranges (min_max_log_file=logged_ranges.txt)"
-    told = transformed(run, chain, *ends)
-    assert "white space before '('" in told
+    result = run_transform(run, chain, *ends)
+    assert "white space before '('" in result
     assert "RequantizationRange" in ops("quantized_graph.pb")
     assert "RequantizationRange" not in ops("out.pb")
     assert "frozen_min" in "".join(n.name for n in read_graph(Path("out.pb")))
@@ -146,15 +145,15 @@ def test_observed_ranges_from_a_log(run: Run) -> None:
 
 @pytest.mark.parametrize("verb", ["label_image", "run"])
 def test_label_image(run: Run, verb: str) -> None:
-    told = run(verb, *LABEL[1:], "--graph=tensorflow_inception_graph.pb", "--logtostderr")
-    assert told.code == 0, told.err
-    assert re.fullmatch(r"(l\d \(\d\): \S+\n){5}", told.out)
+    result = run(verb, *LABEL[1:], "--graph=tensorflow_inception_graph.pb", "--logtostderr")
+    assert result.code == 0, result.err
+    assert re.fullmatch(r"(l\d \(\d\): \S+\n){5}", result.out)
 
 
-def test_label_image_has_the_originals_defaults(run: Run) -> None:
-    told = run("label_image")
-    assert told.code == 2
-    assert "inception_v3_2016_08_28_frozen.pb, does not exist" in told.err
+def test_label_image_has_the_original_defaults(run: Run) -> None:
+    result = run("label_image")
+    assert result.code == 2
+    assert "inception_v3_2016_08_28_frozen.pb, does not exist" in result.err
     x = Node("input", "Placeholder", attrs={"dtype": attr.dtype(DType.FLOAT)})
     axes = const("axes", [1, 2], np.int32)
     name = "InceptionV3/Predictions/Reshape_1"
@@ -165,57 +164,57 @@ def test_label_image_has_the_originals_defaults(run: Run) -> None:
     (data / "imagenet_slim_labels.txt").write_text("red\ngreen\nblue\n")
     assert "blue (2): 0." in run("label_image").out
     (data / "grace_hopper.jpg").unlink()
-    told = run("label_image")
-    assert told.code == 2
-    assert "--image names no file, and the original's" in told.err
+    result = run("label_image")
+    assert result.code == 2
+    assert "--image names no file, and the original's" in result.err
 
 
 def test_benchmark_model(run: Run) -> None:
-    told = run(
+    result = run(
         *("benchmark_model", "--graph=tensorflow_inception_graph.pb", "--input_layer=Mul:0"),
         *(f"--input_layer_shape=1,{SIDE},{SIDE},3", "--input_layer_type=float"),
         *("--output_layer=softmax:0", "--show_run_order=false", "--show_time=false"),
         *("--show_memory=false", "--show_summary=true", "--show_flops=true", "--logtostderr"),
         "--max_num_runs=2",
     )
-    assert told.code == 0, told.err
-    assert "FLOPs estimate: " in told.out
+    assert result.code == 0, result.err
+    assert "FLOPs estimate: " in result.out
 
 
-def test_benchmarks_print_nothing_of_what_the_graph_prints(run: Run) -> None:
-    transformed(run, 'insert_logging(op=Relu, message="loud")', IN, "--outputs=softmax")
-    told = run(
+def test_benchmark_suppresses_output_of_the_graph(run: Run) -> None:
+    run_transform(run, 'insert_logging(op=Relu, message="loud")', IN, "--outputs=softmax")
+    result = run(
         *("benchmark_model", "--graph=out.pb", "--input_layer=Mul", "--max_num_runs=2"),
         *(f"--input_layer_shape=1,{SIDE},{SIDE},3", "--output_layer=softmax"),
     )
-    assert told.code == 0
-    assert "loud" not in told.out + told.err
+    assert result.code == 0
+    assert "loud" not in result.out + result.err
 
 
 def test_print_selective_registration_header(run: Run) -> None:
     chain = f'strip_unused_nodes(type=float, shape="1,{SIDE},{SIDE},3") fold_old_batch_norms'
-    transformed(run, chain, IN, "--inputs=Mul", "--outputs=softmax")
-    told = run("print_selective_registration_header", "--", "--graphs=out.pb")
-    assert told.code == 0, told.err
-    assert "#ifndef OPS_TO_REGISTER" in told.out
-    assert "Conv2D" in told.out
+    run_transform(run, chain, IN, "--inputs=Mul", "--outputs=softmax")
+    result = run("print_selective_registration_header", "--", "--graphs=out.pb")
+    assert result.code == 0, result.err
+    assert "#ifndef OPS_TO_REGISTER" in result.out
+    assert "Conv2D" in result.out
 
 
 def test_compare_graphs(run: Run) -> None:
-    told = run("compare_graphs", *["tensorflow_inception_graph.pb"] * 2)
-    assert (told.code, told.out) == (0, "")
+    result = run("compare_graphs", *["tensorflow_inception_graph.pb"] * 2)
+    assert (result.code, result.out) == (0, "")
 
 
 def test_summarize_graph(run: Run) -> None:
-    told = run("summarize_graph", "--", IN)
-    assert told.code == 0, told.err
-    assert told.out.startswith("Found 1 possible inputs: (name=DecodeJpeg/contents, type=string(")
-    assert told.out.splitlines()[-1].startswith("bazel run tensorflow/tools/benchmark:")
+    result = run("summarize_graph", "--", IN)
+    assert result.code == 0, result.err
+    assert result.out.startswith("Found 1 possible inputs: (name=DecodeJpeg/contents, type=string(")
+    assert result.out.splitlines()[-1].startswith("bazel run tensorflow/tools/benchmark:")
 
 
 def test_graph_to_dot(run: Run) -> None:
-    told = run("graph_to_dot", "--graph=tensorflow_inception_graph.pb", "--dot_output=g.dot")
-    assert (told.code, told.out) == (0, "Created DOT file 'g.dot'.\n")
+    result = run("graph_to_dot", "--graph=tensorflow_inception_graph.pb", "--dot_output=g.dot")
+    assert (result.code, result.out) == (0, "Created DOT file 'g.dot'.\n")
 
 
 @pytest.mark.parametrize(
@@ -231,13 +230,13 @@ def test_graph_to_dot(run: Run) -> None:
         [IN, "--output_as_text=f"],
     ],
 )
-def test_flags_as_gflags_and_absl_take_them(run: Run, flags: list[str]) -> None:
-    transformed(run, "sort_by_execution_order", "--outputs=softmax", *flags, name="transform")
+def test_gflags_and_absl_flags_are_accepted(run: Run, flags: list[str]) -> None:
+    run_transform(run, "sort_by_execution_order", "--outputs=softmax", *flags, name="transform")
     assert len(ops("out.pb")) == len(inception())
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (["--nolabels"], "unrecognized arguments: --nolabels"),
         (["--nograph=x"], "unrecognized arguments: --nograph=x"),
@@ -245,12 +244,12 @@ def test_flags_as_gflags_and_absl_take_them(run: Run, flags: list[str]) -> None:
         (["--logtostder"], "unrecognized arguments: --logtostder"),
     ],
 )
-def test_other_flags_stay_errors(run: Run, flags: list[str], told: str) -> None:
+def test_unknown_flags_are_refused(run: Run, flags: list[str], message: str) -> None:
     refused = run("label_image", *flags)
-    assert (refused.code, told in refused.err) == (2, True)
+    assert (refused.code, message in refused.err) == (2, True)
 
 
-def test_the_value_of_a_flag_stays_as_it_is() -> None:
+def test_flag_values_are_not_changed() -> None:
     parser = Parser(prog="x")
     flag(parser, "message")
     bool_flag(parser, "loud", default=False, help_line="")
@@ -265,7 +264,7 @@ def test_the_value_of_a_flag_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("tool", [t for t, verb in ORIGINALS.items() if verb in verb_names()])
-def test_every_tool_has_help(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_original_tool_names_have_help(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([tool, "--help"])
     assert ended.value.code == 0

@@ -1,4 +1,4 @@
-"""Sources of a recipe: what each of their keys changes in the model that is built."""
+"""Keys of the recipe source change the built model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ targets: {p: {platform: android}}
 
 
 def restoring(prefix: str, key: str) -> list:
-    """Ops that restore the variable ``w`` from a tensor of another name."""
+    """Nodes that restore the variable ``w`` from a tensor with another name."""
     names, restore, assign = f"{prefix}/names", f"{prefix}/RestoreV2", f"{prefix}/assign"
     return [
         const(names, np.array([key.encode()], dtype=object)),
@@ -34,10 +34,8 @@ def restoring(prefix: str, key: str) -> list:
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A graph with two savers, each of which knows the variable under another name."""
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
+def recipe(workdir: Path) -> Path:
+    """A graph with two savers that restore the variable from different tensors."""
     nodes = [
         const("file", np.array(b"model", dtype=object)),
         const("slices", np.array([b""], dtype=object)),
@@ -45,20 +43,20 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         *restoring("old", "first"),
         *restoring("new", "second"),
     ]
-    write_graph(tmp_path / "graph.pb", source(nodes).graph)
+    write_graph(workdir / "graph.pb", source(nodes).graph)
     values = {"first": np.float32([1, 2]), "second": np.float32([3, 4])}
-    write_bundle(tmp_path / "ckpt", values)
+    write_bundle(workdir / "ckpt", values)
     Path("recipe.yaml").write_text(RECIPE)
     return Path("recipe.yaml")
 
 
-def test_the_saver_tells_the_names_and_another_one_is_noticed(recipe: Path, run: Run) -> None:
-    found = []
+def test_saver_selects_the_restored_tensors(recipe: Path, run: Run) -> None:
+    values_of_w = []
     for prefix in ("old", "new"):
         saver = pb.SaverDef(restore_op_name=f"{prefix}/restore_all")
         Path("saver.pb").write_bytes(saver.SerializeToString())
-        told = run("build", recipe)
-        assert told.code == 0, told.err
+        result = run("build", recipe)
+        assert result.code == 0, result.err
         graph = read_graph(Path("out/net/p/net.pb"))
-        found.append(graph["w"].attr_tensor("value").array().tolist())
-    assert found == [[1, 2], [3, 4]]
+        values_of_w.append(graph["w"].attr_tensor("value").array().tolist())
+    assert values_of_w == [[1, 2], [3, 4]]

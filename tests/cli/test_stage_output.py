@@ -1,4 +1,4 @@
-"""What stages write that run at once."""
+"""Output of stages that run in parallel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run_on_a_thread(work) -> None:
     thread.join()
 
 
-def test_what_stages_at_once_write_comes_stage_by_stage() -> None:
+def test_output_of_parallel_stages_is_grouped() -> None:
     both_run, first_ended = threading.Barrier(2), threading.Event()
 
     def stage(name: str) -> None:
@@ -27,50 +27,50 @@ def test_what_stages_at_once_write_comes_stage_by_stage() -> None:
         both_run.wait(10)
         sys.stdout.write(f"printed by {name}\n")
         both_run.wait(10)
-        sys.stderr.write(f"told by {name}")
+        sys.stderr.write(f"written by {name}")
         if name == "r/b":
             assert first_ended.wait(10)
         progress.listen(name, 0.5)
         first_ended.set()
 
-    with redirect_stderr(io.StringIO()) as told, Progress(2) as progress:
+    with redirect_stderr(io.StringIO()) as stderr, Progress(2) as progress:
         threads = [threading.Thread(target=stage, args=(name,)) for name in ("r/b", "r/a")]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert told.getvalue().splitlines() == [
+    assert stderr.getvalue().splitlines() == [
         line
         for name in ("r/a", "r/b")
         for line in (
             f"warning: {name}: mind [MP000]",
             f"printed by {name}",
-            f"told by {name}",
+            f"written by {name}",
             f"{name}  0.50 s",
         )
     ]
 
 
-def test_nothing_is_told_before_its_stage_ends_and_all_is_then() -> None:
-    with redirect_stderr(io.StringIO()) as told, Progress(1) as progress:
+def test_output_is_printed_at_the_end_of_the_stage() -> None:
+    with redirect_stderr(io.StringIO()) as stderr, Progress(1) as progress:
         progress.listen("r/a", None)
         sys.stdout.write("one\n")
-        assert told.getvalue() == ""
+        assert stderr.getvalue() == ""
         progress.listen("r/a", "failed")
-        assert told.getvalue() == "one\nr/a  failed\n"
-        sys.stdout.write("by nobody\n")
-        assert told.getvalue().endswith("by nobody\n")
+        assert stderr.getvalue() == "one\nr/a  failed\n"
+        sys.stdout.write("outside\n")
+        assert stderr.getvalue().endswith("outside\n")
 
 
-def test_what_other_threads_write_meanwhile_is_not_held_back() -> None:
-    with redirect_stderr(io.StringIO()) as told, Progress(1) as progress:
+def test_output_of_other_threads_is_not_buffered() -> None:
+    with redirect_stderr(io.StringIO()) as stderr, Progress(1) as progress:
         progress.listen("r/a", None)
         run_on_a_thread(lambda: sys.stdout.write("from elsewhere\n"))
-        assert told.getvalue() == "from elsewhere\n"
+        assert stderr.getvalue() == "from elsewhere\n"
 
 
-def test_an_interrupted_stage_s_lines_are_not_lost() -> None:
-    told = io.StringIO()
+def test_output_of_an_interrupted_stage_is_printed() -> None:
+    stderr = io.StringIO()
 
     def interrupted() -> None:
         with Progress(1) as progress:
@@ -78,12 +78,12 @@ def test_an_interrupted_stage_s_lines_are_not_lost() -> None:
             sys.stderr.write("began")
             raise KeyboardInterrupt
 
-    with redirect_stderr(told), pytest.raises(KeyboardInterrupt):
+    with redirect_stderr(stderr), pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert told.getvalue() == "began\n"
+    assert stderr.getvalue() == "began\n"
 
 
-def test_a_stream_in_another_s_place_is_that_other_but_for_what_is_written() -> None:
+def test_replacement_stream_only_captures_writes() -> None:
     shown: list[str] = []
     output = StageOutput(shown.append)
     behind = io.StringIO("behind")

@@ -1,4 +1,4 @@
-"""Files that a recipe's transforms read: found beside the recipe, and never stale."""
+"""Files that transforms read are found next to the recipe and tracked for changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mobileprep.formats.checkpoint_reader import slice_key
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import read_graph, write_graph
 from mobileprep.graph.graph import Graph
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, replace_text
 from tests.formats.checkpoint_writer import v1_meta, v1_table, v1_value, write_bundle
 from tests.transforms.graphs import const, node, placeholder
 
@@ -82,7 +82,7 @@ targets: {phone: {}}
 
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An app's repository with both recipes in a folder, built from another one."""
+    """A directory with both recipes, which are built from another directory."""
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     for folder in ("models", "app/logs", "app/weights", "elsewhere"):
         (tmp_path / folder).mkdir(parents=True)
@@ -97,9 +97,9 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "app"
 
 
-def stages_run(told: str) -> list[str]:
-    """The stages that a build's progress names."""
-    return [line.split(" ")[0] for line in told.splitlines() if line.endswith(" s")][:-1]
+def stages_run(progress: str) -> list[str]:
+    """The stages in the progress output of a build."""
+    return [line.split(" ")[0] for line in progress.splitlines() if line.endswith(" s")][:-1]
 
 
 def upper(app: Path) -> float:
@@ -109,24 +109,24 @@ def upper(app: Path) -> float:
 
 def values(app: Path) -> list[float]:
     graph = read_graph(app.parent / "elsewhere" / "out" / "lookups" / "phone" / "lookups.pb")
-    found: list[float] = graph["w/values"].attr_tensor("value").array().tolist()
-    return found
+    result: list[float] = graph["w/values"].attr_tensor("value").array().tolist()
+    return result
 
 
 def build(run: Run, app: Path, name: str) -> list[str]:
-    """Build a recipe; the stages that ran."""
-    told = run("build", app / f"{name}.yaml")
-    assert told.code == 0, told.err
-    return stages_run(told.err)
+    """Build a recipe and return the stages that ran."""
+    result = run("build", app / f"{name}.yaml")
+    assert result.code == 0, result.err
+    return stages_run(result.err)
 
 
-def test_an_edited_log_reruns_its_step_and_what_follows(app: Path, run: Run) -> None:
+def test_edited_log_reruns_its_step_and_later_ones(app: Path, run: Run) -> None:
     assert len(build(run, app, "ranges")) == 8
     assert upper(app) == 2.5
     assert build(run, app, "ranges") == []
     (app / "logs" / "run.txt").write_text(line(-1.5, 7))
-    told = run("build", app / "ranges.yaml", "--dry-run").err
-    assert "input parameter min_max_log_file:logs/run.txt has changed" in told
+    result = run("build", app / "ranges.yaml", "--dry-run").err
+    assert "input parameter min_max_log_file:logs/run.txt has changed" in result
     assert {*build(run, app, "ranges")} == {
         "ranges/02-freeze_requantization_ranges",
         "ranges/03-sort_by_execution_order",
@@ -137,15 +137,13 @@ def test_an_edited_log_reruns_its_step_and_what_follows(app: Path, run: Run) -> 
     assert upper(app) == 7
 
 
-def test_an_edit_of_what_is_not_read_of_a_log_stops_at_the_step(app: Path, run: Run) -> None:
+def test_irrelevant_edit_of_a_log_reruns_only_its_step(app: Path, run: Run) -> None:
     build(run, app, "ranges")
     (app / "logs" / "run.txt").write_text(line(-1.5, 2.5) + "done\n")
     assert build(run, app, "ranges") == ["ranges/02-freeze_requantization_ranges"]
 
 
-def test_a_checkpoint_is_found_by_its_prefix_and_each_file_of_it_counts(
-    app: Path, run: Run
-) -> None:
+def test_all_files_of_a_checkpoint_are_tracked(app: Path, run: Run) -> None:
     build(run, app, "lookups")
     assert values(app) == [3, -2]
     assert build(run, app, "lookups") == []
@@ -162,7 +160,7 @@ def test_a_checkpoint_is_found_by_its_prefix_and_each_file_of_it_counts(
     assert build(run, app, "lookups") == ["lookups/01-sparsify_gather"]
 
 
-def test_a_checkpoint_that_a_state_file_names_elsewhere_is_not_read(app: Path, run: Run) -> None:
+def test_checkpoint_in_another_directory_is_not_read(app: Path, run: Run) -> None:
     (app / "lookups.yaml").write_text(LOOK_UPS.replace("weights/tuned", "weights/checkpoint"))
     state = app / "weights" / "checkpoint"
     write_bundle(app.parent / "elsewhere" / "tuned", {"w": COLUMN * 9})
@@ -171,12 +169,12 @@ def test_a_checkpoint_that_a_state_file_names_elsewhere_is_not_read(app: Path, r
     assert values(app) == [3, -2]
     for path in (app / "weights").glob("tuned*"):
         path.unlink()
-    told = run("build", app / "lookups.yaml")
-    assert told.code == 4
-    assert "elsewhere/tuned', which is not next to it" in told.err
+    result = run("build", app / "lookups.yaml")
+    assert result.code == 4
+    assert "elsewhere/tuned', which is not next to it" in result.err
 
 
-def test_a_checkpoint_may_be_of_the_older_format(app: Path, run: Run) -> None:
+def test_v1_checkpoint_is_read(app: Path, run: Run) -> None:
     for path in (app / "weights").iterdir():
         path.unlink()
 
@@ -195,53 +193,53 @@ def test_a_checkpoint_may_be_of_the_older_format(app: Path, run: Run) -> None:
 
 @pytest.mark.parametrize("verb", ["build", "validate", "plan"])
 @pytest.mark.parametrize(
-    ("recipe", "misspelt", "place", "near"),
+    ("recipe", "typo", "place", "near"),
     [
         ("ranges", ("logs/run.txt", "logs/rum.txt"), ":9:", "run.txt"),
         ("lookups", ("weights/tuned", "weights/tunned"), ":8:47", "tuned"),
     ],
 )
-def test_a_file_that_is_not_there_is_told_at_its_place(
-    app: Path, run: Run, verb: str, recipe: str, misspelt: tuple[str, str], place: str, near: str
+def test_missing_file_is_reported_with_its_location(
+    app: Path, run: Run, verb: str, recipe: str, typo: tuple[str, str], place: str, near: str
 ) -> None:
     path = app / f"{recipe}.yaml"
-    path.write_text(path.read_text().replace(*misspelt))
-    told = run(verb, path)
-    assert told.code == 4
-    assert f"{recipe}.yaml{place}" in told.err
-    assert misspelt[1] in told.err
-    assert f"did you mean '{near}" in told.err
+    path.write_text(path.read_text().replace(*typo))
+    result = run(verb, path)
+    assert result.code == 4
+    assert f"{recipe}.yaml{place}" in result.err
+    assert typo[1] in result.err
+    assert f"did you mean '{near}" in result.err
 
 
-def test_a_faulty_file_is_told_at_the_place_of_its_step(app: Path, run: Run) -> None:
+def test_invalid_file_is_reported_with_the_location_of_its_step(app: Path, run: Run) -> None:
     (app / "logs" / "run.txt").write_text("nothing of interest\n")
-    told = run("build", app / "ranges.yaml")
-    assert told.code == 7
-    assert "ranges.yaml:9:5: " in told.err
+    result = run("build", app / "ranges.yaml")
+    assert result.code == 7
+    assert "ranges.yaml:9:5: " in result.err
     index = app / "weights" / "tuned.index"
     index.write_bytes(index.read_bytes()[:-9])
-    told = run("build", app / "lookups.yaml")
-    assert told.code == 4
-    assert "lookups.yaml:8:14: " in told.err
+    result = run("build", app / "lookups.yaml")
+    assert result.code == 4
+    assert "lookups.yaml:8:14: " in result.err
 
 
 @pytest.mark.parametrize("name", ["'a\\tb'", '"a\\0b"'])
-def test_a_name_that_no_file_can_have_is_told_at_its_place(app: Path, run: Run, name: str) -> None:
+def test_invalid_file_name_is_reported_with_its_location(app: Path, run: Run, name: str) -> None:
     path = app / "ranges.yaml"
-    path.write_text(path.read_text().replace("logs/run.txt", name.replace("\\t", "\t")))
-    told = run("validate", path)
-    assert told.code == 3
-    assert "ranges.yaml:9:" in told.err
+    replace_text(path, "logs/run.txt", name.replace("\\t", "\t"))
+    result = run("validate", path)
+    assert result.code == 3
+    assert "ranges.yaml:9:" in result.err
 
 
-def test_a_path_of_an_extended_recipe_starts_at_that_recipe(app: Path, run: Run) -> None:
+def test_paths_are_relative_to_the_extended_recipe(app: Path, run: Run) -> None:
     (app / "sub").mkdir()
     (app / "sub" / "mine.yaml").write_text("extends: ../ranges.yaml\nversion: 1\nname: mine\n")
-    told = run("build", app / "sub" / "mine.yaml")
-    assert told.code == 0, told.err
+    result = run("build", app / "sub" / "mine.yaml")
+    assert result.code == 0, result.err
 
 
-def test_nothing_that_is_left_names_the_folder(app: Path, run: Run) -> None:
+def test_outputs_and_cache_contain_no_absolute_paths(app: Path, run: Run) -> None:
     for name in ("ranges", "lookups"):
         build(run, app, name)
     (app / "logs" / "run.txt").write_text("nothing of interest\n")
@@ -251,7 +249,7 @@ def test_nothing_that_is_left_names_the_folder(app: Path, run: Run) -> None:
         "lookups": ('tuned"', 'tuned", ignore_errors=true'),
     }.items():
         path = app / f"{name}.yaml"
-        path.write_text(path.read_text().replace(old, new))
+        replace_text(path, old, new)
         build(run, app, name)
     out = app.parent / "elsewhere" / "out"
     report = json.loads((out / "lookups" / "phone" / "report.json").read_text())
@@ -287,7 +285,7 @@ SCHEMA = {
 }
 
 
-def test_files_of_an_own_transform_are_marked_by_its_schema(app: Path, run: Run) -> None:
+def test_schema_of_a_plugin_declares_its_files(app: Path, run: Run) -> None:
     (app / "name_from.py").write_text(PLUGIN)
     (app / "name_from.json").write_text(json.dumps(SCHEMA))
     for name in "abc":
@@ -299,8 +297,8 @@ def test_files_of_an_own_transform_are_marked_by_its_schema(app: Path, run: Run)
 
     def warnings() -> list[str]:
         report = app.parent / "elsewhere" / "out" / "ranges" / "phone" / "report.json"
-        found: list[str] = json.loads(report.read_text())["steps"][0]["warnings"]
-        return found
+        messages: list[str] = json.loads(report.read_text())["steps"][0]["warnings"]
+        return messages
 
     build(run, app, "ranges")
     assert warnings() == ["read A B C of ('logs/b', 'logs/c')"]
@@ -308,6 +306,6 @@ def test_files_of_an_own_transform_are_marked_by_its_schema(app: Path, run: Run)
     assert build(run, app, "ranges") == ["ranges/01-name_from"]
     assert warnings() == ["read A B D of ('logs/b', 'logs/c')"]
     (app / "logs" / "b").unlink()
-    told = run("validate", path)
-    assert told.code == 4
-    assert f"ranges.yaml:9:{own.index('logs/b') + 5}: " in told.err
+    result = run("validate", path)
+    assert result.code == 4
+    assert f"ranges.yaml:9:{own.index('logs/b') + 5}: " in result.err

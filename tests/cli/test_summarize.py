@@ -1,4 +1,4 @@
-"""``mobileprep summarize``: the original's lines, and what it does not tell."""
+"""``mobileprep summarize``: the original lines and additional details."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def network() -> Graph:
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _here(workdir: Path) -> None:
     write_graph(Path("g.pb"), network())
 
 
@@ -69,14 +68,14 @@ LINES = [
         ["summarize", "--in_graph=g.pb", "--nodetails"],
     ],
 )
-def test_the_original_s_name_prints_the_original_s_lines(command: list[str], run: Run) -> None:
-    told = run(*command)
-    assert (told.code, told.out.splitlines(), told.err) == (0, LINES, "")
+def test_original_name_prints_the_original_lines(command: list[str], run: Run) -> None:
+    result = run(*command)
+    assert (result.code, result.out.splitlines(), result.err) == (0, LINES, "")
 
 
-def test_the_structure_is_in_the_order_of_the_original(run: Run) -> None:
-    told = run("summarize_graph", "--in_graph=g.pb", "--print_structure=true")
-    assert told.out.splitlines()[len(LINES) :] == [
+def test_structure_is_in_the_original_order(run: Run) -> None:
+    result = run("summarize_graph", "--in_graph=g.pb", "--print_structure=true")
+    assert result.out.splitlines()[len(LINES) :] == [
         "start (NoOp): []",
         "layer/b (Const): [], value=Tensor<type: float shape: [2] values: 1.5 -2>",
         f"layer/w (Const): [], value=Tensor<type: float shape: [3,3,1,2] values: {ONES}>",
@@ -87,57 +86,57 @@ def test_the_structure_is_in_the_order_of_the_original(run: Run) -> None:
     ]
 
 
-def test_details_follow(run: Run) -> None:
-    told = run("summarize", "--in_graph=g.pb")
-    lines = told.out.splitlines()
+def test_details_follow_the_original_lines(run: Run) -> None:
+    result = run("summarize", "--in_graph=g.pb")
+    lines = result.out.splitlines()
     assert lines[: len(LINES)] == LINES
     assert "  x (float32 [-1, 4, 4, 1])" in lines
     assert "  out (float32 [-1, 4, 4, 2])" in lines
-    # 16 places of 2 channels: 2 * 9 for a convolution, 1 for a bias, 1 for a ReLU.
+    # 16 positions of 2 channels: 2 * 9 for a convolution, 1 for a bias, 1 for a ReLU.
     flops = 32 * (2 * 9 + 1 + 1)
     assert f"One run, unknown sizes of inputs as 1: {flops} FLOPs, 20 parameters of 80 bytes" in (
-        told.out
+        result.out
     )
     assert "A default build of TensorFlow 1.15 for android lacks nothing" in lines
 
 
-def test_json_has_shares_by_op_and_by_scope(run: Run) -> None:
-    told = json.loads(run("summarize", "--in_graph=g.pb", "--batch=2", "--json").out)
-    costs = told["costs"]
+def test_json_has_costs_by_op_and_by_scope(run: Run) -> None:
+    result = json.loads(run("summarize", "--in_graph=g.pb", "--batch=2", "--json").out)
+    costs = result["costs"]
     assert costs["flops"] == 2 * 640
     assert costs["by_op"][0] == {
         "name": "Conv2D", "nodes": 1, "parameters": 18, "bytes": 72, "flops": 1152, "share": 0.9,
     }  # fmt: skip
     assert [(s["name"], s["flops"]) for s in costs["by_scope"]] == [("layer", 1216), ("", 64)]
-    assert told["outputs"][0]["name"] == "out"
-    assert told["reasons"]
+    assert result["outputs"][0]["name"] == "out"
+    assert result["reasons"]
 
 
-def test_variables_are_counted_as_the_original_and_as_they_are(run: Run) -> None:
+def test_variables_are_counted_in_addition_to_the_original(run: Run) -> None:
     Path("saved").mkdir()
     write_saved_model(Path("saved"))
-    told = run("summarize", "--in_graph=saved")
-    assert ", 0 (0) variable parameters" in told.out
-    assert "Variables of all kinds: " in told.out
-    found = json.loads(run("summarize", "--in_graph=saved", "--json").out)
-    assert found["variables"]["parameters"] > 0
-    assert found["notes"] == []
-    assert found["costs"]["parameters"] > 0
+    result = run("summarize", "--in_graph=saved")
+    assert ", 0 (0) variable parameters" in result.out
+    assert "Variables of all kinds: " in result.out
+    data = json.loads(run("summarize", "--in_graph=saved", "--json").out)
+    assert data["variables"]["parameters"] > 0
+    assert data["notes"] == []
+    assert data["costs"]["parameters"] > 0
 
 
-def test_inputs_that_are_not_there_are_listed_and_an_error(run: Run) -> None:
+def test_missing_inputs_are_listed_as_errors(run: Run) -> None:
     write_graph(Path("broken.pb"), Graph([node("a", "Relu", "gone"), node("b", "Relu", "^lost")]))
-    told = run("summarize", "--in_graph=broken.pb")
-    assert told.code == 5
-    assert told.out.splitlines()[-2:] == [
+    result = run("summarize", "--in_graph=broken.pb")
+    assert result.code == 5
+    assert result.out.splitlines()[-2:] == [
         "Invalid input gone for node a",
         "Invalid input lost for node b",
     ]
 
 
-def test_devices_stand_before_the_ops_on_one_line_as_in_the_original(run: Run) -> None:
-    asked = [Node(f"n{i}", "NoOp", device="/cpu:0") for i in range(2)]
-    write_graph(Path("d.pb"), Graph([*asked, Node("m", "NoOp", device="/cpu:1")]))
+def test_devices_and_ops_share_a_line_as_in_the_original(run: Run) -> None:
+    nodes = [Node(f"n{i}", "NoOp", device="/cpu:0") for i in range(2)]
+    write_graph(Path("d.pb"), Graph([*nodes, Node("m", "NoOp", device="/cpu:1")]))
     line = run("summarize_graph", "--in_graph=d.pb").out.splitlines()[4]
     assert line == (
         "2 nodes assigned to device '/cpu:0'1 nodes assigned to device '/cpu:1'"
@@ -145,36 +144,38 @@ def test_devices_stand_before_the_ops_on_one_line_as_in_the_original(run: Run) -
     )
 
 
-def test_a_memory_mapped_model_shows_its_constants(run: Run) -> None:
-    made = run("memmap", "--in_graph=g.pb", "--out_graph=g.mmap", "--min_conversion_tensor_size=1")
-    assert made.code == 0
-    told = run("summarize_graph", "--in_graph=g.mmap")
-    assert told.out.replace("g.mmap", "g.pb").splitlines() == LINES
-    assert IMMUTABLE not in told.out
+def test_memory_mapped_constants_are_counted(run: Run) -> None:
+    converted = run(
+        "memmap", "--in_graph=g.pb", "--out_graph=g.mmap", "--min_conversion_tensor_size=1"
+    )
+    assert converted.code == 0
+    result = run("summarize_graph", "--in_graph=g.mmap")
+    assert result.out.replace("g.mmap", "g.pb").splitlines() == LINES
+    assert IMMUTABLE not in result.out
 
 
 HOSTILE = ["<script>alert(1)</script>", 'a"b', "a\nb", "\x1b[2J", "\u202egnp", "n" * 10_000]
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda n: ascii(n)[:20])
-def test_names_do_nothing_to_the_terminal(name: str, run: Run) -> None:
+def test_control_characters_in_names_are_escaped(name: str, run: Run) -> None:
     x = placeholder(name, DType.FLOAT).with_attrs(shape=attr.shape((1, 2)))
     out = Node("out", "Relu", (parse_ref(name),), attrs={"T": attr.dtype(DType.FLOAT)})
     write_graph(Path("h.pb"), Graph([x, out]))
-    told = run("summarize", "--in_graph=h.pb", "--print_structure", "--scope_depth=3")
-    assert told.code == 0, told.err
-    shown = told.out + told.err
+    result = run("summarize", "--in_graph=h.pb", "--print_structure", "--scope_depth=3")
+    assert result.code == 0, result.err
+    shown = result.out + result.err
     assert all(c.isprintable() or c == "\n" for c in shown)
-    assert told.out.startswith("Found 1 possible inputs: (name=")
+    assert result.out.startswith("Found 1 possible inputs: (name=")
 
 
-def test_a_name_of_another_script_is_shown_as_it_is(run: Run) -> None:
+def test_non_ascii_names_are_not_escaped(run: Run) -> None:
     write_graph(Path("g.pb"), Graph([Node("größe", "NoOp")]))
     assert "größe (NoOp): []" in run("summarize", "--in_graph=g.pb", "--print_structure").out
 
 
 def write_training() -> None:
-    """A MetaGraph and its checkpoint, and a folder of versions with a SavedModel."""
+    """Write a MetaGraph with its checkpoint, and a directory of SavedModel versions."""
     for folder in ("trained", "served/1"):
         Path(folder).mkdir(parents=True)
     write_meta(Path("trained"))
@@ -195,33 +196,31 @@ def write_training() -> None:
         ("served", "served/1"),
     ],
 )
-def test_what_leads_to_a_model_is_followed(named: str, read: str, run: Run) -> None:
+def test_related_files_lead_to_the_model(named: str, read: str, run: Run) -> None:
     write_training()
-    told = run("summarize", f"--in_graph={named}")
-    assert told.code == 0, told.err
-    assert "Variables of all kinds: 1, with 3 parameters, 12 bytes" in told.out
-    assert "  y:0 (float32 [3])" in told.out
-    notes = [line for line in told.out.splitlines() if line.startswith("Note: the following")]
-    # The drop-in command that is printed names the file that was read.
+    result = run("summarize", f"--in_graph={named}")
+    assert result.code == 0, result.err
+    assert "Variables of all kinds: 1, with 3 parameters, 12 bytes" in result.out
+    assert "  y:0 (float32 [3])" in result.out
+    notes = [line for line in result.out.splitlines() if line.startswith("Note: the following")]
+    # The printed command names the file that was read.
     shown = read if read.endswith(".meta") else f"{read}/saved_model.pb"
-    assert f"--graph={shown if read else named} " in told.out
+    assert f"--graph={shown if read else named} " in result.out
     assert notes == ([f"Note: the following is of {read}"] if read else [])
 
 
-def test_a_checkpoint_alone_and_what_is_no_model_are_refused(run: Run) -> None:
+def test_checkpoints_without_graph_and_other_files_are_refused(run: Run) -> None:
     write_bundle(Path("values"), {"w": W})
-    told = run("summarize", "--in_graph=values")
-    assert (told.code, told.out) == (2, "")
-    assert "no graph next to it matches" in told.err
+    result = run("summarize", "--in_graph=values")
+    assert (result.code, result.out) == (2, "")
+    assert "no graph next to it matches" in result.err
     np.savez("x.npz", x=W)
-    told = run("summarize", "--in_graph=x.npz")
-    assert (told.code, told.out) == (6, "")
-    assert "a NumPy archive" in told.err
+    result = run("summarize", "--in_graph=x.npz")
+    assert (result.code, result.out) == (6, "")
+    assert "a NumPy archive" in result.err
 
 
-def test_shapes_of_a_frozen_graph_are_inferred_twice(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shapes_are_inferred_twice(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     passes = []
 
     def counted(graph: Graph, *args: Any, **kwargs: Any) -> Mapping[str, Shapes]:
@@ -231,35 +230,35 @@ def test_shapes_of_a_frozen_graph_are_inferred_twice(
     for module in (guess, costs):
         monkeypatch.setattr(module, "infer_shapes", counted)
     assert "  out (float32 [-1, 4, 4, 2])" in run("summarize", "--in_graph=g.pb").out
-    # Once to guess the outputs, whose sizes may be unknown, and once with the batch of the costs.
+    # Once to guess the outputs, and once with the batch size of the costs.
     assert sum(size > 1 for size in passes) == 2
 
 
-def test_another_release_is_compared(tmp_path: Path, run: Run) -> None:
+def test_tensorflow_option_selects_the_release(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "g.pb"
     write_graph(path, Graph([placeholder(), node("y", "Xlog1py", "x x")]))
     assert (
         "TensorFlow 1.15 does not have the op `Xlog1py`" in run("summarize", "--in_graph", path).out
     )
-    told = run("summarize", "--in_graph", path, "--tensorflow=2.21").out
-    assert "A default build of TensorFlow 2.21 for android lacks nothing" in told
+    result = run("summarize", "--in_graph", path, "--tensorflow=2.21").out
+    assert "A default build of TensorFlow 2.21 for android lacks nothing" in result
 
 
-def test_the_model_is_a_plain_argument_too(run: Run) -> None:
+def test_model_is_a_positional_argument(run: Run) -> None:
     assert run("summarize", "g.pb").out == run("summarize", "--in_graph=g.pb").out
     for wrong in ([], ["g.pb", "--in_graph=g.pb"]):
-        told = run("summarize", *wrong)
-        assert told.code == 2
-        assert "name one: mobileprep summarize MODEL" in told.err
+        result = run("summarize", *wrong)
+        assert result.code == 2
+        assert "name one: mobileprep summarize MODEL" in result.err
 
 
-def test_costs_are_those_of_the_part_between_inputs_and_outputs(run: Run) -> None:
+def test_inputs_and_outputs_limit_the_costs(run: Run) -> None:
     cut = ["--inputs=layer/conv", "--outputs=layer/bias", "--input_shapes=3,4,4,2"]
-    found = json.loads(run("summarize", "g.pb", *cut, "--json").out)
-    assert [tensor["name"] for tensor in found["inputs"]] == ["layer/conv"]
-    assert found["inputs"][0]["shape"] == [3, 4, 4, 2]
-    assert [tensor["name"] for tensor in found["outputs"]] == ["layer/bias"]
-    assert (found["costs"]["flops"], found["costs"]["parameters"]) == (3 * 32, 2)
+    data = json.loads(run("summarize", "g.pb", *cut, "--json").out)
+    assert [tensor["name"] for tensor in data["inputs"]] == ["layer/conv"]
+    assert data["inputs"][0]["shape"] == [3, 4, 4, 2]
+    assert [tensor["name"] for tensor in data["outputs"]] == ["layer/bias"]
+    assert (data["costs"]["flops"], data["costs"]["parameters"]) == (3 * 32, 2)
 
 
 @pytest.mark.parametrize(
@@ -272,15 +271,15 @@ def test_costs_are_those_of_the_part_between_inputs_and_outputs(run: Run) -> Non
         (["--device=raspberry-pie"], 2, "unknown device 'raspberry-pie'"),
     ],
 )
-def test_wrong_names_and_shapes_are_refused(
+def test_invalid_names_and_shapes_are_refused(
     flags: list[str], code: int, message: str, run: Run
 ) -> None:
-    told = run("summarize", "g.pb", *flags)
-    assert told.code == code
-    assert message in told.err
+    result = run("summarize", "g.pb", *flags)
+    assert result.code == code
+    assert message in result.err
 
 
-def test_a_device_gives_the_least_time_of_a_run(run: Run) -> None:
+def test_device_prints_the_best_possible_time(run: Run) -> None:
     Path("board.yaml").write_text("title: a board\ngflops: 0.001\nsource: us\n")
     assert (
         "At best 0.64 ms on a board (0.001 GFLOP/s, "
@@ -291,7 +290,7 @@ def test_a_device_gives_the_least_time_of_a_run(run: Run) -> None:
 
 
 @pytest.mark.parametrize("kind", ["VariableV2", "VarHandleOp"])
-def test_variables_without_values_count_by_their_shapes(kind: str, run: Run) -> None:
+def test_variables_without_values_are_counted_by_shape(kind: str, run: Run) -> None:
     declared = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((4, 100))}
     nodes = [
         placeholder().with_attrs(shape=attr.shape((-1, 4))),
@@ -302,12 +301,12 @@ def test_variables_without_values_count_by_their_shapes(kind: str, run: Run) -> 
         node("y", "MatMul", "x read"),
     ]
     write_graph(Path("v.pb"), Graph(nodes))
-    found = json.loads(run("summarize", "v.pb", "--json").out)
-    assert (found["costs"]["parameters"], found["costs"]["flops"]) == (400, 2 * 4 * 100)
-    assert found["costs"]["uncounted"] == []
-    assert found["costs"]["by_op"][0]["parameters"] == 400
-    assert found["costs"]["by_op"][0]["name"] == "MatMul"
-    assert "as it cannot be frozen" in found["notes"][0]
+    data = json.loads(run("summarize", "v.pb", "--json").out)
+    assert (data["costs"]["parameters"], data["costs"]["flops"]) == (400, 2 * 4 * 100)
+    assert data["costs"]["uncounted"] == []
+    assert data["costs"]["by_op"][0]["parameters"] == 400
+    assert data["costs"]["by_op"][0]["name"] == "MatMul"
+    assert "as it cannot be frozen" in data["notes"][0]
 
 
 def test_loops_are_listed_with_their_iterations(run: Run) -> None:

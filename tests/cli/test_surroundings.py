@@ -1,4 +1,4 @@
-"""What a shell or a file system can do to a command: closed streams, odd names, endless files."""
+"""Commands with closed streams, unusual file names, and endless files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ inputs: {x: {dtype: float32, shape: [-1, 4, 4, 3]}}
 outputs: [y]
 targets: {a: {}}
 """
-TOLD = (2, 3, 4, 9)
+ERROR_CODES = (2, 3, 4, 9)
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+def _here(workdir: Path) -> None:
     write_graph(Path("model.pb"), small_graph())
     Path("recipe.yaml").write_text(RECIPE)
 
@@ -69,7 +67,7 @@ NAMING = (
 
 @pytest.mark.skipif(os.name != "posix", reason="the shell is another")
 @pytest.mark.parametrize("arguments", PRINTS)
-def test_a_standard_output_that_is_closed_is_told(arguments: str) -> None:
+def test_closed_stdout_is_reported(arguments: str) -> None:
     done = in_shell(arguments, ">&-")
     assert done.returncode == 9, done.stderr
     assert "cannot be written: Bad file descriptor" in done.stderr
@@ -77,8 +75,7 @@ def test_a_standard_output_that_is_closed_is_told(arguments: str) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the shell is another")
-def test_no_file_takes_the_place_of_a_closed_stream() -> None:
-    """What a library prints would go into the model."""
+def test_output_file_does_not_reuse_a_closed_stream() -> None:
     assert in_shell(WRITES, "").returncode == 0
     expected = Path("o.pb").read_bytes()
     for redirected in (">&- 2>&-", "<&- >&- 2>&-", "2>&-"):
@@ -88,32 +85,32 @@ def test_no_file_takes_the_place_of_a_closed_stream() -> None:
         assert Path("o.pb").read_bytes() == expected
 
 
-def test_names_that_no_file_has_are_told(run: Run) -> None:
+def test_invalid_file_names_are_reported(run: Run) -> None:
     Path("one").symlink_to("two")
     Path("two").symlink_to("one")
     for name in ("n" * 300, "n" * 300 + "/x", "one", "one/x", "model.pb/x"):
         for arguments in NAMING:
-            told = run(*(a.replace("NAME", name) for a in arguments))
-            assert told.code in TOLD, (arguments, told.err)
-            assert name.split("/")[0][:40] in told.err
-        told = run("schema", "--modeline", name)
-        assert told.code in (0, *TOLD), told.err
+            result = run(*(a.replace("NAME", name) for a in arguments))
+            assert result.code in ERROR_CODES, (arguments, result.err)
+            assert name.split("/")[0][:40] in result.err
+        result = run("schema", "--modeline", name)
+        assert result.code in (0, *ERROR_CODES), result.err
 
 
 @pytest.mark.parametrize("name", [".", "..", "/", "tools", "x.json", "~"])
-def test_names_that_no_plugin_has_are_told(name: str, run: Run) -> None:
+def test_invalid_plugin_names_are_reported(name: str, run: Run) -> None:
     Path("recipe.yaml").write_text(f"{RECIPE}plugins: ['{name}']\n")
     for verb in ("validate", "plan", "build"):
-        assert run(verb, "recipe.yaml").code in (0, *TOLD)
+        assert run(verb, "recipe.yaml").code in (0, *ERROR_CODES)
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no such device")
-def test_devices_without_end_are_no_samples(run: Run) -> None:
+def test_endless_devices_are_refused_as_data(run: Run) -> None:
     quantized = ("tflite", "--in_graph=model.pb", "--out_file=o.tflite", "--mode=int8")
     for device in ("/dev/zero", "/dev/full"):
-        told = run(*quantized, f"--calibration={device}")
-        assert told.code in TOLD, told.err
-        assert f"{device}: cannot be read: it is a device" in told.err
+        result = run(*quantized, f"--calibration={device}")
+        assert result.code in ERROR_CODES, result.err
+        assert f"{device}: cannot be read: it is a device" in result.err
         for data in (
             device,
             *(f"{{{kind}: {device}}}" for kind in ("npz", "npy", "csv", "tfrecord")),
@@ -121,12 +118,12 @@ def test_devices_without_end_are_no_samples(run: Run) -> None:
             named = f"validation: {{data: {data}, labels: l, metric: top1, max_drop: 1.0}}\n"
             Path("recipe.yaml").write_text(RECIPE + named)
             for verb in ("validate", "build", "lock"):
-                told = run(verb, "recipe.yaml")
-                assert told.code in TOLD, (verb, data, told.err)
-                assert device in told.err
+                result = run(verb, "recipe.yaml")
+                assert result.code in ERROR_CODES, (verb, data, result.err)
+                assert device in result.err
 
 
-def test_a_vocabulary_that_is_no_file_is_told_with_the_graph(run: Run) -> None:
+def test_missing_vocabulary_is_reported_with_the_graph(run: Run) -> None:
     table = {"key_dtype": DType.STRING, "value_dtype": DType.INT64, "shared_name": b"t"}
     columns = {"key_index": -2, "value_index": -1, "vocab_size": -1, "delimiter": b"\t"}
     Path("folder").mkdir()
@@ -140,9 +137,9 @@ def test_a_vocabulary_that_is_no_file_is_told_with_the_graph(run: Run) -> None:
             n("y", "LookupTableFindV2", "t", "keys", "default", Tin=DType.STRING, Tout=DType.INT64),
         ]
         write_graph(Path("g.pb"), Graph(nodes))
-        told = run("run", "--graph=g.pb", "--fetch=y")
-        assert told.code in (*TOLD, 5), told.err
-        assert "g.pb" in told.err, told.err
+        result = run("run", "--graph=g.pb", "--fetch=y")
+        assert result.code in (*ERROR_CODES, 5), result.err
+        assert "g.pb" in result.err, result.err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the shell is another")
@@ -154,8 +151,7 @@ def test_a_vocabulary_that_is_no_file_is_told_with_the_graph(run: Run) -> None:
         (f"--version; {sys.executable} -m mobileprep lock recipe.yaml", "mobileprep.lock"),
     ],
 )
-def test_a_reader_of_progress_that_goes_away_ends_nothing(arguments: str, written: str) -> None:
-    """As head does, and grep -q: a build that wrote nothing would have ended with success."""
+def test_closed_stderr_pipe_does_not_stop_a_command(arguments: str, written: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = f"'{sys.executable}' -m mobileprep {arguments}"
@@ -168,7 +164,7 @@ def test_a_reader_of_progress_that_goes_away_ends_nothing(arguments: str, writte
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that Linux has")
-def test_progress_that_nothing_takes_ends_nothing() -> None:
+def test_full_stderr_does_not_stop_a_command() -> None:
     assert in_shell("build recipe.yaml --out=out", "2>/dev/full").returncode == 0
     assert Path("out/r/a/r.pb").is_file()
     assert in_shell("build gone.yaml", "2>/dev/full").returncode == 4

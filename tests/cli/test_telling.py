@@ -1,4 +1,4 @@
-"""How much commands tell: --quiet, --verbose and --log-file."""
+"""``--quiet``, ``--verbose``, and ``--log-file``."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def logged(name: str = "build.log") -> list[str]:
     return [line[1] for line in lines if line is not None or pytest.fail("a line has no time")]
 
 
-def test_a_quiet_build_tells_nothing_where_all_goes_well(digits: Path, run: Run) -> None:
-    told = run("build", digits, "--quiet")
-    assert (told.code, told.out, told.err) == (0, "", "")
+def test_successful_quiet_build_prints_nothing(digits: Path, run: Run) -> None:
+    result = run("build", digits, "--quiet")
+    assert (result.code, result.out, result.err) == (0, "", "")
     assert Path(MODEL).is_file()
 
 
-def test_a_quiet_command_still_tells_warnings_and_errors(built: Path, run: Run) -> None:
+def test_quiet_command_prints_warnings_and_errors(built: Path, run: Run) -> None:
     built.write_text(built.read_text() + "\ncheck: {samples: 0}\n")
-    told = run("build", built, "-q")
-    assert told.code == 3
-    assert "error: " in told.err
+    result = run("build", built, "-q")
+    assert result.code == 3
+    assert "error: " in result.err
     command = ("transform", f"--in_graph={MODEL}", "--out_graph=x.pb", "--outputs=nothing")
     loud = run(*command, "--transforms=fold_constants")
     quiet = run(*command, "--transforms=fold_constants", "--quiet")
@@ -46,55 +46,55 @@ def test_a_quiet_command_still_tells_warnings_and_errors(built: Path, run: Run) 
     assert quiet.err == loud.err
 
 
-def test_results_are_printed_however_quiet(built: Path, run: Run) -> None:
+def test_quiet_command_prints_results(built: Path, run: Run) -> None:
     loud, quiet = run("report", built, "--json"), run("report", built, "--json", "--quiet")
     assert (quiet.code, quiet.out) == (0, loud.out)
 
 
-def test_a_log_has_each_stage_and_what_was_told(digits: Path, run: Run) -> None:
-    told = run("build", digits, "--log-file", "build.log")
-    assert told.code == 0
+def test_log_contains_stages_and_messages(digits: Path, run: Run) -> None:
+    result = run("build", digits, "--log-file", "build.log")
+    assert result.code == 0
     lines = logged()
     assert lines[0].startswith("mobileprep ")
     assert lines[0].endswith(f"build {digits} --log-file build.log")
-    assert lines[1:-1] == told.err.splitlines()
+    assert lines[1:-1] == result.err.splitlines()
     assert any(line.startswith("digits/freeze  ") for line in lines)
     assert re.fullmatch(r"\d+\.\d\d s", lines[-1])
 
 
-def test_a_quiet_build_s_log_has_all(digits: Path, run: Run) -> None:
+def test_log_of_a_quiet_build_is_complete(digits: Path, run: Run) -> None:
     assert run("build", digits, "--quiet", "--log-file=build.log").err == ""
     assert any(line.startswith("digits/freeze  ") for line in logged())
 
 
-def test_a_log_tells_what_a_command_failed_with(digits: Path, run: Run) -> None:
-    told = run("build", digits, "--target", "nothing", "--log-file", "build.log")
-    assert told.code == 2
+def test_log_contains_errors(digits: Path, run: Run) -> None:
+    result = run("build", digits, "--target", "nothing", "--log-file", "build.log")
+    assert result.code == 2
     assert any("no recipe has a target 'nothing'" in line for line in logged())
 
 
-def test_a_log_that_cannot_be_written_is_an_error_of_its_own(digits: Path, run: Run) -> None:
-    told = run("validate", digits, "--log-file", "no/such/folder/x.log")
-    assert (told.code, told.out) == (9, "")
-    assert "no/such/folder/x.log: cannot be written" in told.err
+def test_unwritable_log_is_an_error(digits: Path, run: Run) -> None:
+    result = run("validate", digits, "--log-file", "no/such/folder/x.log")
+    assert (result.code, result.out) == (9, "")
+    assert "no/such/folder/x.log: cannot be written" in result.err
     assert run("validate", digits, "--log-file", "-").code == 2
     assert run("validate", digits, "-q", "-v").code == 2
 
 
 @pytest.mark.parametrize("name", ["digits/recipe.yaml", "digits/data/test.npz", "link"])
-def test_a_log_is_written_over_nothing_but_a_log(digits: Path, run: Run, name: str) -> None:
+def test_log_overwrites_only_log_files(digits: Path, run: Run, name: str) -> None:
     Path("link").symlink_to(digits)
     before = Path(name).read_bytes()
-    told = run("build", digits, "--log-file", name)
-    assert told.code == 9
-    assert f"{name}: exists and is not a log of mobileprep" in told.err
+    result = run("build", digits, "--log-file", name)
+    assert result.code == 9
+    assert f"{name}: exists and is not a log of mobileprep" in result.err
     assert Path(name).read_bytes() == before
     Path("build.log").touch()
     for _ in range(2):
         assert run("validate", digits, "--log-file", "build.log").code == 0
 
 
-def test_a_log_that_was_cut_at_its_front_is_a_log(digits: Path, run: Run) -> None:
+def test_truncated_log_is_recognized(digits: Path, run: Run) -> None:
     run("build", digits, "--log-file", "build.log")
     cut = Path("build.log").read_bytes()[100:]
     for data in (cut, cut.partition(b"\n")[2]):
@@ -103,12 +103,12 @@ def test_a_log_that_was_cut_at_its_front_is_a_log(digits: Path, run: Run) -> Non
 
 
 @pytest.mark.parametrize("end", ["2026-01-01 00:00:00  done\n", "a 2026-01-01 00:00:00  0.10 s\n"])
-def test_the_log_of_another_program_is_none(digits: Path, run: Run, end: str) -> None:
+def test_log_of_another_program_is_refused(digits: Path, run: Run, end: str) -> None:
     Path("other.log").write_text(f"2026-01-01 00:00:00  begun\n{end}")
     assert run("validate", digits, "--log-file", "other.log").code == 9
 
 
-def test_a_log_that_is_cut_while_it_is_written_goes_on_at_its_new_end(
+def test_log_truncated_during_a_command_continues_at_its_end(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut(_line: str) -> str:
@@ -120,29 +120,29 @@ def test_a_log_that_is_cut_while_it_is_written_goes_on_at_its_new_end(
     assert Path("build.log").read_bytes() == b"after\n"
 
 
-def test_a_verbose_build_names_its_slowest_stages(digits: Path, run: Run) -> None:
+def test_verbose_build_lists_slowest_stages(digits: Path, run: Run) -> None:
     (line,) = [x for x in run("build", digits, "-v").err.splitlines() if x.startswith("slowest: ")]
-    seconds = [float(found) for found in re.findall(r"digits/[\w/-]+ (\d+\.\d\d) s \(", line)]
+    seconds = [float(text) for text in re.findall(r"digits/[\w/-]+ (\d+\.\d\d) s \(", line)]
     assert 1 <= len(seconds) <= 5
     assert seconds == sorted(seconds, reverse=True)
     assert "slowest" not in run("build", digits, "-v").err
 
 
-def test_a_verbose_transform_names_its_slowest_steps(built: Path, run: Run) -> None:
+def test_verbose_transform_lists_slowest_steps(built: Path, run: Run) -> None:
     chain = "--transforms=fold_constants sort_by_execution_order"
     ends = ("--inputs=image", "--outputs=probabilities")
-    told = run("transform", f"--in_graph={MODEL}", "--out_graph=x.pb", *ends, chain, "--verbose")
-    assert told.code == 0
-    assert re.search(r"^slowest: .*1/2 fold_constants \d\.\d\d s \(", told.err, re.MULTILINE)
+    result = run("transform", f"--in_graph={MODEL}", "--out_graph=x.pb", *ends, chain, "--verbose")
+    assert result.code == 0
+    assert re.search(r"^slowest: .*1/2 fold_constants \d\.\d\d s \(", result.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", ["summarize", "summarize_graph"])
-def test_an_original_s_single_letters_stay_its_own(name: str, built: Path, run: Run) -> None:
-    # gflags takes one dash as two: -v is the verbosity of its log there.
+def test_short_flags_of_original_tools_are_unchanged(name: str, built: Path, run: Run) -> None:
+    # With gflags, -v is the verbosity of the log.
     assert run(name, f"--in_graph={MODEL}", "-v=1").code == 0
 
 
-def test_the_slowest_are_at_most_five_and_worth_it() -> None:
+def test_at_most_five_slowest_are_listed() -> None:
     seconds = {name: float(at) for at, name in enumerate("abcdefgh")}
     assert slowest(seconds) == (
         "h 7.00 s (25 %), g 6.00 s (21 %), f 5.00 s (18 %), e 4.00 s (14 %), d 3.00 s (11 %)"
@@ -151,7 +151,7 @@ def test_the_slowest_are_at_most_five_and_worth_it() -> None:
     assert slowest({}) == ""
 
 
-def test_what_is_written_over_is_no_line_of_a_log() -> None:
+def test_overwritten_lines_are_not_logged() -> None:
     shown, lines = io.StringIO(), []
     stream = KeptStream(shown, lines.append, is_quiet=False)
     for text in ("\r[=>  ]\r", "\r      \rwarned\n[=>  ]\r", "half a", " line\nrest"):
@@ -160,7 +160,7 @@ def test_what_is_written_over_is_no_line_of_a_log() -> None:
     assert shown.getvalue() == "\r[=>  ]\r\r      \rwarned\n[=>  ]\rhalf a line\nrest"
 
 
-def test_a_quiet_stream_passes_messages_with_their_further_lines() -> None:
+def test_quiet_stream_passes_multiline_messages() -> None:
     shown = io.StringIO()
     stream = KeptStream(shown, None, is_quiet=True)
     stream.write("digits/freeze 1 s\n  aside\nwarning: beware\nhelp: of it\nmore\n")
@@ -169,23 +169,23 @@ def test_a_quiet_stream_passes_messages_with_their_further_lines() -> None:
     assert stream.isatty() is False
 
 
-def test_work_is_told_with_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_activity_is_printed_with_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    found = Activities()
-    assert found.text() == ""
-    with parallel.listening(found.update):
+    activities = Activities()
+    assert activities.text() == ""
+    with parallel.listening(activities.update):
         parallel.report_progress("1/2 fold", 0, 0, "nodes")
         clock[0] = 103.0
-        assert found.text() == "1/2 fold, 3 s"
+        assert activities.text() == "1/2 fold, 3 s"
         HASHING.expect(4_000_000)
         HASHING.add(1_000_000)
         clock[0] = 104.0
         HASHING.add(1_000_000)
-        assert found.text() == "hashing 2.0/4.0 MB, 1 MB/s, 2 s left, 1 s"
+        assert activities.text() == "hashing 2.0 MB/4.0 MB, 1.0 MB/s, 2 s left, 1 s"
         HASHING.add(2_000_000)
     HASHING.add(5)
-    assert found.seconds() == {"1/2 fold": 3.0, "hashing": 1.0}
+    assert activities.seconds() == {"1/2 fold": 3.0, "hashing": 1.0}
 
 
 SLOW = """
@@ -198,26 +198,28 @@ with waiting(Activities()):
     time.sleep(1.2)
     parallel.report_progress("reading x.pb", 20, 40, "bytes")
     time.sleep(1.2)
-    print("told", file=sys.stderr)
+    print("message", file=sys.stderr)
     time.sleep(float(sys.argv[1]))
     print("result")
 """
 
 
 @pytest.mark.slow
-def test_long_work_has_a_line_on_a_terminal_and_none_elsewhere() -> None:
+def test_long_activity_is_printed_only_on_terminals() -> None:
     pytest.importorskip("pty", reason="this system has no pseudo-terminals")
     from tests.cli.terminals import on_terminal
 
     shown = on_terminal("0", code=SLOW)
-    assert any(re.fullmatch(r"reading x.pb 20/40 bytes, .* left, 2 s", x) for x in shown.drawn)
-    assert [line for line in shown.screen if line] == ["told", "result"]
+    assert any(
+        re.fullmatch(r"reading x.pb 20 bytes/40 bytes, .* left, 2 s", x) for x in shown.drawn
+    )
+    assert [line for line in shown.screen if line] == ["message", "result"]
     command = [sys.executable, "-c", SLOW, "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("result\n", "told\n")
+    assert (done.stdout, done.stderr) == ("result\n", "message\n")
 
 
-def test_a_log_of_a_build_on_a_terminal_has_a_line_a_stage(digits: Path) -> None:
+def test_log_of_a_build_on_a_terminal_has_a_line_per_stage(digits: Path) -> None:
     pytest.importorskip("pty", reason="this system has no pseudo-terminals")
     from tests.cli.terminals import on_terminal
 

@@ -27,36 +27,36 @@ def graph(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_modes_are_those_of_the_converter() -> None:
+def test_modes_match_the_converter() -> None:
     assert tflite._MODES == MODES
     assert tflite._TYPES == END_TYPES
 
 
-def test_a_file_is_written_and_told(
+def test_file_is_written_and_summarized(
     graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "m.tflite"
     assert main(["tflite", f"--in_graph={graph}", "--out-file", str(target)]) == 0
     assert target.read_bytes()[4:8] == b"TFL3"
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith(f"{target}: ")
-    assert "operators" in told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"{target}: ")
+    assert "operators" in output.err
 
 
 @pytest.mark.parametrize(
-    ("shapes", "fault"),
+    ("shapes", "message"),
     [("1,2:3", "2 shapes for"), ("a", "not a shape"), ("-2,3", "below -1")],
 )
-def test_shapes_that_are_none_are_refused(
-    shapes: str, fault: str, graph: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_shapes_are_refused(
+    shapes: str, message: str, graph: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [f"--in_graph={graph}", "--out_file=m.tflite", "--inputs=x"]
     assert main(["tflite", *arguments, f"--input_shapes={shapes}"]) == 2
-    assert fault in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_flex_leaves_ops_to_the_delegate_and_says_so(
+def test_flex_delegates_unsupported_ops_with_a_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = [op("y", "Erfinv", "x") if n.name == "y" else n for n in classifier()]
@@ -80,7 +80,7 @@ def test_min_runtime_refuses_later_operators(
     assert "expected two or three numbers, such as 2.14" in capsys.readouterr().err
 
 
-def test_hints_tell_what_the_fast_path_leaves(
+def test_hints_count_operators_of_xnnpack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
@@ -91,12 +91,12 @@ def test_hints_tell_what_the_fast_path_leaves(
         main(["tflite", *files, "--outputs=end", "--hints", "--input_shapes=2,3", "--inputs=x"])
         == 0
     )
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told.startswith("XNNPACK runs ")
-    assert "of 4 operators" in told
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert err.startswith("XNNPACK runs ")
+    assert "of 4 operators" in err
 
 
-def test_tables_are_filled_from_the_file_beside_the_model(
+def test_lookup_tables_are_read_from_asset_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "assets").mkdir()
@@ -105,9 +105,9 @@ def test_tables_are_filled_from_the_file_beside_the_model(
     write_graph(tmp_path / "words.pb", words)
     arguments = [f"--in_graph={tmp_path / 'words.pb'}", f"--out_file={tmp_path / 'm.tflite'}"]
     assert main(["tflite", *arguments]) == 0
-    told = capsys.readouterr().err
-    assert "5 operators" in told
-    assert told.rstrip().endswith("words to find, size")
+    err = capsys.readouterr().err
+    assert "5 operators" in err
+    assert err.rstrip().endswith("words to find, size")
     (tmp_path / "assets" / "words.txt").unlink()
     assert main(["tflite", *arguments]) == 6
     assert "HashTableV2 'table'" in capsys.readouterr().err

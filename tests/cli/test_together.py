@@ -1,4 +1,4 @@
-"""Several builds at once, and builds that are interrupted."""
+"""Concurrent and interrupted builds."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from typing import IO
 import pytest
 
 from mobileprep.building.pipeline.locks import folder_locks
-from mobileprep.building.report.page.render import PAGE
 from mobileprep.cli.main import main
+from tests.cli.conftest import output_files
 
-# A test run that a shell put in the background ignores interrupts, and so would its children.
+# Test runs in the background of a shell ignore SIGINT, and so would their child processes.
 COMMAND = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from mobileprep.cli.main import main
+from tests.cli.conftest import output_files
 sys.exit(main(sys.argv[1:]))
 """
 
 
 def start(folder: Path, out: str, *more: str) -> subprocess.Popen[str]:
-    """A build of the digits recipe in ``folder``, in a process of its own."""
+    """Start a build of the digits recipe in another process."""
     recipe = folder / "digits" / "recipe.yaml"
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, "build", str(recipe), "--out", str(folder / out), *more],
@@ -39,33 +40,25 @@ def start(folder: Path, out: str, *more: str) -> subprocess.Popen[str]:
     )
 
 
-def outputs(folder: Path) -> dict[str, bytes]:
-    # Pages tell how long stages took.
-    found = (p for p in folder.rglob("*") if p.is_file() and p.name != PAGE)
-    return {str(p.relative_to(folder)): p.read_bytes() for p in found}
-
-
 @pytest.fixture
 def folder(built_once: Path, tmp_path: Path) -> Path:
-    """A copy of the digits recipe that is not built."""
+    """A copy of the unbuilt digits recipe."""
     shutil.copytree(built_once / "digits", tmp_path / "digits")
     return tmp_path
 
 
-def test_builds_at_once_into_one_store_and_one_folder_all_end_well(
-    built_once: Path, folder: Path
-) -> None:
+def test_concurrent_builds_share_cache_and_output_directory(built_once: Path, folder: Path) -> None:
     builds = [start(folder, "out"), start(folder, "out", "-j", "4")]
     for build in builds:
-        _, told = build.communicate(timeout=120)
-        assert build.returncode == 0, told
-    assert outputs(folder / "out") == outputs(built_once / "out")
+        _, err = build.communicate(timeout=120)
+        assert build.returncode == 0, err
+    assert output_files(folder / "out") == output_files(built_once / "out")
     assert not list((folder / "store").glob("*/tmp/*"))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
 @pytest.mark.parametrize("jobs", ["1", "4"])
-def test_an_interrupt_ends_the_build_whole(
+def test_interrupted_build_writes_no_outputs_and_resumes(
     built_once: Path,
     folder: Path,
     jobs: str,
@@ -79,65 +72,63 @@ def test_an_interrupt_ends_the_build_whole(
         assert time.monotonic() < deadline
         time.sleep(0.005)
     build.send_signal(signal.SIGINT)
-    _, told = build.communicate(timeout=60)
-    assert build.returncode == 130, told
-    assert "interrupted" in told
-    assert "Traceback" not in told
+    _, err = build.communicate(timeout=60)
+    assert build.returncode == 130, err
+    assert "interrupted" in err
+    assert "Traceback" not in err
     assert not (folder / "out").exists()
     monkeypatch.setenv("MOBILEPREP_CACHE", str(folder / "store"))
-    kept = len(list((folder / "store").glob("*/ac/*/*.json")))
+    completed = len(list((folder / "store").glob("*/ac/*/*.json")))
     assert main(["build", str(folder / "digits/recipe.yaml"), "--out", str(folder / "out")]) == 0
     ran, _, total, *_ = capsys.readouterr().err.splitlines()[-1].split()
-    assert int(ran) == int(total) - kept
-    assert outputs(folder / "out") == outputs(built_once / "out")
+    assert int(ran) == int(total) - completed
+    assert output_files(folder / "out") == output_files(built_once / "out")
 
 
-def test_four_jobs_give_the_same_bytes(
+def test_four_jobs_build_the_same_bytes(
     built_once: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(folder / "store"))
     recipe = folder / "digits" / "recipe.yaml"
     assert main(["build", str(recipe), "--out", str(folder / "out"), "-j", "4"]) == 0
-    assert outputs(folder / "out") == outputs(built_once / "out")
+    assert output_files(folder / "out") == output_files(built_once / "out")
 
 
-def held(folder: Path) -> AbstractContextManager[bool]:
-    """The folder of a target, held by this process as a build holds it."""
+def target_lock(folder: Path) -> AbstractContextManager[bool]:
+    """Lock a target directory as a build does."""
     return folder_locks([folder / "out/digits/phone"], wait=False, tell=print)
 
 
 def read_until(stream: IO[str], text: str) -> str:
-    told = ""
-    while text not in told:
+    output = ""
+    while text not in output:
         line = stream.readline()
-        assert line, told
-        told += line
-    return told
+        assert line, output
+        output += line
+    return output
 
 
 @pytest.mark.slow
-def test_a_build_waits_for_the_one_that_has_its_folder_and_says_whose_it_is(
-    built_once: Path, folder: Path
-) -> None:
-    with held(folder):
+def test_build_waits_for_a_locked_directory(built_once: Path, folder: Path) -> None:
+    with target_lock(folder):
         other = start(folder, "out", "--target", "download", "--no-wait")
-        _, told = other.communicate(timeout=60)
-        assert other.returncode == 0, told
+        _, err = other.communicate(timeout=60)
+        assert other.returncode == 0, err
         build = start(folder, "out")
         assert build.stderr is not None
-        told = read_until(build.stderr, "waiting for")
-        assert f"process {os.getpid()} on " in told
+        err = read_until(build.stderr, "waiting for")
+        assert f"process {os.getpid()} on " in err
         assert build.poll() is None
     _, rest = build.communicate(timeout=60)
     assert build.returncode == 0, rest
-    assert outputs(folder / "out") == outputs(built_once / "out")
+    assert output_files(folder / "out") == output_files(built_once / "out")
 
 
-def test_a_build_that_is_not_to_wait_fails_at_once_and_a_dry_run_does_not_care(
+def test_no_wait_fails_if_the_directory_is_locked(
     folder: Path,
 ) -> None:
     recipe = str(folder / "digits")
-    with held(folder):
+    with target_lock(folder):
         for command in (["build", recipe], ["clean", recipe]):
             assert main([*command, "--no-wait", "--out", str(folder / "out")]) == 9
         assert main(["build", "--dry-run", "--no-wait", recipe, "--out", str(folder / "out")]) == 0
@@ -145,20 +136,20 @@ def test_a_build_that_is_not_to_wait_fails_at_once_and_a_dry_run_does_not_care(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
-def test_an_interrupt_ends_the_wait(folder: Path) -> None:
-    with held(folder):
+def test_interrupt_ends_the_wait(folder: Path) -> None:
+    with target_lock(folder):
         build = start(folder, "out")
         assert build.stderr is not None
         read_until(build.stderr, "waiting for")
         build.send_signal(signal.SIGINT)
-        _, told = build.communicate(timeout=60)
-        assert build.returncode == 130, told
-        assert "Traceback" not in told
+        _, err = build.communicate(timeout=60)
+        assert build.returncode == 130, err
+        assert "Traceback" not in err
     assert not (folder / "out").exists()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
-def test_what_a_killed_build_held_is_taken_over(built_once: Path, folder: Path) -> None:
+def test_lock_of_a_killed_build_is_released(built_once: Path, folder: Path) -> None:
     build = start(folder, "out")
     deadline = time.monotonic() + 60
     while not list(folder.glob("out/digits/.*.lock")):
@@ -167,6 +158,6 @@ def test_what_a_killed_build_held_is_taken_over(built_once: Path, folder: Path) 
     build.kill()
     build.communicate(timeout=60)
     again = start(folder, "out", "--no-wait")
-    _, told = again.communicate(timeout=60)
-    assert again.returncode == 0, told
-    assert outputs(folder / "out") == outputs(built_once / "out")
+    _, err = again.communicate(timeout=60)
+    assert again.returncode == 0, err
+    assert output_files(folder / "out") == output_files(built_once / "out")

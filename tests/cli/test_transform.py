@@ -1,4 +1,4 @@
-"""``mobileprep transform``, the drop-in for ``transform_graph``."""
+"""``mobileprep transform``, a replacement for ``transform_graph``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ FLAGS = {"in_graph": "in.pb", "out_graph": "out.pb", "inputs": "x", "outputs": "
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _folder(workdir: Path) -> None:
     graph = classifier()
     write_graph(Path("in.pb"), graph.with_nodes([*graph.nodes, op("unused", "Relu", "y")]))
 
@@ -29,8 +28,8 @@ def flags(*more: str, **changes: str) -> list[str]:
     return [f"--{k}={v}" for k, v in {**FLAGS, **changes}.items()] + list(more)
 
 
-def spelt(style: str) -> list[str]:
-    """The same command line in the ways that people write it."""
+def spelled(style: str) -> list[str]:
+    """The flags of one command line in different spellings."""
     pairs = {**FLAGS, "transforms": "strip_unused_nodes"}
     if style == "--in_graph=x":
         return [f"--{k}={v}" for k, v in pairs.items()]
@@ -42,11 +41,11 @@ def spelt(style: str) -> list[str]:
 
 
 @pytest.mark.parametrize("style", ["--in_graph=x", "--in-graph=x", "--in_graph x", "--in-graph x"])
-def test_flags_are_taken_in_every_spelling(run: Run, style: str) -> None:
-    told = run("transform", *spelt(style))
-    assert told.code == 0, told.err
-    assert told.out == ""
-    assert "strip_unused_nodes: 5 nodes (0 added, 1 removed, 0 changed)" in told.err
+def test_flags_accept_all_spellings(run: Run, style: str) -> None:
+    result = run("transform", *spelled(style))
+    assert result.code == 0, result.err
+    assert result.out == ""
+    assert "strip_unused_nodes: 5 nodes (0 added, 1 removed, 0 changed)" in result.err
     assert "unused" not in read_graph(Path("out.pb"))
 
 
@@ -59,10 +58,10 @@ def test_flags_are_taken_in_every_spelling(run: Run, style: str) -> None:
         "strip_unused_nodes\tremove_device",
     ],
 )
-def test_chains_are_taken_as_the_original_takes_them(run: Run, transforms: str) -> None:
-    told = run("transform", *flags(transforms=transforms))
-    assert told.code == 0, told.err
-    assert told.err.count(" nodes (") == 2
+def test_chains_are_parsed_like_the_original(run: Run, transforms: str) -> None:
+    result = run("transform", *flags(transforms=transforms))
+    assert result.code == 0, result.err
+    assert result.err.count(" nodes (") == 2
 
 
 @pytest.mark.parametrize(
@@ -75,20 +74,20 @@ def test_chains_are_taken_as_the_original_takes_them(run: Run, transforms: str) 
         ("--output_as_text=0", False),
     ],
 )
-def test_text_is_written_when_asked_for(run: Run, flag: str, is_text: bool) -> None:
+def test_output_as_text_writes_text(run: Run, flag: str, is_text: bool) -> None:
     assert run("transform", *flags(flag, transforms="remove_device")).code == 0
     assert Path("out.pb").read_bytes().startswith(b"node {") == is_text
     assert len(read_graph(Path("out.pb"))) == 6
 
 
-def test_parameters_that_a_transform_does_not_have_are_left_out_with_a_warning(run: Run) -> None:
-    told = run("transform", *flags(transforms="remove_device(nope=1)"))
-    assert told.code == 0
-    assert "warning: --transforms:1:15: remove_device has no parameter 'nope'" in told.err
+def test_unknown_parameter_is_ignored_with_a_warning(run: Run) -> None:
+    result = run("transform", *flags(transforms="remove_device(nope=1)"))
+    assert result.code == 0
+    assert "warning: --transforms:1:15: remove_device has no parameter 'nope'" in result.err
 
 
 @pytest.mark.parametrize(
-    ("changes", "code", "told"),
+    ("changes", "code", "message"),
     [
         ({"in_graph": "none.pb"}, 4, "none.pb: cannot be read: No such file"),
         ({"transforms": ""}, 2, "--transforms is empty"),
@@ -100,59 +99,59 @@ def test_parameters_that_a_transform_does_not_have_are_left_out_with_a_warning(r
         ({"output_as_text": "perhaps"}, 2, "neither true nor false"),
     ],
 )
-def test_failures_have_their_exit_codes_and_leave_the_output_alone(
-    run: Run, changes: dict[str, str], code: int, told: str
+def test_failures_have_exit_codes_and_keep_the_output(
+    run: Run, changes: dict[str, str], code: int, message: str
 ) -> None:
     Path("out.pb").write_bytes(b"earlier")
-    answer = run("transform", *flags(**{"transforms": "remove_device", **changes}))
-    assert (answer.code, told in answer.err) == (code, True), answer.err
-    assert answer.err.count("error:") == 1
+    result = run("transform", *flags(**{"transforms": "remove_device", **changes}))
+    assert (result.code, message in result.err) == (code, True), result.err
+    assert result.err.count("error:") == 1
     assert Path("out.pb").read_bytes() == b"earlier"
 
 
-def test_a_damaged_graph_is_told(run: Run) -> None:
+def test_damaged_graph_is_reported(run: Run) -> None:
     Path("in.pb").write_bytes(Path("in.pb").read_bytes()[:-5])
-    answer = run("transform", *flags(transforms="remove_device"))
-    assert (answer.code, "in.pb" in answer.err) == (4, True)
+    result = run("transform", *flags(transforms="remove_device"))
+    assert (result.code, "in.pb" in result.err) == (4, True)
 
 
-def test_a_check_tells_the_difference(run: Run) -> None:
-    told = run(
+def test_check_prints_the_difference(run: Run) -> None:
+    result = run(
         "transform", *flags("--check", transforms="remove_device quantize_weights(minimum_size=1)")
     )
-    assert told.code == 0, told.err
-    lines = [line for line in told.err.splitlines() if " nodes (" in line]
+    assert result.code == 0, result.err
+    lines = [line for line in result.err.splitlines() if " nodes (" in line]
     assert lines[0].endswith("largest difference 0")
     assert "largest difference" in lines[1]
 
 
-# Of options that need not be given, those that let a transform do more.
+# Optional parameters.
 MORE = {"insert_logging": "op=Relu", "set_device": 'device="/cpu:0"'}
-TELLING = {"op": "Relu", "attribute_name": "T"}
+VALUES = {"op": "Relu", "attribute_name": "T"}
 
 
 def call(name: str) -> str:
-    """A transform of a chain with all that it needs."""
+    """A transform with all required parameters."""
     required = [option for option in declared(transform_class(name)) if option.required]
-    known = {**TELLING, **{o.name: "in.pb" for o in required if o.option.format is not None}}
-    given = [f"{o.name}={known.get(o.name, 'a')}" for o in required]
-    given += [MORE[name]] if name in MORE else []
-    return f"{name}({', '.join(given)})" if given else name
+    values = {**VALUES, **{o.name: "in.pb" for o in required if o.option.format is not None}}
+    parameters = [f"{o.name}={values.get(o.name, 'a')}" for o in required]
+    parameters += [MORE[name]] if name in MORE else []
+    return f"{name}({', '.join(parameters)})" if parameters else name
 
 
 @pytest.mark.parametrize("graph", HOSTILE)
-def test_no_transform_fails_on_a_hostile_graph_but_with_a_message(run: Run, graph: str) -> None:
+def test_transforms_report_errors_on_hostile_graphs(run: Run, graph: str) -> None:
     write_graph(Path("in.pb"), HOSTILE[graph])
     for name in transform_names():
-        told = run("transform", *flags(transforms=call(name)))
-        assert told.code in (0, 2, 4, 5, 6, 7), told.err
-        assert (told.code == 0) == ("error:" not in told.err)
+        result = run("transform", *flags(transforms=call(name)))
+        assert result.code in (0, 2, 4, 5, 6, 7), result.err
+        assert (result.code == 0) == ("error:" not in result.err)
 
 
-def test_inputs_and_outputs_that_are_not_there_are_warned_of(run: Run) -> None:
-    told = run("transform", *flags(outputs="why", transforms="remove_device"))
-    assert told.code == 0
-    assert "warning: the output 'why' is not in the graph" in told.err
+def test_missing_output_causes_a_warning(run: Run) -> None:
+    result = run("transform", *flags(outputs="why", transforms="remove_device"))
+    assert result.code == 0
+    assert "warning: the output 'why' is not in the graph" in result.err
 
 
 @pytest.mark.parametrize("transforms", ["remove_device", "strip_unused_nodes"])
@@ -165,41 +164,41 @@ def test_inputs_and_outputs_that_are_not_there_are_warned_of(run: Run) -> None:
         ({"outputs": "unused:1"}, "count from 0"),
     ],
 )
-def test_a_wrong_name_is_told_with_the_likely_ones(
+def test_wrong_name_is_reported_with_suggestions(
     run: Run, transforms: str, changes: dict[str, str], hint: str
 ) -> None:
-    told = run("transform", *flags(transforms=transforms, **changes))
-    assert "is not in the graph" in told.err
-    assert f"; {hint} [MP023]\n" in told.err
-    if told.code:
-        assert (told.code, f"help: {hint}" in told.err) == (7, True)
+    result = run("transform", *flags(transforms=transforms, **changes))
+    assert "is not in the graph" in result.err
+    assert f"; {hint} [MP023]\n" in result.err
+    if result.code:
+        assert (result.code, f"help: {hint}" in result.err) == (7, True)
 
 
-def test_what_is_left_as_it_was_does_nothing_to_a_terminal(run: Run) -> None:
+def test_control_characters_in_warnings_are_escaped(run: Run) -> None:
     graph = Graph([const("w", [1.0]), node("y", "Un\x1b[2Jknown", "w")])
     write_graph(Path("in.pb"), graph)
-    told = run("transform", *flags(transforms="fold_constants", inputs="", outputs="y"))
-    assert "unknown op Un\\x1b[2Jknown" in told.err
-    assert "\x1b" not in told.err
+    result = run("transform", *flags(transforms="fold_constants", inputs="", outputs="y"))
+    assert "unknown op Un\\x1b[2Jknown" in result.err
+    assert "\x1b" not in result.err
 
 
-def test_the_bytes_of_both_files_are_told(run: Run) -> None:
+def test_sizes_of_both_files_are_printed(run: Run) -> None:
     before = Path("in.pb").stat().st_size
-    told = run("transform", *flags(transforms="strip_unused_nodes"))
+    result = run("transform", *flags(transforms="strip_unused_nodes"))
     after = Path("out.pb").stat().st_size
     assert after < before
-    assert told.err.endswith(f"out.pb: {after:,} bytes, {before:,} before\n")
-    assert "twice" not in told.err
+    assert result.err.endswith(f"out.pb: {after:,} bytes, {before:,} before\n")
+    assert "twice" not in result.err
 
 
-def test_the_bytes_before_are_told_where_the_file_is_the_same(run: Run) -> None:
+def test_size_before_is_printed_for_in_place_transforms(run: Run) -> None:
     before = Path("in.pb").stat().st_size
-    told = run("transform", *flags(transforms="strip_unused_nodes", out_graph="in.pb"))
-    assert f"bytes, {before:,} before\n" in told.err
+    result = run("transform", *flags(transforms="strip_unused_nodes", out_graph="in.pb"))
+    assert f"bytes, {before:,} before\n" in result.err
 
 
-def _read_as_tensorflow_2_does() -> None:
-    """A weight that is read through an Identity, and a NoOp that waits for it and for the read."""
+def _write_weight_with_identity() -> None:
+    """Write a graph with a weight that is read through an Identity, and a NoOp after it."""
     graph = Graph(
         [
             placeholder(),
@@ -213,23 +212,23 @@ def _read_as_tensorflow_2_does() -> None:
     write_graph(Path("in.pb"), graph)
 
 
-def test_constants_that_a_step_copied_are_told_with_the_mend(run: Run) -> None:
-    _read_as_tensorflow_2_does()
-    told = run("transform", *flags(transforms="fold_constants"))
+def test_duplicated_constants_cause_a_warning_with_a_hint(run: Run) -> None:
+    _write_weight_with_identity()
+    result = run("transform", *flags(transforms="fold_constants"))
     warned = (
         "warning: fold_constants: 1 constants are duplicated now, 10,000 bytes more, "
         "because it copies each that is read through an Identity; put "
         "remove_nodes(op=Identity) before fold_constants, or merge_duplicate_nodes behind it "
         "[MP000]\n"
     )
-    assert warned in told.err
+    assert warned in result.err
     assert Path("out.pb").stat().st_size > 20_000
 
 
 @pytest.mark.parametrize(
-    "mend", ["remove_nodes(op=Identity) fold_constants", "fold_constants merge_duplicate_nodes"]
+    "chain", ["remove_nodes(op=Identity) fold_constants", "fold_constants merge_duplicate_nodes"]
 )
-def test_the_mend_keeps_the_file_small(run: Run, mend: str) -> None:
-    _read_as_tensorflow_2_does()
-    assert run("transform", *flags(transforms=mend)).code == 0
+def test_suggested_chains_do_not_duplicate_constants(run: Run, chain: str) -> None:
+    _write_weight_with_identity()
+    assert run("transform", *flags(transforms=chain)).code == 0
     assert Path("out.pb").stat().st_size < 11_000

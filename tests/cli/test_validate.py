@@ -1,4 +1,4 @@
-"""``validate`` opens models and data, and tells everything at the recipe's line."""
+"""``validate`` opens models and data, and reports problems with their line in the recipe."""
 
 from __future__ import annotations
 
@@ -39,30 +39,28 @@ X, LABEL = np.eye(3, dtype=np.float32), np.arange(3)
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+def _folder(workdir: Path) -> None:
     write_graph(Path("model.pb"), classifier())
 
 
 def validate(run: Run, more: str = "", change: tuple[str, str] = ("", "")) -> tuple[int, str]:
     Path("recipe.yaml").write_text(RECIPE.replace(*change) + more)
-    told = run("validate", "recipe.yaml")
-    return told.code, told.err or told.out
+    result = run("validate", "recipe.yaml")
+    return result.code, result.err or result.out
 
 
-def test_a_recipe_that_fits_its_model_is_ok(run: Run) -> None:
+def test_valid_recipe_is_ok(run: Run) -> None:
     write_arrays(Path("data.npz"), {"x": X, "label": LABEL})
     more = "validation: {data: data.npz}\ncheck: {data: data.npz}\n"
     assert validate(run, more) == (0, "recipe.yaml: ok, 2 targets: phone, pi\n")
 
 
-def test_all_wrong_names_are_told_at_their_lines_once(run: Run) -> None:
+def test_wrong_names_are_reported_with_their_lines(run: Run) -> None:
     wrong = "  xx: {}\n  x: {dtype: int8, shape: [1, 4]}\noutputs: [z, yy]"
-    code, told = validate(run, change=("  x: {}\noutputs: [y]", wrong))
+    code, err = validate(run, change=("  x: {}\noutputs: [y]", wrong))
     assert code == 3
-    found = re.findall(r"(recipe\.yaml:\S+): (\S+): ", told)
-    assert found == [
+    locations = re.findall(r"(recipe\.yaml:\S+): (\S+): ", err)
+    assert locations == [
         ("recipe.yaml:5:3", "inputs.xx"),
         ("recipe.yaml:6:14", "inputs.x.dtype"),
         ("recipe.yaml:6:20", "inputs.x.shape"),
@@ -72,7 +70,7 @@ def test_all_wrong_names_are_told_at_their_lines_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("arrays", "message"),
     [
         ({"x": X, "label": [0, 12, 1]}, "1 of 3 labels 'label' are none of the model's 3 classes"),
         ({"x": X, "label": [0, -1, 1]}, "the first is -1, of sample 1"),
@@ -86,31 +84,31 @@ def test_all_wrong_names_are_told_at_their_lines_once(run: Run) -> None:
         ({"x": X.astype("U4"), "label": LABEL}, "takes float32, and the array is text"),
     ],
 )
-def test_data_that_does_not_fit_is_told_at_its_line(
-    run: Run, arrays: dict[str, Any], told: str
+def test_unsuitable_data_is_reported_with_its_line(
+    run: Run, arrays: dict[str, Any], message: str
 ) -> None:
     write_arrays(Path("data.npz"), {k: np.asarray(v) for k, v in arrays.items()})
     code, err = validate(run, "validation:\n  data: data.npz\n")
     assert code == 8
-    assert told in err
+    assert message in err
     assert "recipe.yaml:10:9: validation.data: " in err
 
 
-def test_samples_of_a_check_that_do_not_fit_are_told(run: Run) -> None:
+def test_unsuitable_check_data_is_reported_with_its_line(run: Run) -> None:
     write_arrays(Path("data.npz"), {"x": X[:, :1]})
     code, err = validate(run, "check: {data: data.npz}\n")
     assert code == 8
     assert "recipe.yaml:9:15: check.data: data.npz: the input 'x' takes the shape [?, 3]" in err
 
 
-def test_a_file_that_holds_no_arrays_is_told(run: Run) -> None:
+def test_file_without_arrays_is_reported(run: Run) -> None:
     Path("data.npz").write_text("no arrays")
     code, err = validate(run, "check: {data: data.npz}\n")
     assert code == 4
     assert "recipe.yaml:9:15" in err
 
 
-def test_an_input_that_cannot_be_drawn_is_told_at_the_check(run: Run) -> None:
+def test_input_without_random_samples_is_reported(run: Run) -> None:
     decode = Node("y", "DecodeJpeg", (parse_ref("x"),), attrs={"channels": attr.integer(3)})
     write_graph(Path("model.pb"), Graph([placeholder((), DType.STRING), decode]))
     code, err = validate(run, "check: true\n")
@@ -119,7 +117,7 @@ def test_an_input_that_cannot_be_drawn_is_told_at_the_check(run: Run) -> None:
     assert "use the output of DecodeJpeg as the input: 'y'" in err
 
 
-def test_a_model_that_cannot_be_read_is_told_at_its_line(run: Run) -> None:
+def test_unreadable_model_is_reported_with_its_line(run: Run) -> None:
     Path("model.pb").write_bytes(b"\xff" * 50)
     code, err = validate(run)
     assert code == 4
@@ -127,14 +125,14 @@ def test_a_model_that_cannot_be_read_is_told_at_its_line(run: Run) -> None:
     assert "model.pb, byte 0: " in err
 
 
-def test_without_files_nothing_is_opened(run: Run) -> None:
+def test_no_files_option_opens_no_files(run: Run) -> None:
     Path("model.pb").unlink()
     Path("recipe.yaml").write_text(RECIPE)
     assert run("validate", "recipe.yaml").code == 4
     assert run("validate", "--no-files", "recipe.yaml").code == 0
 
 
-def test_without_files_numpy_is_not_imported() -> None:
+def test_no_files_option_does_not_import_numpy() -> None:
     Path("recipe.yaml").write_text(RECIPE)
     script = (
         "import sys; from mobileprep.cli.main import main; "
@@ -145,7 +143,7 @@ def test_without_files_numpy_is_not_imported() -> None:
 
 
 def _with_norm(op: str) -> Graph:
-    """The classifier with a layer and a batch norm in front."""
+    """A graph with a convolution and a batch norm."""
     statistics = [const(n, abs(normal(3, seed=i)) + 0.5) for i, n in enumerate("gbmv")]
     kinds = {"U": DType.FLOAT} if op == "FusedBatchNormV3" else {}
     norm = node("y", op, "layer g b m v", is_training=False, epsilon=0.001, **kinds)
@@ -154,7 +152,7 @@ def _with_norm(op: str) -> Graph:
 
 
 @pytest.mark.parametrize(
-    ("op", "chain", "is_told"),
+    ("op", "chain", "has_warning"),
     [
         ("FusedBatchNormV3", "[remove_device]", True),
         ("FusedBatchNormV3", "[fold_batch_norms, fold_old_batch_norms]", True),
@@ -164,21 +162,21 @@ def _with_norm(op: str) -> Graph:
         ("FusedBatchNorm", "[]", True),
     ],
 )
-def test_batch_norms_that_no_step_folds_are_told_at_the_chain_once(
-    run: Run, op: str, chain: str, is_told: bool
+def test_unfolded_batch_norms_cause_one_warning(
+    run: Run, op: str, chain: str, has_warning: bool
 ) -> None:
     write_graph(Path("model.pb"), _with_norm(op))
-    code, told = validate(run, change=("[remove_device]", chain))
+    code, err = validate(run, change=("[remove_device]", chain))
     warning = (
         f"warning: recipe.yaml:7:1: no step of the chain folds 1 {op} of the model: "
         "put fuse_batch_norms, or optimize, which contains it, into it [MP001]\n"
     )
     assert code == 0
-    assert told == (warning if is_told else "recipe.yaml: ok, 2 targets: phone, pi\n")
+    assert err == (warning if has_warning else "recipe.yaml: ok, 2 targets: phone, pi\n")
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         ("d.csv", ""),
         ("{csv: d.csv, labels: lable}", "d.csv has no column 'lable'"),
@@ -188,52 +186,52 @@ def test_batch_norms_that_no_step_folds_are_told_at_the_chain_once(
         ("data.py", ""),
     ],
 )
-def test_data_of_other_kinds_is_opened_and_a_user_s_code_not_run(
-    run: Run, data: str, told: str
-) -> None:
+def test_other_data_is_opened_and_user_code_is_not_run(run: Run, data: str, message: str) -> None:
     Path("d.csv").write_text("a,b,c,label\n1,2,3,0\n")
     Path("data.py").write_text("raise RuntimeError\n")
     Path("folder").mkdir()
     code, err = validate(run, f"validation:\n  data: {data}\n")
-    assert (code == 0) == (not told)
-    assert told in err
+    assert (code == 0) == (not message)
+    assert message in err
 
 
 @pytest.mark.parametrize("base", ["version: 1\nnothing: 1\n", "version: 1\n  name: [\n"])
-def test_what_is_wrong_with_a_recipe_that_two_extend_is_told_once(run: Run, base: str) -> None:
+def test_problems_of_a_shared_base_recipe_are_reported_once(run: Run, base: str) -> None:
     Path("base.yaml").write_text(base)
     for name in ("a", "b"):
         Path(f"{name}.yaml").write_text(f"extends: base.yaml\nname: {name}\nnone_of_{name}: 1\n")
-    told = run("validate", "a.yaml", "b.yaml")
-    assert told.code == 3
-    assert told.err.count("base.yaml:2:") == 1
-    assert [told.err.count(f"none_of_{name}: unknown") for name in "ab"] == [1 - ("[" in base)] * 2
+    result = run("validate", "a.yaml", "b.yaml")
+    assert result.code == 3
+    assert result.err.count("base.yaml:2:") == 1
+    assert [result.err.count(f"none_of_{name}: unknown") for name in "ab"] == [
+        1 - ("[" in base)
+    ] * 2
 
 
 @pytest.mark.parametrize(
-    ("more", "module", "place", "mend"),
+    ("more", "module", "place", "extra"),
     [
         ("integration: {languages: [cpp]}", "jinja2", "9:11", "integration"),
         ("protect: {encrypt: {key: env:K}}", "cryptography", "9:21", "encrypt"),
         ("check: true, engine: openvino", "openvino", "9:32", "openvino"),
     ],
 )
-def test_what_is_not_installed_is_told_with_how_to_install_it(
-    run: Run, monkeypatch: pytest.MonkeyPatch, more: str, module: str, place: str, mend: str
+def test_missing_packages_are_reported_with_their_extra(
+    run: Run, monkeypatch: pytest.MonkeyPatch, more: str, module: str, place: str, extra: str
 ) -> None:
-    found = importlib.util.find_spec
+    real_find_spec = importlib.util.find_spec
 
     def find_spec(name: str, *rest: str) -> object:
-        return None if name == module else found(name, *rest)
+        return None if name == module else real_find_spec(name, *rest)
 
     monkeypatch.setenv("K", "07" * 32)
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     engine_version.cache_clear()
     targets = f"targets:\n  phone: {{{more}}}"
-    code, told = validate(run, change=("targets: {phone: {}, pi: {}}", targets))
+    code, err = validate(run, change=("targets: {phone: {}, pi: {}}", targets))
     engine_version.cache_clear()
-    assert code == 6, told
-    assert f"recipe.yaml:{place}: " in told
-    assert "which is not installed" in told
-    assert f"pip install 'mobileprep[{mend}]'" in told
+    assert code == 6, err
+    assert f"recipe.yaml:{place}: " in err
+    assert "which is not installed" in err
+    assert f"pip install 'mobileprep[{extra}]'" in err
     assert run("validate", "recipe.yaml", "--no-files").code == 0

@@ -1,4 +1,4 @@
-"""Small graphs that would compute for hours are refused in words, and folding leaves them."""
+"""Small graphs that would compute for hours are refused, and not folded."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ WINDOW: dict[str, Any] = {"strides": [1, 1, 1, 1], "padding": "SAME"}
 
 
 @pytest.fixture(autouse=True)
-def _usual_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
+def _default_limits(workdir: Path) -> Iterator[None]:
     yield
     set_limits()
 
 
 def filled(name: str, *shape: int, value: Any = 1.0) -> list[Node]:
-    """A tensor of a shape, in a few bytes."""
+    """A Fill of a shape and its inputs."""
     value = np.asarray(value, np.float32 if isinstance(value, float) else None)
     return [
         c(f"{name}_shape", np.array(shape, np.int32)),
@@ -46,8 +45,8 @@ def pooled(op: str, size: list[int], *shape: int) -> list[Node]:
 
 
 def convolved(op: str, image: tuple[int, ...], bank: tuple[int, ...], **attrs: Any) -> list[Node]:
-    given = {**WINDOW, "T": np.float32, **attrs}
-    return [*filled("x", *image), *filled("w", *bank), n("y", op, "x", "w", **given)]
+    attrs = {**WINDOW, "T": np.float32, **attrs}
+    return [*filled("x", *image), *filled("w", *bank), n("y", op, "x", "w", **attrs)]
 
 
 def transposed() -> list[Node]:
@@ -56,31 +55,33 @@ def transposed() -> list[Node]:
     return [*parts, n("y", "Conv2DBackpropInput", "sizes", "w", "x", T=np.float32, **WINDOW)]
 
 
-def multiplied(op: str, left: tuple[int, ...], right: tuple[int, ...], **attrs: Any) -> list[Node]:
+def multiplied(
+    op: str, first: tuple[int, ...], second: tuple[int, ...], **attrs: Any
+) -> list[Node]:
     kind = attrs.get("T", np.float32)
     one = np.ones((), kind)
-    parts = [*filled("a", *left, value=one), *filled("b", *right, value=one)]
+    parts = [*filled("a", *first, value=one), *filled("b", *second, value=one)]
     return [*parts, n("y", op, "a", "b", **{"T": kind, **attrs})]
 
 
 def summed(equation: str, *shapes: tuple[int, ...]) -> list[Node]:
     names = [f"x{i}" for i in range(len(shapes))]
     parts = [
-        made for name, shape in zip(names, shapes, strict=True) for made in filled(name, *shape)
+        part for name, shape in zip(names, shapes, strict=True) for part in filled(name, *shape)
     ]
-    given = {"T": np.float32, "N": len(shapes), "equation": equation}
-    return [*parts, n("y", "Einsum", *names, **given)]
+    attrs = {"T": np.float32, "N": len(shapes), "equation": equation}
+    return [*parts, n("y", "Einsum", *names, **attrs)]
 
 
 def boxes(op: str, *more: Node) -> list[Node]:
-    """A million boxes, none of which is over another."""
+    """A million boxes without overlaps."""
     ends = [c("from", 0.0), c("to", float(LONG)), c("count", np.int32(LONG))]
     line = n("line", "LinSpace", "from", "to", "count", T=np.float32, Tidx=np.int32)
     half = [c("half", 0.4), n("next", "Add", "line", "half", T=np.float32)]
     corners = n("boxes", "Pack", "line", "line", "next", "next", T=np.float32, N=4, axis=1)
-    kept = [*ends, line, *half, corners, *filled("scores", LONG), c("overlap", 0.5), *more]
+    inputs = [*ends, line, *half, corners, *filled("scores", LONG), c("overlap", 0.5), *more]
     names = [x.name for x in more]
-    return [*kept, n("y", op, "boxes", "scores", "count", "overlap", *names, T=np.float32)]
+    return [*inputs, n("y", op, "boxes", "scores", "count", "overlap", *names, T=np.float32)]
 
 
 COSTLY: dict[str, list[Node]] = {
@@ -128,32 +129,32 @@ def written(nodes: list[Node]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COSTLY)
-def test_what_would_take_hours_is_refused(name: str, run: Run) -> None:
+def test_costly_graph_is_refused(name: str, run: Run) -> None:
     path = written(COSTLY[name])
     started = time.process_time()
-    told = run("run", f"--graph={path}", "--fetch=y", "--max_flops=400GFLOP")
-    assert told.code == 5, told.err
-    assert "g.pb: node 'y' (" in told.err
-    assert "FLOP remain of the limit for a run" in told.err
-    assert "--max_flops or MOBILEPREP_MAX_FLOPS" in told.err
+    result = run("run", f"--graph={path}", "--fetch=y", "--max_flops=400GFLOP")
+    assert result.code == 5, result.err
+    assert "g.pb: node 'y' (" in result.err
+    assert "FLOP remain of the limit for a run" in result.err
+    assert "--max_flops or MOBILEPREP_MAX_FLOPS" in result.err
     assert time.process_time() - started < SECONDS
 
 
 @pytest.mark.parametrize("name", ["the largest of a window", "a wide filter", "an Einstein sum"])
-def test_folding_leaves_it_and_tells(name: str, run: Run) -> None:
+def test_folding_skips_costly_nodes_with_a_message(name: str, run: Run) -> None:
     path = written(COSTLY[name])
     started = time.process_time()
     for steps in ("fold_constants", "optimize"):
         flags = (f"--in_graph={path}", "--out_graph=o.pb", "--outputs=y", f"--transforms={steps}")
-        told = run("transform", *flags)
-        assert told.code == 0, told.err
-        assert "left to each run for the memory or time they would take: 'y' (" in told.err
+        result = run("transform", *flags)
+        assert result.code == 0, result.err
+        assert "left to each run for the memory or time they would take: 'y' (" in result.err
         assert Path("o.pb").stat().st_size < 1 << 27
         assert "y" in read_graph(Path("o.pb")).by_name
     assert time.process_time() - started < SECONDS
 
 
-def test_what_the_turns_of_a_loop_take_adds_up(run: Run) -> None:
+def test_costs_of_loop_iterations_add_up(run: Run) -> None:
     changed = {
         "most": c("most", np.inf, "^head"),
         "more": n("more", "Add", "body", "sum", T=np.float32),
@@ -166,27 +167,27 @@ def test_what_the_turns_of_a_loop_take_adds_up(run: Run) -> None:
         n("sum", "Sum", "large", "axis", T=np.float32, Tidx=np.int32),
     ]
     path = written([*(changed.get(x.name, x) for x in loop_graph()), *turn])
-    told = run("run", f"--graph={path}", "--feed=x=1", "--fetch=y", "--max_flops=100GFLOP")
-    assert (told.code, "FLOP remain of the limit for a run" in told.err) == (5, True), told.err
+    result = run("run", f"--graph={path}", "--feed=x=1", "--fetch=y", "--max_flops=100GFLOP")
+    assert (result.code, "FLOP remain of the limit for a run" in result.err) == (5, True), (
+        result.err
+    )
 
 
 @pytest.mark.slow
-def test_texts_that_grow_and_grow_are_refused(run: Run) -> None:
-    """Each replacement makes four characters of one."""
+def test_growing_strings_are_refused(run: Run) -> None:
+    """Each replacement quadruples the string."""
     nodes = [c("s0", np.array([b"aa"], object))]
     rewritten: dict[str, Any] = {"pattern": b"a", "rewrite": b"aaaa", "replace_global": True}
     nodes += [n(f"s{i + 1}", "StaticRegexReplace", f"s{i}", **rewritten) for i in range(20)]
     path = written(nodes)
     flags = ("run", f"--graph={path}", "--fetch=s20")
-    told = run(*flags, "--max_flops=10GFLOP")
-    assert (told.code, "FLOP remain of" in told.err) == (5, True), told.err
-    told = run(*flags, "--memory=16MB")
-    assert (told.code, "remain of the memory limit" in told.err) == (5, True), told.err
+    result = run(*flags, "--max_flops=10GFLOP")
+    assert (result.code, "FLOP remain of" in result.err) == (5, True), result.err
+    result = run(*flags, "--memory=16MB")
+    assert (result.code, "remain of the memory limit" in result.err) == (5, True), result.err
 
 
-def test_the_environment_and_the_flag_say_how_much(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limit_from_flag_and_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(multiplied("MatMul", (256, 256), (256, 256)))
     assert run("run", f"--graph={path}", "--fetch=y").code == 0
     assert run("run", f"--graph={path}", "--fetch=y", "--max_flops=10MFLOP").code == 5
@@ -194,7 +195,7 @@ def test_the_environment_and_the_flag_say_how_much(
     assert run("run", f"--graph={path}", "--fetch=y").code == 5
     assert run("run", f"--graph={path}", "--fetch=y", "--max_flops=1TFLOP").code == 0
     monkeypatch.setenv("MOBILEPREP_MAX_FLOPS", "much")
-    told = run("run", f"--graph={path}", "--fetch=y")
-    assert (told.code, "MOBILEPREP_MAX_FLOPS: invalid limit 'much'" in told.err) == (2, True)
-    told = run("run", f"--graph={path}", "--fetch=y", "--max_iterations=-1")
-    assert (told.code, "--max_iterations: invalid limit '-1'" in told.err) == (2, True)
+    result = run("run", f"--graph={path}", "--fetch=y")
+    assert (result.code, "MOBILEPREP_MAX_FLOPS: invalid limit 'much'" in result.err) == (2, True)
+    result = run("run", f"--graph={path}", "--fetch=y", "--max_iterations=-1")
+    assert (result.code, "--max_iterations: invalid limit '-1'" in result.err) == (2, True)

@@ -18,7 +18,7 @@ from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.serde import graph_to_bytes
-from mobileprep.ops.kernel import import_ops
+from mobileprep.ops.registry import import_ops
 from tests.fuzz.case import Case, tree
 from tests.fuzz.limits import case_environment, scratch
 from tests.ops.cases import OpCase

@@ -1,4 +1,4 @@
-"""Small graphs for the tests of LiteRT, and the interpreter that answers for them."""
+"""Build small graphs, convert them, and run LiteRT's interpreter."""
 
 from __future__ import annotations
 
@@ -21,19 +21,14 @@ from mobileprep.runtime.engines.graph_engines import NumpyEngine
 
 
 def feed(name: str, shape: Sequence[int] | None, dtype: DType = DType.FLOAT) -> Node:
-    """A placeholder; its rank is unknown without a shape."""
+    """Build a placeholder; its rank is unknown without a shape."""
     sizes = None if shape is None else tuple(shape)
-    return Node(
-        name,
-        "Placeholder",
-        (),
-        "",
-        {"dtype": attr.dtype(dtype), "shape": attr.shape(sizes)},
-    )
+    attrs = {"dtype": attr.dtype(dtype), "shape": attr.shape(sizes)}
+    return Node(name, "Placeholder", (), "", attrs)
 
 
 def const(name: str, values: Any) -> Node:
-    """A constant; Python's numbers are float32 and int32."""
+    """Build a constant; Python numbers become float32 and int32."""
     array = np.asarray(values)
     if array.dtype == np.float64:
         array = array.astype(np.float32)
@@ -43,13 +38,15 @@ def const(name: str, values: Any) -> Node:
 
 
 def op(name: str, kind: str, inputs: Sequence[str], **attrs: Any) -> Node:
-    """A node; attributes are Python's values."""
+    """Build a node; attributes are Python values or ``AttrValue``."""
     values = {key: _attribute(value) for key, value in attrs.items()}
     return Node(name, kind, tuple(map(parse_ref, inputs)), "", values)
 
 
 def _attribute(value: Any) -> attr.AttrValue:
     kinds = {bool: attr.boolean, int: attr.integer, float: attr.floating, str: attr.string}
+    if isinstance(value, attr.AttrValue):
+        return value
     if isinstance(value, DType):
         return attr.dtype(value)
     if isinstance(value, list) and value and isinstance(value[0], float):
@@ -66,23 +63,23 @@ def model(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     mode: Mode = "float",
 ) -> ModelRecord:
-    """The records of a graph's .tflite file."""
+    """Convert a graph to the records of a .tflite file."""
     specs = [CutInput(name, (shapes or {}).get(name)) for name in inputs]
     return converted(graph, specs, outputs, mode=mode)
 
 
 def codes(record: ModelRecord, subgraph: int = 0) -> list[str]:
-    """The operators of a file in their order."""
+    """Operators of a subgraph in execution order."""
     return [o.code.custom or o.code.builtin for o in record.subgraphs[subgraph].operators]
 
 
 def expected(graph: Graph, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
-    """What our own kernels compute."""
+    """Run a graph with our own kernels."""
     return NumpyEngine(graph, "test").run(outputs, feeds)
 
 
 def answered(content: bytes | memoryview, feeds: Sequence[Array]) -> list[Array]:
-    """What LiteRT's interpreter computes; the test is skipped where it is not installed.
+    """Run a file in LiteRT's interpreter; skip the test if it is not installed.
 
     Args:
         content: a .tflite file.
@@ -103,7 +100,7 @@ def answered(content: bytes | memoryview, feeds: Sequence[Array]) -> list[Array]
 
 
 def numpy_type(array: Array) -> DType:
-    """The element type of an array."""
-    found = dtype_from_numpy(array.dtype)
-    assert found is not None
-    return found
+    """Element type of an array."""
+    dtype = dtype_from_numpy(array.dtype)
+    assert dtype is not None
+    return dtype

@@ -1,4 +1,4 @@
-"""One node in integers, run by LiteRT's interpreter, against our own kernel."""
+"""Compare integer operators in LiteRT's interpreter with our own kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, Mode, converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import EndType, Integers, Range
-from tests.litert.graphs import codes, const, expected, feed, numpy_type, op
+from tests.litert.graphs import codes, expected
+from tests.litert.one_op import one_node, output_names
 
 ENDS: Mapping[Mode, EndType] = {"int8": "int8", "int16x8": "int16"}
 
@@ -30,58 +31,50 @@ def check_integers(
     steps: float = 1.01,
     **attrs: Any,
 ) -> list[str]:
-    """Convert a graph of one node to integers, run it, compare all outputs; what ran.
+    """Convert one node to integers, compare all its outputs, and return the builtins in the file.
 
-    It is fed with integers, and our kernel with the numbers that these stand for.
+    The interpreter reads quantized inputs, and our kernel reads their dequantized values.
 
     Args:
         kind: the node's op.
         arrays: its inputs.
-        form: the mode: which activations.
-        constant: which inputs are constants.
-        outputs: how many outputs the node has.
+        form: the mode, which sets the type of activations.
+        constant: indices of constant inputs.
+        outputs: number of outputs of the node.
         steps: the largest difference, in steps of each output.
         attrs: its attributes.
     """
-    nodes, feeds = [], {}
-    for index, array in enumerate(map(_as_float32, arrays)):
-        name = f"x{index}"
-        if index in constant:
-            nodes.append(const(name, array))
-            continue
-        nodes.append(feed(name, array.shape, numpy_type(array)))
-        feeds[name] = array
-    nodes.append(op("y", kind, [f"x{i}" for i in range(len(arrays))], **attrs))
-    graph, wanted = Graph(nodes), ["y", *(f"y:{i}" for i in range(1, outputs))]
-    record = integer_model(graph, feeds, wanted, mode=form, ends=ENDS[form])
-    compare_integers(graph, feeds, wanted, record, steps)
+    graph, feeds = one_node(kind, arrays, constant, **attrs)
+    names = output_names(outputs)
+    record = integer_model(graph, feeds, names, mode=form, ends=ENDS[form])
+    compare_integers(graph, feeds, names, record, steps)
     return codes(record)
 
 
 def integer_model(
     graph: Graph,
     feeds: Mapping[str, Array],
-    wanted: Sequence[str],
+    outputs: Sequence[str],
     *,
     mode: Mode = "int8",
     ends: EndType = "float",
-    **asked: Any,
+    **options: Any,
 ) -> ModelRecord:
-    """The records of a graph in integers, by the ranges that its tensors have for some feeds."""
+    """Convert a graph to integers with the ranges of its tensors for some feeds."""
     ranges = ranges_of(graph, feeds)
-    integers = Integers(INTEGERS[mode], ranges, input_type=ends, output_type=ends, **asked)
+    integers = Integers(INTEGERS[mode], ranges, input_type=ends, output_type=ends, **options)
     specs = [CutInput(name) for name in feeds]
-    return converted(graph, specs, wanted, mode=mode, integers=integers)
+    return converted(graph, specs, outputs, mode=mode, integers=integers)
 
 
 def ranges_of(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Range]:
-    """The least and the greatest number of each first output of a graph, and others of its end."""
+    """Minimum and maximum of each float tensor of a graph."""
     names = [n.name for n in graph if n.op not in ("Const", "NoOp")]
     names += [f"{name}:{i}" for name in names for i in range(1, 4) if _has(graph, feeds, name, i)]
-    found = expected(graph, feeds, names)
+    arrays = expected(graph, feeds, names)
     return {
         name: (float(a.min()), float(a.max()))
-        for name, a in zip(names, found, strict=True)
+        for name, a in zip(names, arrays, strict=True)
         if a.dtype == np.float32 and a.size
     }
 
@@ -96,34 +89,35 @@ def _has(graph: Graph, feeds: Mapping[str, Array], name: str, index: int) -> boo
 def compare_integers(
     graph: Graph,
     feeds: Mapping[str, Array],
-    wanted: Sequence[str],
+    outputs: Sequence[str],
     record: ModelRecord,
     steps: float,
 ) -> None:
-    """Run a file of integers, and compare it with our kernels, in steps of each output."""
+    """Run an integer file, and compare it with our kernels in steps of each output."""
     interpreter = opened(record)
-    given = {}
+    dequantized = {}
     for detail, (name, array) in zip(interpreter.get_input_details(), feeds.items(), strict=True):
         stored = as_integers(detail, array)
         interpreter.set_tensor(detail["index"], stored)
-        given[name] = as_floats(detail, stored)
+        dequantized[name] = as_floats(detail, stored)
     interpreter.invoke()
-    told = expected(graph, given, wanted)
-    for detail, right in zip(interpreter.get_output_details(), told, strict=True):
-        left = interpreter.get_tensor(detail["index"])
-        assert left.shape == right.shape
+    references = expected(graph, dequantized, outputs)
+    for detail, reference in zip(interpreter.get_output_details(), references, strict=True):
+        result = interpreter.get_tensor(detail["index"])
+        assert result.shape == reference.shape
         scale = detail["quantization"][0]
         if not scale:
-            np.testing.assert_array_equal(left, right)
+            np.testing.assert_array_equal(result, reference)
             continue
-        low, high = (as_floats(detail, np.array(end, left.dtype)) for end in _ends(left.dtype))
+        low, high = (as_floats(detail, np.array(end, result.dtype)) for end in _ends(result.dtype))
+        floats = as_floats(detail, result)
         np.testing.assert_allclose(
-            as_floats(detail, left), np.clip(right, low, high), rtol=0, atol=steps * scale
+            floats, np.clip(reference, low, high), rtol=0, atol=steps * scale
         )
 
 
 def opened(record: ModelRecord) -> Any:
-    """LiteRT's interpreter for a file; the test is skipped where it is not installed."""
+    """Open a file in LiteRT's interpreter; skip the test if it is not installed."""
     module = pytest.importorskip(
         "ai_edge_litert.interpreter", reason="ai-edge-litert is not installed"
     )
@@ -133,29 +127,24 @@ def opened(record: ModelRecord) -> Any:
 
 
 def as_integers(detail: Mapping[str, Any], values: Array) -> Array:
-    """Floats as a tensor of the file takes them."""
+    """Quantize values with the scale and zero point of a tensor."""
     scale, zero = detail["quantization"]
     if not scale:
         return values
     low, high = _ends(detail["dtype"])
-    found: Array = np.clip(np.rint(values / scale) + zero, low, high).astype(detail["dtype"])
-    return found
+    quantized: Array = np.clip(np.rint(values / scale) + zero, low, high).astype(detail["dtype"])
+    return quantized
 
 
 def as_floats(detail: Mapping[str, Any], values: Array) -> Array:
-    """What the numbers of a tensor of the file stand for."""
+    """Dequantize values with the scale and zero point of a tensor."""
     scale, zero = detail["quantization"]
     if not scale:
         return values
-    found: Array = ((values.astype(np.float64) - zero) * scale).astype(np.float32)
-    return found
+    floats: Array = ((values.astype(np.float64) - zero) * scale).astype(np.float32)
+    return floats
 
 
 def _ends(kind: Any) -> tuple[int, int]:
     limits = np.iinfo(kind)
     return limits.min, limits.max
-
-
-def _as_float32(array: Any) -> Array:
-    found = np.asarray(array)
-    return found.astype(np.float32) if found.dtype == np.float64 else found

@@ -1,12 +1,13 @@
-"""One node, converted and run by LiteRT's interpreter, against our own kernel."""
+"""Convert graphs, and compare LiteRT's interpreter with our own kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
@@ -26,56 +27,96 @@ def check(
     tolerance: float = TOLERANCE,
     **attrs: Any,
 ) -> list[str]:
-    """Convert a graph of one node, run it, compare all outputs; the operators that ran.
+    """Convert one node, compare all its outputs, and return the builtins in the file.
 
     Args:
         kind: the node's op.
         arrays: its inputs.
-        constant: which inputs are constants.
-        open_sizes: how many of the first sizes of each other input are left open.
-        outputs: how many outputs the node has.
-        tolerance: the largest difference, relative to the largest number.
+        constant: indices of constant inputs.
+        open_sizes: number of leading dimensions of unknown size in each other input.
+        outputs: number of outputs of the node.
+        tolerance: the largest difference, relative to the largest value.
         attrs: its attributes.
     """
-    given = [np.asarray(a, np.float32) if _is_float64(a) else np.asarray(a) for a in arrays]
-    nodes, feeds = [], {}
-    for index, array in enumerate(given):
-        name = f"x{index}"
-        if index in constant:
+    open_axes = {i: range(open_sizes) for i in range(len(arrays))}
+    graph, feeds = one_node(kind, arrays, constant, open_axes, **attrs)
+    return codes(check_graph(graph, feeds, output_names(outputs), tolerance))
+
+
+def one_node(
+    kind: str,
+    arrays: Sequence[Any],
+    constant: Collection[int] = (),
+    open_axes: Mapping[int, Collection[int]] | None = None,
+    **attrs: Any,
+) -> tuple[Graph, dict[str, Array]]:
+    """Build a graph of one node ``y``; return it with the arrays of its placeholders.
+
+    Args:
+        kind: the node's op.
+        arrays: its inputs; float64 becomes float32.
+        constant: indices of constant inputs.
+        open_axes: dimensions of unknown size, by index of input.
+        attrs: its attributes.
+    """
+    names = [f"x{i}" for i in range(len(arrays))]
+    nodes, feeds = [], dict[str, Array]()
+    for i, (name, values) in enumerate(zip(names, arrays, strict=True)):
+        array = np.asarray(values)
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        if i in constant:
             nodes.append(const(name, array))
             continue
-        left_open = min(open_sizes, array.ndim)
-        shape = (*(-1,) * left_open, *array.shape[left_open:])
+        axes = (open_axes or {}).get(i, ())
+        shape = [-1 if axis in axes else size for axis, size in enumerate(array.shape)]
         nodes.append(feed(name, shape, numpy_type(array)))
         feeds[name] = array
-    nodes.append(op("y", kind, [f"x{i}" for i in range(len(given))], **attrs))
-    graph, wanted = Graph(nodes), ["y", *(f"y:{i}" for i in range(1, outputs))]
-    record = model(graph, list(feeds), wanted)
-    found = answered(model_bytes(record), list(feeds.values()))
-    compare(found, expected(graph, feeds, wanted), tolerance)
-    return codes(record)
+    return Graph([*nodes, op("y", kind, names, **attrs)]), feeds
 
 
-def compare(found: Sequence[Array], wanted: Sequence[Array], tolerance: float) -> None:
-    """Equal shapes, types and numbers."""
-    for got, told in zip(found, wanted, strict=True):
-        assert (got.shape, got.dtype) == (told.shape, told.dtype)
-        if got.dtype.kind == "f":
-            peak = float(np.abs(told[np.isfinite(told)]).max(initial=0))
-            np.testing.assert_allclose(got, told, rtol=0, atol=tolerance * peak + 1e-30)
+def output_names(count: int) -> list[str]:
+    """Names of the outputs of the node ``y``."""
+    return ["y", *(f"y:{i}" for i in range(1, count))]
+
+
+def check_graph(
+    graph: Graph,
+    feeds: Mapping[str, Array],
+    outputs: Sequence[str] = ("y",),
+    tolerance: float = TOLERANCE,
+    **options: Any,
+) -> ModelRecord:
+    """Convert a graph with ``options`` of ``model``, run it, and compare all outputs."""
+    record = model(graph, list(feeds), outputs, **options)
+    results = answered(model_bytes(record), list(feeds.values()))
+    compare(results, expected(graph, feeds, outputs), tolerance)
+    return record
+
+
+def run_both(record: ModelRecord, graph: Graph, feeds: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Return output ``y`` of a file in LiteRT, and of its graph in our kernels."""
+    (result,) = answered(model_bytes(record), list(feeds.values()))
+    (reference,) = expected(graph, feeds, ["y"])
+    return result, reference
+
+
+def compare(results: Sequence[Any], references: Sequence[Array], tolerance: float) -> None:
+    """Require equal shapes and types, and values within a tolerance."""
+    for result, reference in zip(map(np.asarray, results), references, strict=True):
+        assert (result.shape, result.dtype) == (reference.shape, reference.dtype)
+        if result.dtype.kind == "f":
+            peak = float(np.abs(reference[np.isfinite(reference)]).max(initial=0))
+            np.testing.assert_allclose(result, reference, rtol=0, atol=tolerance * peak + 1e-30)
         else:
-            np.testing.assert_array_equal(got, told)
-
-
-def _is_float64(values: Any) -> bool:
-    return np.asarray(values).dtype == np.float64
+            np.testing.assert_array_equal(result, reference)
 
 
 def numbers(*shape: int, seed: int = 3) -> Array:
-    """Normal numbers in float32."""
+    """Draw normally distributed float32 values."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def integers(*shape: int, low: int = -9, high: int = 10, dtype: type = np.int32) -> Array:
-    """Whole numbers."""
+    """Draw integers from ``low`` to below ``high``."""
     return np.random.default_rng(4).integers(low, high, shape).astype(dtype)

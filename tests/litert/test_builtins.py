@@ -1,6 +1,6 @@
-"""Every builtin that a single op becomes: its lowering, and LiteRT's answer.
+"""The lowering of one op to each builtin, and its results in LiteRT.
 
-What several ops become is in ``test_patterns.py``, custom operators are in ``ops/test_custom.py``.
+Patterns of several ops are in ``test_patterns.py``, custom operators in ``ops/test_custom.py``.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def one(kind: str, x: Any = _X) -> Case:
     return case(kind, x)
 
 
-def two(kind: str, left: Any = _X, right: Any = _Y) -> Case:
-    return case(kind, left, right)
+def two(kind: str, x: Any = _X, y: Any = _Y) -> Case:
+    return case(kind, x, y)
 
 
 def reduction(kind: str, x: Any = _X) -> Case:
@@ -195,7 +195,6 @@ CASES: Final[Mapping[str, Case]] = {
     "WHERE": one("Where", _TRUE),
     "NON_MAX_SUPPRESSION_V4": suppression(4),
     "NON_MAX_SUPPRESSION_V5": suppression(5, 0.0),
-    # Beyond the list.
     "BITCAST": case("Bitcast", _X, T=DType.FLOAT, type=DType.INT32),
     "RIGHT_SHIFT": two("RightShift", _WHOLE, integers(2, 3, 4, low=0)),
     "BITWISE_XOR": two("BitwiseXor", _WHOLE, integers(2, 3, 4, low=0)),
@@ -226,5 +225,5 @@ CASES: Final[Mapping[str, Case]] = {
 
 
 @pytest.mark.parametrize("builtin", CASES)
-def test_litert_computes_what_our_kernel_does(builtin: str) -> None:
+def test_results_match_our_kernel(builtin: str) -> None:
     assert builtin in CASES[builtin]()

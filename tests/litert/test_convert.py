@@ -1,4 +1,4 @@
-"""Whole graphs: what is fused, shared, dropped and refused, and the bytes of the file."""
+"""Whole graphs: fused, shared, dropped, and refused nodes, and the bytes of the file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from mobileprep.graph.refs import Ref, parse_function_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.graph.tflite import read_tflite
 from mobileprep.litert.refusals import GIVE_SHAPES
-from tests.litert.graphs import answered, codes, const, expected, feed, model, op
-from tests.litert.one_op import TOLERANCE, compare, numbers
+from tests.litert.graphs import codes, const, feed, model, op
+from tests.litert.one_op import check_graph, numbers
 
 
 def network() -> Graph:
@@ -67,10 +67,10 @@ def network() -> Graph:
     )
 
 
-def test_layers_take_in_biases_batch_norms_and_activations() -> None:
+def test_biases_batch_norms_and_activations_are_fused() -> None:
     record = model(network(), ["image"], ["probabilities"])
-    wanted = ["CONV_2D", "DEPTHWISE_CONV_2D", "RESHAPE", "FULLY_CONNECTED", "SOFTMAX"]
-    assert codes(record) == wanted
+    reference = ["CONV_2D", "DEPTHWISE_CONV_2D", "RESHAPE", "FULLY_CONNECTED", "SOFTMAX"]
+    assert codes(record) == reference
     first, second = record.subgraphs[0].operators[:2]
     assert first.options is not None
     assert second.options is not None
@@ -79,28 +79,25 @@ def test_layers_take_in_biases_batch_norms_and_activations() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_the_file_computes_what_the_graph_computes_for_any_batch(batch: int) -> None:
-    content = model_bytes(model(network(), ["image"], ["probabilities"]))
-    feeds = {"image": numbers(batch, 8, 8, 3)}
-    wanted = expected(network(), feeds, ["probabilities"])
-    compare(answered(content, list(feeds.values())), wanted, TOLERANCE)
+def test_results_match_for_any_batch_size(batch: int) -> None:
+    check_graph(network(), {"image": numbers(batch, 8, 8, 3)}, ["probabilities"])
 
 
-def test_open_sizes_stand_in_the_signature_of_shapes() -> None:
+def test_open_sizes_are_in_the_shape_signature() -> None:
     image = model(network(), ["image"], ["probabilities"]).subgraphs[0].tensors[0]
     assert (image.shape, image.signature) == ((1, 8, 8, 3), (-1, 8, 8, 3))
-    given = model(network(), ["image"], ["probabilities"], {"image": (2, 8, 8, 3)})
-    image = given.subgraphs[0].tensors[0]
+    inputs = model(network(), ["image"], ["probabilities"], {"image": (2, 8, 8, 3)})
+    image = inputs.subgraphs[0].tensors[0]
     assert (image.shape, image.signature) == ((2, 8, 8, 3), None)
 
 
-def test_the_signature_names_inputs_and_outputs_of_the_graph() -> None:
+def test_signature_names_inputs_and_outputs() -> None:
     (signature,) = model(network(), ["image"], ["probabilities", "logits"]).signatures
     assert [name for name, _ in signature.inputs] == ["image"]
     assert [name for name, _ in signature.outputs] == ["probabilities", "logits"]
 
 
-def test_the_oldest_runtime_is_told() -> None:
+def test_minimum_runtime_is_in_the_metadata() -> None:
     (entry,) = model(network(), ["image"], ["probabilities"]).metadata
     assert entry == ("min_runtime_version", b"1.5.0".ljust(16, b"\0"))
 
@@ -132,13 +129,13 @@ _FLOAT = attr.dtype(DType.FLOAT)
 
 
 def printing(name: str, source: str, *data: str) -> Node:
-    """What ``tf.Print`` makes."""
+    """Build the node of ``tf.Print``."""
     kinds = AttrValue("list(type)", (DType.FLOAT,) * len(data))
     return Node(name, "Print", tuple(map(Ref, (source, *data))), "", {"T": _FLOAT, "U": kinds})
 
 
 @pytest.mark.parametrize("end", ["y", "again"])
-def test_what_is_printed_is_passed_through(end: str) -> None:
+def test_print_passes_its_input_through(end: str) -> None:
     nodes = [
         feed("x", (2, 3)),
         op("odd", "Erfinv", ["x"]),
@@ -147,27 +144,24 @@ def test_what_is_printed_is_passed_through(end: str) -> None:
         printing("again", "once", "relu"),
         Node("y", "Neg", (Ref("again"), Ref("once", -1)), "", {"T": _FLOAT}),
     ]
-    record = model(Graph(nodes), ["x"], [end])
+    record = check_graph(Graph(nodes), {"x": numbers(2, 3)}, [end], 0)
     assert codes(record) == ["RELU", "NEG"][: 2 if end == "y" else 1]
-    feeds = {"x": numbers(2, 3)}
-    found = answered(model_bytes(record), list(feeds.values()))
-    compare(found, expected(Graph(nodes), feeds, [end]), 0)
 
 
-def test_what_is_printed_may_be_fed() -> None:
-    nodes = [feed("x", (2, 3)), printing("told", "x", "x"), op("y", "Neg", ["told"])]
-    assert codes(model(Graph(nodes), ["told"], ["y"], {"told": (2, 3)})) == ["NEG"]
+def test_print_output_can_be_fed() -> None:
+    nodes = [feed("x", (2, 3)), printing("printed", "x", "x"), op("y", "Neg", ["printed"])]
+    assert codes(model(Graph(nodes), ["printed"], ["y"], {"printed": (2, 3)})) == ["NEG"]
 
 
 def function(name: str, kind: DType, nodes: Sequence[Node]) -> Function:
-    """A function of one float, whose last node gives the result as ``z``."""
+    """Build a function of one float that returns the output ``z`` of its last node."""
     signature = OpDef(name, (ArgDef("arg", DType.FLOAT),), (ArgDef("out", kind),))
     return Function(signature, tuple(nodes), {"out": parse_function_ref(f"{nodes[-1].name}:z:0")})
 
 
 @pytest.mark.parametrize("call", ["PartitionedCall", "StatefulPartitionedCall", "double"])
-def test_what_a_function_does_stands_in_place_of_its_call(call: str) -> None:
-    """Keras has grouped convolutions in functions of their own, which freezing leaves there."""
+def test_function_calls_are_inlined(call: str) -> None:
+    """Keras puts grouped convolutions in functions, which freezing does not inline."""
     arg = parse_function_ref("arg")
     body = function("double", DType.FLOAT, [Node("add", "AddV2", (arg, arg), "", {"T": _FLOAT})])
     attrs: dict[str, AttrValue] = {}
@@ -181,10 +175,10 @@ def test_what_a_function_does_stands_in_place_of_its_call(call: str) -> None:
 
 @pytest.mark.parametrize("call", ["PartitionedCall", "While"])
 def test_functions_that_print(call: str) -> None:
-    arg, told, most = map(parse_function_ref, ("arg", "told:output:0", "most:output:0"))
-    print_arg, kinds = printing("told", "arg", "arg"), {"T": _FLOAT}
-    less = [print_arg, const("most", 50.0), Node("less", "Less", (told, most), "", kinds)]
-    double = [print_arg, Node("add", "AddV2", (told, arg), "", kinds)]
+    arg, printed, most = map(parse_function_ref, ("arg", "printed:output:0", "most:output:0"))
+    print_arg, kinds = printing("printed", "arg", "arg"), {"T": _FLOAT}
+    less = [print_arg, const("most", 50.0), Node("less", "Less", (printed, most), "", kinds)]
+    double = [print_arg, Node("add", "AddV2", (printed, arg), "", kinds)]
     bodies = [function("more", DType.BOOL, less), function("double", DType.FLOAT, double)]
     by_role = {"f": "double"} if call == "PartitionedCall" else {"cond": "more", "body": "double"}
     lists = ("Tin", "Tout") if call == "PartitionedCall" else ("T",)
@@ -192,12 +186,10 @@ def test_functions_that_print(call: str) -> None:
     attrs |= dict.fromkeys(lists, AttrValue("list(type)", (DType.FLOAT,)))
     library = Library({body.name: body for body in bodies})
     graph = Graph([feed("x", ()), Node("y", call, (Ref("x"),), "", attrs)], library)
-    feeds = {"x": np.array(3, np.float32)}
-    found = answered(model_bytes(model(graph, ["x"], ["y"])), list(feeds.values()))
-    compare(found, expected(graph, feeds, ["y"]), 0)
+    check_graph(graph, {"x": np.array(3, np.float32)}, tolerance=0)
 
 
-def test_every_node_that_cannot_be_expressed_is_named_at_once() -> None:
+def test_error_names_all_unsupported_nodes() -> None:
     nodes = [
         feed("x", (2, 3)),
         op("a", "Erfinv", ["x"]),
@@ -213,17 +205,17 @@ def test_every_node_that_cannot_be_expressed_is_named_at_once() -> None:
     assert "AddN" not in message
 
 
-def test_a_tensor_list_is_named_with_what_exports_the_model_without() -> None:
+def test_tensor_list_error_suggests_unroll() -> None:
     shape = const("shape", np.int32([2]))
     kinds = {"element_dtype": DType.FLOAT, "shape_type": DType.INT32}
-    made = op("list", "TensorListFromTensor", ["x", "shape"], **kinds)
+    operation = op("list", "TensorListFromTensor", ["x", "shape"], **kinds)
     length = op("y", "TensorListLength", ["list"])
     with pytest.raises(UnsupportedError, match="TensorLists, the arrays of") as caught:
-        model(Graph([feed("x", (3, 2)), shape, made, length]), ["x"], ["y"])
+        model(Graph([feed("x", (3, 2)), shape, operation, length]), ["x"], ["y"])
     assert "unroll=True" in str(caught.value.hint)
 
 
-def test_an_input_of_unknown_rank_is_named_where_something_cannot_be_expressed() -> None:
+def test_hint_asks_for_shapes_of_inputs_of_unknown_rank() -> None:
     nodes = [feed("x", None), op("y", "Erfinv", ["x"])]
     with pytest.raises(UnsupportedError) as caught:
         model(Graph(nodes), ["x"], ["y"])
@@ -233,33 +225,33 @@ def test_an_input_of_unknown_rank_is_named_where_something_cannot_be_expressed()
     assert "give the shape" not in caught.value.hint
 
 
-def test_names_that_are_not_there_are_refused() -> None:
+def test_unknown_inputs_are_refused() -> None:
     with pytest.raises(UsageError, match="'picture' is not in the graph"):
         model(network(), ["picture"], ["probabilities"])
     with pytest.raises(UsageError, match="placeholder 'image', which is not an input"):
         model(network(), [], ["probabilities"])
 
 
-def test_a_graph_is_cut_at_any_tensor() -> None:
+def test_graph_is_cut_at_inner_tensors() -> None:
     record = model(network(), ["relu1"], ["relu2"], {"relu1": (1, 4, 4, 4)})
     assert codes(record) == ["DEPTHWISE_CONV_2D"]
 
 
-def test_buffers_are_aligned_and_the_file_tells_what_it_is() -> None:
+def test_file_identifier_and_alignment_of_buffers() -> None:
     content = model_bytes(model(network(), ["image"], ["probabilities"]))
     assert bytes(content[4:8]) == b"TFL3"
     for weights in (numbers(4, seed=5), numbers(5, seed=12)):
         assert bytes(content).index(weights.tobytes()) % ALIGNMENT == 0
 
 
-def test_files_of_2_gib_are_refused_in_words() -> None:
-    # One object many times: the length without the memory.
+def test_files_of_2_gib_are_refused() -> None:
+    # The same object many times: a large file in little memory.
     record = ModelRecord((), (bytes(1 << 20),) * ((MAX_BYTES >> 20) + 1))
     with pytest.raises(ArtifactError, match="less than 2 GiB"):
         model_bytes(record, "big.tflite")
 
 
-def test_bytes_do_not_depend_on_the_order_of_hashes() -> None:
+def test_bytes_do_not_depend_on_the_hash_seed() -> None:
     code = (
         "import hashlib\n"
         "from tests.litert.test_convert import network\n"
@@ -281,8 +273,8 @@ def test_bytes_do_not_depend_on_the_order_of_hashes() -> None:
     assert len(digests) == 1
 
 
-def test_sizes_that_are_worked_out_in_double_precision_are_constants() -> None:
-    """LiteRT divides no float64."""
+def test_sizes_computed_in_float64_are_constant() -> None:
+    """LiteRT has no float64 division."""
     kinds = {"SrcT": DType.INT32, "DstT": DType.DOUBLE}
     nodes = [
         feed("x", (6, 4)),
@@ -296,13 +288,13 @@ def test_sizes_that_are_worked_out_in_double_precision_are_constants() -> None:
     assert codes(model(Graph(nodes), ["x"], ["y"])) == ["RESHAPE"]
 
 
-def test_an_op_with_too_few_tensors_is_refused() -> None:
+def test_op_with_too_few_inputs_is_refused() -> None:
     nodes = [feed("x", (6, 4)), op("y", "Add", ["x"], T=DType.FLOAT)]
     with pytest.raises(InvalidGraphError, match=r"'y' \(Add\) takes 1 tensors, not 2"):
         model(Graph(nodes), ["x"], ["y"])
 
 
-def test_a_second_output_that_another_operator_computes_can_be_fetched(tmp_path: Path) -> None:
+def test_second_output_of_max_pool_with_argmax_can_be_fetched(tmp_path: Path) -> None:
     window: dict[str, Any] = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
     graph = Graph(
         [

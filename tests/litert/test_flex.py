@@ -22,7 +22,7 @@ from tests.litert.graphs import codes, const, feed, op
 
 
 def graph(kind: str, **attrs: Any) -> Graph:
-    """An op between two that LiteRT has."""
+    """Build a graph of an op between two supported ones."""
     return Graph(
         [
             feed("x", (2, 3)),
@@ -47,24 +47,24 @@ def test_options_are_two_strings(content: bytes) -> None:
     assert bytes(root[1].AsStringBytes) == content
 
 
-def test_what_litert_lacks_is_left_to_flex() -> None:
-    made = record(graph("Erfinv"))
-    assert codes(made) == ["RELU", "FlexErfinv", "MUL"]
-    assert flex_of(made) == ("Erfinv",)
-    assert made.description == "written by mobileprep; needs the Flex delegate for Erfinv"
-    assert bytes(model_bytes(made)) == bytes(model_bytes(record(graph("Erfinv"))))
+def test_unsupported_op_becomes_a_flex_op() -> None:
+    file = record(graph("Erfinv"))
+    assert codes(file) == ["RELU", "FlexErfinv", "MUL"]
+    assert flex_of(file) == ("Erfinv",)
+    assert file.description == "written by mobileprep; needs the Flex delegate for Erfinv"
+    assert bytes(model_bytes(file)) == bytes(model_bytes(record(graph("Erfinv"))))
 
 
-def test_nothing_is_left_to_flex_that_litert_has() -> None:
+def test_supported_op_does_not_need_flex() -> None:
     assert not flex_of(record(graph("Sigmoid")))
 
 
-def test_without_leave_it_is_refused() -> None:
+def test_unsupported_op_without_flex_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="Erfinv"):
         converted(graph("Erfinv"), [CutInput("x")], ["y"])
 
 
-def test_control_flow_is_refused_even_so() -> None:
+def test_control_flow_is_refused_with_flex() -> None:
     switch = Graph(
         [
             feed("x", (2, 3)),
@@ -77,7 +77,7 @@ def test_control_flow_is_refused_even_so() -> None:
         converted(switch, [CutInput("x"), CutInput("p")], ["y"], flex=True)
 
 
-def test_the_interpreter_without_the_delegate_says_what_it_lacks(tmp_path: Path) -> None:
+def test_missing_flex_delegate_is_reported(tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     path = tmp_path / "m.tflite"
     path.write_bytes(model_bytes(record(graph("Erfinv"))))

@@ -43,7 +43,7 @@ def graph(kind: DType, numpy_kind: Any) -> Graph:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_network_of_another_floating_type(kind: DType) -> None:
+def test_network_of_another_float_type(kind: DType) -> None:
     numpy_kind, tolerance = KINDS[kind]
     source, x = graph(kind, numpy_kind), numbers(1, 6, 6, 2).astype(numpy_kind)
     record = model(source, ["x"], ["y", "z"])
@@ -52,10 +52,10 @@ def test_a_network_of_another_floating_type(kind: DType) -> None:
     names = [record.subgraphs[0].tensors[i].type for i in (first, last)]
     assert len(set(names)) == 1
     if kind is DType.BFLOAT16:
-        return  # The interpreter in Python does not take arrays of this type.
-    found = answered(model_bytes(record), [x])
-    wanted = expected(source, {"x": x}, ["y", "z"])
-    for array, other in zip(found, wanted, strict=True):
+        return  # The Python interpreter does not accept arrays of this type.
+    results = answered(model_bytes(record), [x])
+    references = expected(source, {"x": x}, ["y", "z"])
+    for array, other in zip(results, references, strict=True):
         assert array.dtype == other.dtype
         peak = float(np.abs(other.astype(np.float32)).max())
         np.testing.assert_allclose(
@@ -63,13 +63,13 @@ def test_a_network_of_another_floating_type(kind: DType) -> None:
         )
 
 
-def test_the_replaced_type_is_reported() -> None:
+def test_replaced_type_is_reported() -> None:
     notes: list[str] = []
     converted(graph(DType.HALF, np.float16), [CutInput("x")], ["y"], tell=notes.append)
     assert notes == ["3 nodes of type float16 compute in float32"]
 
 
-def test_a_constant_beyond_float32_is_refused() -> None:
+def test_constant_beyond_float32_is_refused() -> None:
     big = constant("big", Tensor.of(np.array([1e300, 1])))
     product = op("y", "Mul", ["x", "big"], T=DType.DOUBLE)
     source = Graph([feed("x", (2,), DType.DOUBLE), big, product])

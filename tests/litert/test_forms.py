@@ -26,7 +26,7 @@ SHORT: Final = {
     "int16": "i16",
     "bool": "bool",
 }
-# Tested with the graphs that become them.
+# Covered by tests of the graphs that become them.
 ELSEWHERE: Final = frozenset(
     {
         *("CALL_ONCE", "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_SIZE"),
@@ -47,17 +47,17 @@ class Row(NamedTuple):
 
 def rows() -> dict[str, Row]:
     table = PAGE.read_text("utf-8").partition("## Operators\n")[2].partition("\n## ")[0]
-    found = {}
+    table_rows = {}
     for code, dtypes, ranks, release in re.findall(
         r"^\| `([A-Z0-9_]+)` \| (.*?) \| (.*?) \| (.*?) \|$", table, re.M
     ):
         ends = [int(n) for n in re.findall(r"\d+", ranks)] or [0]
         kinds = frozenset(SHORT.get(name, name) for name in dtypes.split(", "))
-        found[code] = Row(kinds, range(ends[0], ends[-1] + 1), release)
-    return found
+        table_rows[code] = Row(kinds, range(ends[0], ends[-1] + 1), release)
+    return table_rows
 
 
-def test_the_page_lists_all_operators_and_their_first_release() -> None:
+def test_page_lists_all_operators_and_their_first_release() -> None:
     assert {code: row.release for code, row in rows().items()} == {
         code: first_release(code) for code in sorted(_RELEASES)
     }
@@ -66,26 +66,22 @@ def test_the_page_lists_all_operators_and_their_first_release() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("module", ["ai_edge_litert", "tensorflow.lite.python"])
-def test_runtimes_run_every_form_of_the_page(tmp_path: Path, module: str, *, plain: bool) -> None:
+def test_runtimes_run_every_form_on_the_page(tmp_path: Path, module: str, *, plain: bool) -> None:
     if importlib.util.find_spec(module.partition(".")[0]) is None:
         pytest.skip(f"{module} is not installed")
     table, labels = rows(), set()
 
-    def is_wanted(label: str) -> bool:
+    def is_included(label: str) -> bool:
         code, dtype, rank, form = label.split()
         row = table[code]
-        # A form of its own; see the lowering of Atan2, and literal axes in ranks.py.
+        # See the lowering of Atan2, and literal axes in ranks.py.
         if code == "ATAN2" and form != "same":
             return False
-        chosen = dtype in row.dtypes and int(rank) in (
-            row.ranks[0],
-            min(4, row.ranks[-1]),
-            row.ranks[-1],
-        )
         labels.add(code)
-        return chosen
+        ranks = (row.ranks[0], min(4, row.ranks[-1]), row.ranks[-1])
+        return dtype in row.dtypes and int(rank) in ranks
 
-    forms.build(tmp_path / "files", is_wanted)
+    forms.build(tmp_path / "files", is_included)
     assert labels | set(CASES) | ELSEWHERE == set(table)
     result = tmp_path / "result.json"
     command = [sys.executable, forms.__file__, "run", str(tmp_path / "files"), str(result)]

@@ -1,4 +1,4 @@
-"""Nodes that are not what their op says are told with their names, whatever is wrong."""
+"""Errors for malformed nodes name the node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def split(count: int) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("node", "told"),
+    ("node", "error"),
     [
         (op("y", "Conv2D", ["x"], padding="SAME", **STRIDES), "takes 1 tensors, not 2"),
         (op("y", "Conv2D", [], padding="SAME", **STRIDES), "takes 0 tensors, not 2"),
@@ -43,37 +43,38 @@ def split(count: int) -> Node:
         (split(1 << 62), "declares 4611686018427387904 tensors for 'output'"),
     ],
 )
-def test_a_node_that_is_not_whole_is_named(node: Node, told: str) -> None:
+def test_malformed_node_is_named(node: Node, error: str) -> None:
     weights, pairs = const("w", numbers(3, 3, 3, 2)), const("pairs", np.array([0, 2, 1, 1], "i4"))
     graph = Graph([feed("x", (1, 4, 4, 3)), weights, pairs, node, AXIS])
     with pytest.raises(InvalidGraphError, match="node 'y'") as caught:
         model(graph, ["x"], ["y"])
-    assert told in str(caught.value)
+    assert error in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("order", "told"),
+    ("order", "error"),
     [
         (0, "is not a permutation of the dimensions"),
         ([0, 5], "no axis 5 in 2 dimensions"),
         ([[0, 1]], "expected a vector"),
     ],
 )
-def test_what_is_no_order_of_dimensions_is_told(order: Any, told: str) -> None:
+def test_invalid_permutation_is_reported(order: Any, error: str) -> None:
     nodes = [feed("x", None), const("p", np.array(order, "i4")), op("y", "Transpose", ["x", "p"])]
-    with pytest.raises(InvalidGraphError, match=f"node 'y' .Transpose. .*{told}"):
+    with pytest.raises(InvalidGraphError, match=f"node 'y' .Transpose. .*{error}"):
         model(Graph(nodes), ["x"], ["y"])
 
 
 @pytest.mark.parametrize("name", ["Add", "DivNoNan", "Maximum"])
-def test_inputs_that_do_not_fit_each_other_are_told(name: str) -> None:
+def test_incompatible_shapes_are_reported(name: str) -> None:
     graph = Graph([feed("a", (8,)), feed("b", (3,)), op("y", name, ["a", "b"], T=DType.FLOAT)])
-    with pytest.raises(InvalidGraphError, match=f"node 'y' .{name}. do not fit each other") as told:
+    match = f"node 'y' .{name}. do not fit each other"
+    with pytest.raises(InvalidGraphError, match=match) as caught:
         model(graph, ["a", "b"], ["y"])
-    assert "a dimension cannot be 8 and 3" in str(told.value)
+    assert "a dimension cannot be 8 and 3" in str(caught.value)
 
 
-def test_a_type_that_litert_has_not_is_told() -> None:
+def test_unsupported_type_is_reported() -> None:
     kind = DType.FLOAT8_E5M2
     numbers = [constant(n, Tensor.of(np.ones((), kind.numpy))) for n in ("a", "b", "c")]
     nodes = [*numbers, op("y", "Range", ["a", "b", "c"], Tidx=kind)]
@@ -81,13 +82,13 @@ def test_a_type_that_litert_has_not_is_told() -> None:
         model(Graph([feed("x", (2,)), *nodes]), ["x"], ["y"])
 
 
-def test_two_nodes_of_one_name_are_told() -> None:
+def test_duplicate_node_name_is_reported() -> None:
     graph = Graph([feed("x", (2,)), feed("x", (2,)), op("y", "Neg", ["x"], T=DType.FLOAT)])
     with pytest.raises(InvalidGraphError, match="2 nodes have the name 'x'"):
         model(graph, ["x"], ["y"])
 
 
-def test_sizes_beyond_the_format_s_are_told() -> None:
+def test_sizes_beyond_32_bits_are_reported() -> None:
     tensor: Any = LiteTensor("x", "FLOAT32", (1 << 31,))
     record = ModelRecord((SubGraphRecord("main", (tensor,), (0,), (0,), ()),), (b"",), (), ())
     with pytest.raises(UnsupportedError, match="do not all fit the 32 bits"):

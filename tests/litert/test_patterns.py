@@ -1,4 +1,4 @@
-"""Operators that together are one builtin, and near misses."""
+"""Patterns of operators that become one builtin, and near misses."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from tests.litert.graphs import answered, codes, const, expected, feed, model, op
-from tests.litert.one_op import compare, numbers
+from tests.litert.graphs import codes, const, feed, model, op
+from tests.litert.one_op import check_graph, numbers, run_both
 
 STRIDES = [1, 2, 2, 1]
 
 
 def converted(nodes: list[Node], shape: tuple[int, ...], outputs: tuple[str, ...] = ("y",)) -> Any:
-    """The operators of a graph fed with x, once their results are compared with our kernels'."""
+    """Check the results of a graph, and return its operators."""
     graph = Graph([feed("x", shape), *nodes])
-    feeds = {"x": numbers(*shape) * 3}
-    record = model(graph, ["x"], outputs)
-    found = answered(model_bytes(record), [feeds["x"]])
-    compare(found, expected(graph, feeds, outputs), 2e-6)
-    return codes(record)
+    return codes(check_graph(graph, {"x": numbers(*shape) * 3}, outputs))
 
 
 def swish(three: float, sixth: float, kind: str = "Mul") -> list[Node]:
@@ -42,7 +37,7 @@ def test_hard_swish(number: float, kind: str) -> None:
     assert converted(swish(3.0, number, kind), (2, 5)) == ["HARD_SWISH"]
 
 
-def test_hard_swish_whose_division_comes_last() -> None:
+def test_hard_swish_with_division_last() -> None:
     nodes = swish(3.0, 1 / 6)[:3]
     nodes += [
         op("whole", "Mul", ["x", "clipped"]),
@@ -53,14 +48,14 @@ def test_hard_swish_whose_division_comes_last() -> None:
 
 
 @pytest.mark.parametrize(("three", "sixth"), [(2.0, 1 / 6), (3.0, 1 / 5)])
-def test_what_is_nearly_hard_swish_stays(three: float, sixth: float) -> None:
+def test_near_miss_of_hard_swish_is_kept(three: float, sixth: float) -> None:
     assert "HARD_SWISH" not in converted(swish(three, sixth), (2, 5))
 
 
-def test_a_value_inside_of_a_pattern_that_is_fetched_stays() -> None:
-    found = converted(swish(3.0, 1 / 6), (2, 5), ("y", "clipped"))
-    assert "HARD_SWISH" in found
-    assert "ADD" in found
+def test_fetched_value_inside_a_pattern_is_kept() -> None:
+    operators = converted(swish(3.0, 1 / 6), (2, 5), ("y", "clipped"))
+    assert "HARD_SWISH" in operators
+    assert "ADD" in operators
 
 
 @pytest.mark.parametrize("slope", [(1, 1, 3), (3,), (1, 4, 3), (1, 1, 1, 3)])
@@ -101,18 +96,18 @@ def padded_conv(pads: list[list[int]]) -> list[Node]:
     ]
 
 
-def test_padding_that_same_does_too_goes_into_the_convolution() -> None:
+def test_padding_that_equals_same_is_fused() -> None:
     pads = [[0, 0], [0, 1], [0, 1], [0, 0]]
     assert converted(padded_conv(pads), (1, 8, 6, 2)) == ["CONV_2D"]
 
 
-def test_padding_on_another_side_stays() -> None:
+def test_padding_on_the_other_side_is_kept() -> None:
     pads = [[0, 0], [1, 0], [1, 0], [0, 0]]
     assert converted(padded_conv(pads), (1, 8, 6, 2)) == ["PAD", "CONV_2D"]
 
 
 def channels_first() -> list[Node]:
-    """Convolutions, a bias, an activation, a pool and a sum, all with the channels first."""
+    """Convolutions, a bias, an activation, pooling, and a sum, all with channels first."""
     layout: dict[str, Any] = {"data_format": "NCHW", "padding": "SAME"}
     ones = [1, 1, 1, 1]
     return [
@@ -130,10 +125,10 @@ def channels_first() -> list[Node]:
     ]
 
 
-def test_transposes_remain_at_the_ends_alone() -> None:
+def test_transposes_remain_only_at_the_ends() -> None:
     graph = Graph([feed("x", (1, 2, 8, 8)), *channels_first()])
-    found = codes(model(graph, ["x"], ["y"]))
-    assert found == [
+    operators = codes(model(graph, ["x"], ["y"]))
+    assert operators == [
         "TRANSPOSE",
         "CONV_2D",
         "CONV_2D",
@@ -144,17 +139,16 @@ def test_transposes_remain_at_the_ends_alone() -> None:
     ]
 
 
-def test_channels_first_computes_the_same() -> None:
-    """Our kernels compute convolutions with the channels last: the wanted is computed so."""
+def test_channels_first_results_match() -> None:
+    """Our kernels compute these convolutions with the channels last."""
     graph = Graph([feed("x", (1, 2, 8, 8)), *channels_first()])
-    x = numbers(1, 2, 8, 8)
-    (found,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
-    (wanted,) = expected(graph, {"x": x}, ["y"])
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    feeds = {"x": numbers(1, 2, 8, 8)}
+    result, reference = run_both(model(graph, ["x"], ["y"]), graph, feeds)
+    np.testing.assert_allclose(result, reference, atol=1e-5)
 
 
 def halves(inner: list[Node], last: str) -> list[Node]:
-    """x / 2 * (1 + what is given)."""
+    """Compute x / 2 * (1 + last)."""
     return [
         *inner,
         const("one", 1.0),
@@ -176,7 +170,7 @@ def test_gelu(kind: str) -> None:
     assert converted(halves(inner, "curve"), (2, 50)) == ["GELU"]
 
 
-def test_gelu_whose_half_belongs_to_the_bend() -> None:
+def test_gelu_with_half_in_the_curve() -> None:
     nodes = [
         const("root", 2**-0.5),
         op("scaled", "Mul", ["root", "x"]),
@@ -191,8 +185,8 @@ def test_gelu_whose_half_belongs_to_the_bend() -> None:
 
 
 @pytest.mark.parametrize("negated", ["x", "root"])
-def test_gelu_by_the_rest_of_the_error_function(negated: str) -> None:
-    """As newer releases of TensorFlow write it."""
+def test_gelu_with_erfc(negated: str) -> None:
+    """Newer releases of TensorFlow write this form."""
     nodes = [
         const("half", 0.5),
         op("part", "Mul", ["half", "x"]),
@@ -205,7 +199,7 @@ def test_gelu_by_the_rest_of_the_error_function(negated: str) -> None:
     assert converted(nodes, (2, 50)) == ["GELU"]
 
 
-def test_the_rest_of_the_error_function_of_the_other_sign_is_no_gelu() -> None:
+def test_erfc_of_the_other_sign_is_not_gelu() -> None:
     nodes = [
         const("half", 0.5),
         op("part", "Mul", ["half", "x"]),
@@ -238,11 +232,11 @@ def tangent(cube: list[Node], small: float = 0.044715) -> list[Node]:
 
 
 @pytest.mark.parametrize("cube", CUBES)
-def test_gelu_by_a_tangent(cube: str) -> None:
+def test_gelu_with_tanh(cube: str) -> None:
     assert converted(tangent(CUBES[cube]), (2, 50)) == ["GELU"]
 
 
-def test_gelu_by_a_tangent_of_x_before_the_brackets() -> None:
+def test_gelu_with_factored_tanh() -> None:
     inner = [
         op("square", "Mul", ["x", "x"]),
         const("small", 0.044715),
@@ -257,7 +251,7 @@ def test_gelu_by_a_tangent_of_x_before_the_brackets() -> None:
     assert converted(halves(inner, "curve"), (2, 50)) == ["GELU"]
 
 
-def test_what_is_nearly_gelu_stays() -> None:
+def test_near_miss_of_gelu_is_kept() -> None:
     assert "GELU" not in converted(tangent(CUBES["Mul"], 0.05), (2, 50))
     inner = [const("root", 0.7), op("scaled", "Mul", ["x", "root"]), op("curve", "Erf", ["scaled"])]
     assert "GELU" not in converted(halves(inner, "curve"), (2, 50))
@@ -275,16 +269,16 @@ def test_ranges(order: tuple[str, str], low: float, high: float, code: str | Non
         op("inner", order[0], ["x", "first"]),
         op("y", order[1], ["second", "inner"]),
     ]
-    found = converted(nodes, (3, 7))
-    assert found == ([code] if code else [kind.upper() for kind in order])
+    operators = converted(nodes, (3, 7))
+    assert operators == ([code] if code else [kind.upper() for kind in order])
 
 
-def test_a_relu_below_6_is_one() -> None:
+def test_minimum_of_relu_and_6_is_relu6() -> None:
     nodes = [op("above", "Relu", ["x"]), const("six", 6.0), op("y", "Minimum", ["above", "six"])]
     assert converted(nodes, (3, 7)) == ["RELU6"]
 
 
-def test_a_product_of_many_is_no_obstacle() -> None:
+def test_long_chain_of_products_is_converted() -> None:
     nodes = [op("m0", "Mul", ["x", "x"])]
     nodes += [op(f"m{i}", "Mul", [f"m{i - 1}", "x"]) for i in range(1, 3000)]
     graph = Graph([feed("x", (2,)), *nodes])

@@ -1,4 +1,4 @@
-"""Graphs in 8 bits become float graphs, or int8 ones with the ranges that they record."""
+"""8-bit graphs become float graphs, or int8 graphs with their recorded ranges."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mobileprep.graph.node import Node, constant
 from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.transforms.base import Context, make_transform
-from mobileprep.transforms.quantize_nodes.rules import eightbit_nodes
+from mobileprep.transforms.quantize_nodes.eightbit_ops import eightbit_nodes
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
-from tests.litert.one_op import integers, numbers
+from tests.litert.one_op import integers, numbers, run_both
 
 F, U8, I32 = DType.FLOAT, DType.QUINT8, DType.QINT32
 IMAGE = (2, 8, 8, 3)
@@ -26,7 +26,7 @@ POOL = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
 
 
 def network() -> Graph:
-    """Convolutions, pools, a concatenation, a sum, a product, and a dense layer."""
+    """Convolutions, pooling, a concatenation, a sum, a product, and a dense layer."""
     return Graph(
         [
             feed("x", IMAGE),
@@ -73,19 +73,18 @@ WAYS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_quantized_network_computes_in_floats(way: str) -> None:
+def test_quantized_network_computes_in_floats(way: str) -> None:
     graph, x = transformed(network(), *WAYS[way]), numbers(*IMAGE, seed=9)
     assert any(node.op == "QuantizedConv2D" for node in graph)
     record = model(graph, ["x"], ["y"])
     assert codes(record).count("CONV_2D") == 2
-    (wanted,) = expected(graph, {"x": x}, ["y"])
-    (found,) = answered(model_bytes(record), [x])
-    # The graph rounds after each op, and so differs from the float network as much.
-    assert float(np.abs(found - wanted).mean()) < 0.03 * float(np.ptp(wanted))
+    result, reference = run_both(record, graph, {"x": x})
+    # The graph rounds after each op.
+    assert float(np.abs(result - reference).mean()) < 0.03 * float(np.ptp(reference))
 
 
 def grid(*shape: int, seed: int = 3) -> Array:
-    """Numbers that 8 bits hold exactly in the range that they take up."""
+    """Values that are exact in 8 bits over their own range."""
     levels = np.random.default_rng(seed).integers(0, 256, shape)
     levels.flat[:3] = 0, 255, 100
     return ((levels - 100) * 0.03125).astype(np.float32)
@@ -120,20 +119,19 @@ def one_op(kind: str) -> Graph:
 
 
 @pytest.mark.parametrize("kind", ONE_OP)
-def test_each_op_is_within_a_step(kind: str) -> None:
+def test_error_of_each_op_is_within_one_step(kind: str) -> None:
     graph = one_op(kind)
     assert any(node.op == f"Quantized{kind}" for node in graph)
     x = grid(*ONE_OP[kind][0])
-    (wanted,) = expected(graph, {"x": x}, ["y"])
-    (found,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
-    # Of the results, or of the input for ops that keep its range.
-    step = float(max(wanted.max(), 0) - min(wanted.min(), 0)) / 255
+    result, reference = run_both(model(graph, ["x"], ["y"]), graph, {"x": x})
+    # The step of the results, or of the input for ops that keep its range.
+    step = float(max(reference.max(), 0) - min(reference.min(), 0)) / 255
     if kind in ("AvgPool", "ResizeBilinear"):
         step = 0.03125
-    assert float(np.abs(found - wanted).max()) <= 1.1 * step
+    assert float(np.abs(result - reference).max()) <= 1.1 * step
 
 
-def test_constant_ranges_make_an_int8_model_without_calibration() -> None:
+def test_int8_uses_constant_ranges_without_calibration() -> None:
     fixed = ("quantize_nodes", {"fallback_min": -12.0, "fallback_max": 12.0})
     ranges = [const("low", -3.0), const("high", 3.0)]
     nodes = [
@@ -147,25 +145,23 @@ def test_constant_ranges_make_an_int8_model_without_calibration() -> None:
     assert codes(record)[0] == "QUANTIZE"
     assert codes(record)[-1] == "DEQUANTIZE"
     assert not {"QUANTIZE", "DEQUANTIZE"} & set(codes(record)[1:-1])
-    (wanted,) = expected(graph, {"x": x}, ["y"])
-    (found,) = answered(model_bytes(record), [x])
-    assert float(np.abs(found - wanted).mean()) < 0.05 * float(np.ptp(wanted))
+    result, reference = run_both(record, graph, {"x": x})
+    assert float(np.abs(result - reference).mean()) < 0.05 * float(np.ptp(reference))
 
 
-def test_8_bit_inputs_have_a_range_in_int8() -> None:
+def test_8_bit_inputs_keep_their_range_in_int8() -> None:
     options = {"input_min": -3.0, "input_max": 3.0, "fallback_min": -12.0, "fallback_max": 12.0}
     graph = transformed(network(), ("quantize_nodes", options))
     record = model(graph, ["x"], ["y"], mode="int8")
     assert codes(record)[:4] == ["CAST", "SUB", "MUL", "QUANTIZE"]
     assert [codes(record).count(code) for code in ("QUANTIZE", "DEQUANTIZE")] == [1, 1]
     x = integers(*IMAGE, low=0, high=256, dtype=np.uint8)
-    (wanted,) = expected(graph, {"x": x}, ["y"])
-    (found,) = answered(model_bytes(record), [x])
-    assert float(np.abs(found - wanted).mean()) < 0.05 * float(np.ptp(wanted))
+    result, reference = run_both(record, graph, {"x": x})
+    assert float(np.abs(result - reference).mean()) < 0.05 * float(np.ptp(reference))
 
 
 def quantized(name: str, values: Array) -> list[Node]:
-    """A constant in 8 bits, and its range."""
+    """Build an 8-bit constant and its range."""
     low, high = float(values.min()), float(values.max())
     levels = np.rint((values - low) * 255 / (high - low)).astype(np.uint8)
     return [
@@ -183,16 +179,12 @@ def test_values_saturate_as_in_the_graph() -> None:
         op("q", "QuantizeV2", ["x", "low", "high"], T=U8, mode="MIN_FIRST"),
         op("y", "Dequantize", ["q", "q:1", "q:2"], T=U8, mode="MIN_FIRST"),
     ]
-    x = 3 * numbers(2, 3)
     record = model(Graph(nodes), ["x"], ["y"])
-    (found,), (wanted,) = (
-        answered(model_bytes(record), [x]),
-        expected(Graph(nodes), {"x": x}, ["y"]),
-    )
-    np.testing.assert_allclose(found, wanted, atol=1.01 * 2 / 255)
+    result, reference = run_both(record, Graph(nodes), {"x": 3 * numbers(2, 3)})
+    np.testing.assert_allclose(result, reference, atol=1.01 * 2 / 255)
 
 
-def test_a_computed_range_that_cuts_values_off_is_kept() -> None:
+def test_computed_range_that_clips_values_is_kept() -> None:
     nodes = [
         feed("x", (2, 3)),
         const("axes", [0, 1]),
@@ -204,9 +196,8 @@ def test_a_computed_range_that_cuts_values_off_is_kept() -> None:
         op("y", "Dequantize", ["q", "q:1", "q:2"], T=U8, mode="MIN_FIRST"),
     ]
     graph, x = Graph(nodes), 3 * numbers(2, 3)
-    (found,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
-    (wanted,) = expected(graph, {"x": x}, ["y"])
-    np.testing.assert_allclose(found, wanted, atol=1.01 * float(0.5 - x.min()) / 255)
+    result, reference = run_both(model(graph, ["x"], ["y"]), graph, {"x": x})
+    np.testing.assert_allclose(result, reference, atol=1.01 * float(0.5 - x.min()) / 255)
 
 
 def test_8_bit_inputs_are_converted() -> None:
@@ -227,21 +218,21 @@ def test_8_bit_inputs_are_converted() -> None:
         op("z", "Dequantize", ["x", "low", "high"], T=U8, mode="MIN_FIRST"),
     ]
     graph, x = Graph(nodes), np.arange(6, dtype=np.uint8).reshape(2, 3) * 50
-    found = answered(model_bytes(model(graph, ["x"], ["y", "z"])), [x])
-    for got, wanted in zip(found, expected(graph, {"x": x}, ["y", "z"]), strict=True):
-        np.testing.assert_allclose(got, wanted, atol=2e-5)
+    results = answered(model_bytes(model(graph, ["x"], ["y", "z"])), [x])
+    for result, reference in zip(results, expected(graph, {"x": x}, ["y", "z"]), strict=True):
+        np.testing.assert_allclose(result, reference, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["quantize_weights", "round_weights"])
-def test_weights_alone(name: str) -> None:
+def test_weight_only_quantization(name: str) -> None:
     options = {"minimum_size": 16} if name == "quantize_weights" else {"num_steps": 64}
     graph, x = transformed(network(), (name, options)), numbers(*IMAGE, seed=9)
     record = model(graph, ["x"], ["y"])
-    (found,), (wanted,) = answered(model_bytes(record), [x]), expected(graph, {"x": x}, ["y"])
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    result, reference = run_both(record, graph, {"x": x})
+    np.testing.assert_allclose(result, reference, atol=1e-4)
 
 
-def test_integers_of_a_computed_range_are_refused() -> None:
+def test_integers_with_a_computed_range_are_refused() -> None:
     nodes = [
         feed("x", (2, 3), U8),
         feed("low", ()),
@@ -254,7 +245,7 @@ def test_integers_of_a_computed_range_are_refused() -> None:
 
 
 @pytest.mark.parametrize("output", ["q", "q:1"])
-def test_a_quantized_output_is_refused(output: str) -> None:
+def test_quantized_output_is_refused(output: str) -> None:
     nodes = [
         feed("x", (2, 3)),
         const("low", -1.0),
@@ -266,7 +257,7 @@ def test_a_quantized_output_is_refused(output: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "stride"), [(9, 4), (10, 4), (12, 4), (7, 3)])
-def test_windows_of_wide_strides(size: int, stride: int) -> None:
+def test_strides_wider_than_the_window(size: int, stride: int) -> None:
     """The kernel skips pixels at both edges; Conv2D skips them at the far edge."""
     nodes = [
         feed("x", (1, size, size, 1)),
@@ -290,5 +281,5 @@ def test_windows_of_wide_strides(size: int, stride: int) -> None:
         with pytest.raises(UnsupportedError, match="leaves out pixels at the edges"):
             model(graph, ["x"], ["y"])
         return
-    (found,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
-    np.testing.assert_allclose(found, expected(graph, {"x": x}, ["y"])[0], atol=0.1)
+    result, reference = run_both(model(graph, ["x"], ["y"]), graph, {"x": x})
+    np.testing.assert_allclose(result, reference, atol=0.1)

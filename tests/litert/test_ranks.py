@@ -1,4 +1,4 @@
-"""Operators of five and more dimensions: written so that old runtimes run them."""
+"""Operators of five and more dimensions in forms that old runtimes support."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
-from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import Mode, converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
 from mobileprep.litert.ranks import MAX_RANKS
 from mobileprep.litert.refusals import InexpressibleError
-from tests.litert.graphs import answered, codes, const, expected, feed, model, numpy_type, op
-from tests.litert.one_op import compare, integers, numbers
+from tests.litert.graphs import answered, codes, const, expected, feed, model, op
+from tests.litert.one_op import check_graph, compare, integers, numbers, one_node, run_both
 
 _SIX: Final = (2, 3, 2, 4, 3, 2)
 _SLICE: Final = (np.int32([0, 1, 0, 1, 0, 0]), np.int32([2, 3, 2, 3, 3, 1]))
@@ -33,27 +32,15 @@ def run(
     open_sizes: Mapping[int, Sequence[int]] | None = None,
     **attrs: Any,
 ) -> list[str]:
-    """Convert one node, check ranks and the answer, and return the operators."""
-    nodes, feeds = [], dict[str, Array]()
-    for i, array in enumerate(map(np.asarray, arrays)):
-        if i in constant:
-            nodes.append(const(f"x{i}", array))
-            continue
-        left_open = (open_sizes or {}).get(i, ())
-        shape = tuple(-1 if axis in left_open else n for axis, n in enumerate(array.shape))
-        nodes.append(feed(f"x{i}", shape, numpy_type(array)))
-        feeds[f"x{i}"] = array
-    nodes.append(op("y", kind, [f"x{i}" for i in range(len(arrays))], **attrs))
-    graph = Graph(nodes)
-    record = model(graph, list(feeds), ["y"])
+    """Convert one node, check its ranks and results, and return the operators."""
+    graph, feeds = one_node(kind, arrays, constant, open_sizes, **attrs)
+    record = check_graph(graph, feeds)
     check_ranks(record)
-    found = answered(model_bytes(record), list(feeds.values()))
-    compare(found, expected(graph, feeds, ["y"]), 2e-6)
     return codes(record)
 
 
 def check_ranks(record: ModelRecord) -> None:
-    """No operator works on more dimensions than its kernels have, unless shapes are equal."""
+    """Require at most ``MAX_RANKS`` dimensions, unless all shapes are equal."""
     (subgraph,) = record.subgraphs
     for operator in subgraph.operators:
         code = operator.code.builtin
@@ -81,29 +68,29 @@ _SHAPES: Final = {
 
 @pytest.mark.parametrize("form", _SHAPES)
 @pytest.mark.parametrize("kind", _TWO)
-def test_elements_are_repeated_in_supported_ranks(kind: str, form: str) -> None:
-    left, right = _SHAPES[form]
-    run(kind, [integers(*left), integers(*right, low=1)])
+def test_integer_broadcast_uses_supported_ranks(kind: str, form: str) -> None:
+    a, b = _SHAPES[form]
+    run(kind, [integers(*a), integers(*b, low=1)])
 
 
 @pytest.mark.parametrize("form", _SHAPES)
 @pytest.mark.parametrize("kind", ["Pow", "RealDiv", "Greater", "SquaredDifference", "AddV2"])
-def test_floats_are_repeated_in_supported_ranks(kind: str, form: str) -> None:
-    left, right = _SHAPES[form]
-    run(kind, [abs(numbers(*left)) + 1, numbers(*right)])
+def test_float_broadcast_uses_supported_ranks(kind: str, form: str) -> None:
+    a, b = _SHAPES[form]
+    run(kind, [abs(numbers(*a)) + 1, numbers(*b)])
 
 
 @pytest.mark.parametrize("form", _SHAPES)
-def test_choices_and_logic_are_repeated_in_supported_ranks(form: str) -> None:
-    left, right = _SHAPES[form]
-    run("LogicalAnd", [numbers(*left) > 0, numbers(*right) > 0])
-    run("SelectV2", [numbers(*right) > 0, numbers(*left), numbers(*right)])
-    run("BitwiseXor", [integers(*left), integers(*right, low=0)])
+def test_select_and_logic_broadcast_uses_supported_ranks(form: str) -> None:
+    a, b = _SHAPES[form]
+    run("LogicalAnd", [numbers(*a) > 0, numbers(*b) > 0])
+    run("SelectV2", [numbers(*b) > 0, numbers(*a), numbers(*b)])
+    run("BitwiseXor", [integers(*a), integers(*b, low=0)])
 
 
-def test_merging_takes_no_broadcast() -> None:
-    left, right = _SHAPES["norm"]
-    assert run("Greater", [numbers(*left), numbers(*right)]) == [
+def test_merged_dimensions_need_no_broadcast() -> None:
+    a, b = _SHAPES["norm"]
+    assert run("Greater", [numbers(*a), numbers(*b)]) == [
         *("RESHAPE", "RESHAPE", "GREATER", "RESHAPE")
     ]
 
@@ -136,7 +123,7 @@ def test_slices_and_pads() -> None:
     run("Pad", [numbers(*_SIX), _PADS], (1,), {0: (0,)})
 
 
-def test_matrices_and_transpositions() -> None:
+def test_matmul_and_transpose() -> None:
     run("BatchMatMulV2", [numbers(2, 3, 2, 2, 3, 4), numbers(2, 3, 2, 2, 4, 5)])
     run("BatchMatMulV2", [numbers(2, 3, 2, 2, 3, 4), numbers(2, 1, 2, 1, 4, 5)])
     run("BatchMatMulV2", [numbers(2, 1, 2, 1, 3, 4), numbers(1, 3, 1, 2, 5, 4)], adj_y=True)
@@ -166,15 +153,13 @@ def test_seven_dimensions() -> None:
     assert run("Maximum", [x, -x])[0] == "RESHAPE"
 
 
-def test_merged_results_are_read_merged() -> None:
+def test_no_reshape_between_merged_operators() -> None:
     """Operators of the same merged shape follow each other without a RESHAPE between."""
     x, c = numbers(2, 3, 4, 2, 3), numbers(2, 1, 1, 2, 1)
     nodes = [feed("x", x.shape), const("c", c), const("d", c + 1)]
     nodes += [op("s", "SquaredDifference", ["x", "c"]), op("y", "SquaredDifference", ["s", "d"])]
-    record = model(Graph(nodes), ["x"], ["y"])
+    record = check_graph(Graph(nodes), {"x": x})
     assert codes(record) == ["RESHAPE", "SQUARED_DIFFERENCE", "SQUARED_DIFFERENCE", "RESHAPE"]
-    wanted = expected(Graph(nodes), {"x": x}, ["y"])
-    compare(answered(model_bytes(record), [x]), wanted, 2e-6)
 
 
 def test_min_runtime_names_node_form_and_release() -> None:
@@ -194,21 +179,13 @@ def test_min_runtime_names_node_form_and_release() -> None:
 
 def test_declared_release_covers_dimensions() -> None:
     """Operators of five dimensions were measured from 2.14 on."""
-    nodes = [
-        feed("x", (2, 3, 4, 2, 3)),
-        const("c", numbers(3, 1, 1, 3)),
-        op("y", "Sub", ["x", "c"]),
-    ]
-    assert _declared(model(Graph(nodes), ["x"], ["y"])) == "2.14.0"
-    nodes = [
-        feed("x", (2, 3, 4, 2, 3)),
-        const("c", numbers(3, 1, 1, 3)),
-        op("y", "Less", ["x", "c"]),
-    ]
-    assert _declared(model(Graph(nodes), ["x"], ["y"])) == "1.14.0"
+    for kind, release in (("Sub", "2.14.0"), ("Less", "1.14.0")):
+        arrays = [numbers(2, 3, 4, 2, 3), numbers(3, 1, 1, 3)]
+        graph, feeds = one_node(kind, arrays, constant=[1])
+        assert _declared(model(graph, list(feeds), ["y"])) == release
 
 
-def test_computed_slices_of_many_dimensions_declare_a_new_release() -> None:
+def test_computed_slices_of_many_dimensions_need_a_new_release() -> None:
     nodes = [feed("x", _SIX), feed("b", (6,), DType.INT32), feed("e", (6,), DType.INT32)]
     nodes += [const("s", np.int32([1] * 6)), op("y", "StridedSlice", ["x", "b", "e", "s"])]
     assert _declared(model(Graph(nodes), ["x", "b", "e"], ["y"])) == "2.23.0"
@@ -222,7 +199,7 @@ def _declared(record: ModelRecord) -> str:
 
 
 @pytest.mark.parametrize("mode", ["weights", "int8", "int16x8"])
-def test_dense_layers_of_several_scales_are_convolutions_in_old_releases(mode: Mode) -> None:
+def test_per_channel_dense_layers_are_convolutions_in_old_releases(mode: Mode) -> None:
     x, w, b = (
         numbers(5, 40),
         numbers(40, 60) * np.linspace(0.1, 9, 60, dtype=np.float32),
@@ -252,31 +229,29 @@ def test_softmax_of_int16_works_on_rows() -> None:
     integers = Integers(DType.INT16, {"x": (-4, 4), "y": (0, 1)})
     file = converted(graph, [CutInput("x")], ["y"], mode="int16x8", integers=integers)
     check_ranks(file)
-    x = numbers(2, 3, 2, 2, 4)
-    (found,) = answered(model_bytes(file), [x])
-    np.testing.assert_allclose(found, expected(graph, {"x": x}, ["y"])[0], atol=1e-3)
+    result, reference = run_both(file, graph, {"x": numbers(2, 3, 2, 2, 4)})
+    np.testing.assert_allclose(result, reference, atol=1e-3)
 
 
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
 @pytest.mark.parametrize("kind", ["Mul", "Sub", "AddV2", "Maximum"])
 def test_integers_keep_their_scales_in_merged_dimensions(kind: str, mode: Mode) -> None:
-    left, right = _SHAPES["both"]
-    nodes = [feed("x", left), feed("z", right), op("y", kind, ["x", "z"])]
+    a, b = _SHAPES["both"]
+    nodes = [feed("x", a), feed("z", b), op("y", kind, ["x", "z"])]
     ranges = {"x": (-4, 4), "z": (-4, 4), "y": (-16, 16) if kind == "Mul" else (-8, 8)}
     integers = Integers(DType.INT8 if mode == "int8" else DType.INT16, ranges)
     specs = [CutInput("x"), CutInput("z")]
     file = converted(Graph(nodes), specs, ["y"], mode=mode, integers=integers)
     check_ranks(file)
-    feeds = {"x": numbers(*left).clip(-3, 3), "z": numbers(*right, seed=5).clip(-3, 3)}
-    (found,) = answered(model_bytes(file), list(feeds.values()))
-    (wanted,) = expected(Graph(nodes), feeds, ["y"])
-    # Half a step of each input, of which a product has up to three times, and one of the output.
+    feeds = {"x": numbers(*a).clip(-3, 3), "z": numbers(*b, seed=5).clip(-3, 3)}
+    result, reference = run_both(file, Graph(nodes), feeds)
+    # Half a step of each input (three times in a product), and one step of the output.
     steps = 255 if mode == "int8" else 65534
     inputs, output = (3 * 8, 32) if kind == "Mul" else (8, 16)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=(inputs + output) / steps)
+    np.testing.assert_allclose(result, reference, rtol=0, atol=(inputs + output) / steps)
 
 
-def test_a_tensor_that_is_read_again_is_not_overwritten() -> None:
+def test_shared_tensor_is_not_overwritten() -> None:
     """LiteRT divides in the memory that a RESHAPE shares with its input."""
     litert = pytest.importorskip("ai_edge_litert.interpreter")
     x, outputs = abs(numbers(1, 2, 1, 1, 1, 2)) + 1, ["z:1", "y"]
@@ -291,5 +266,5 @@ def test_a_tensor_that_is_read_again_is_not_overwritten() -> None:
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
     interpreter.invoke()
-    found = [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
-    compare(found, expected(graph, {"x": x}, outputs), 2e-6)
+    results = [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+    compare(results, expected(graph, {"x": x}, outputs), 2e-6)

@@ -1,4 +1,4 @@
-"""Whole recurrent cells become products and activations."""
+"""Recurrent cells become matrix products and activations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
-from tests.litert.graphs import answered, codes, const, expected, feed, model, op
-from tests.litert.one_op import check, compare, numbers
+from tests.litert.graphs import answered, codes, const, feed, model, op
+from tests.litert.one_op import check, check_graph, compare, numbers
 
 INPUTS, CELLS, BATCH = 3, 4, 2
 WEIGHTS = [
@@ -36,7 +36,7 @@ def sequence(steps: int) -> Array:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_step_of_an_lstm(options: dict[str, Any]) -> None:
+def test_lstm_block_cell(options: dict[str, Any]) -> None:
     arrays = [numbers(BATCH, INPUTS), *STATES, *WEIGHTS]
     operators = check(
         "LSTMBlockCell", arrays, constant=range(3, 8), outputs=7, T=DType.FLOAT, **options
@@ -45,7 +45,7 @@ def test_a_step_of_an_lstm(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("is_open", [False, True])
-def test_a_step_of_a_gated_unit(is_open: bool) -> None:
+def test_gru_block_cell(is_open: bool) -> None:
     arrays = [
         numbers(BATCH, INPUTS),
         STATES[1],
@@ -66,7 +66,7 @@ def test_a_step_of_a_gated_unit(is_open: bool) -> None:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", BLOCKS)
 @pytest.mark.parametrize("length", [0, 3, 5, 9])
-def test_a_short_sequence_is_unrolled(kind: str, length: int, options: dict[str, Any]) -> None:
+def test_short_sequence_is_unrolled(kind: str, length: int, options: dict[str, Any]) -> None:
     options = {k: v for k, v in options.items() if kind == "BlockLSTM" or k != "forget_bias"}
     arrays = [np.int64(length), sequence(5), *STATES, *WEIGHTS]
     constant = [0, *range(4, 9)]
@@ -76,7 +76,7 @@ def test_a_short_sequence_is_unrolled(kind: str, length: int, options: dict[str,
 
 @pytest.mark.parametrize("kind", BLOCKS)
 @pytest.mark.parametrize("length", [0, 3, 5, 9])
-def test_a_computed_length(kind: str, length: int) -> None:
+def test_computed_length(kind: str, length: int) -> None:
     arrays = [np.int64(length), sequence(5), *STATES, *WEIGHTS]
     operators = check(kind, arrays, constant=range(4, 9), outputs=7, T=DType.FLOAT)
     assert "WHILE" not in operators
@@ -84,7 +84,7 @@ def test_a_computed_length(kind: str, length: int) -> None:
 
 @pytest.mark.parametrize("kind", BLOCKS)
 @pytest.mark.parametrize("constant", [range(4, 9), range(5, 8)], ids=["constant", "fed"])
-def test_an_open_length_is_a_loop(kind: str, constant: range) -> None:
+def test_open_length_becomes_a_loop(kind: str, constant: range) -> None:
     for steps, length in ((5, 5), (7, 3), (1, 0)):
         arrays = [np.int64(length), sequence(steps), *STATES, *WEIGHTS]
         operators = check(
@@ -101,7 +101,7 @@ def test_an_open_length_is_a_loop(kind: str, constant: range) -> None:
 
 
 def layer(kind: str, steps: int, output: int, dtype: DType = DType.FLOAT) -> Graph:
-    """A layer as exporters write it: weights behind Identity, the length cast."""
+    """Build a layer as exporters write it: weights behind Identity, a cast length."""
     arrays = dict(zip(("w", "wci", "wcf", "wco", "b"), WEIGHTS, strict=True))
     arrays |= {"state": STATES[0], "hidden": STATES[1]}
     return Graph(
@@ -117,59 +117,53 @@ def layer(kind: str, steps: int, output: int, dtype: DType = DType.FLOAT) -> Gra
     )
 
 
-def test_a_long_sequence_is_a_loop() -> None:
-    graph, x = layer("BlockLSTM", 100, 6), sequence(100)
-    record = model(graph, ["x"], ["y"])
+def test_long_sequence_becomes_a_loop() -> None:
+    record = check_graph(layer("BlockLSTM", 100, 6), {"x": sequence(100)}, tolerance=1e-5)
     assert codes(record).count("WHILE") == 1
-    compare(answered(model_bytes(record), [x]), expected(graph, {"x": x}, ["y"]), 1e-5)
 
 
-def test_only_outputs_that_are_read_are_written() -> None:
+def test_unread_outputs_are_not_written() -> None:
     record = model(layer("BlockLSTM", 5, 6), ["x"], ["y"])
     assert codes(record).count("PACK") == 1
     assert not {"SELECT", "SELECT_V2", "CAST"} & set(codes(record))
 
 
-def test_a_length_out_of_the_shape_of_the_input() -> None:
+def test_length_from_the_input_shape() -> None:
     kinds = dict.fromkeys(("Tparams", "Tindices", "Taxis"), DType.INT32)
     steps = [
         op("sizes", "Shape", ["x"], T=DType.FLOAT, out_type=DType.INT32),
         *(const(n, v) for n, v in (("first", 0), ("axis", 0))),
         op("steps", "GatherV2", ["sizes", "first", "axis"], batch_dims=0, **kinds),
     ]
-    given = [n for n in layer("BlockLSTM", 5, 6) if n.name != "steps"]
-    nodes = [feed("x", (5, -1, INPUTS)) if n.name == "x" else n for n in (*given, *steps)]
-    graph, x = Graph(nodes), sequence(5)
-    record = model(graph, ["x"], ["y"])
+    others = [n for n in layer("BlockLSTM", 5, 6) if n.name != "steps"]
+    nodes = [feed("x", (5, -1, INPUTS)) if n.name == "x" else n for n in (*others, *steps)]
+    record = check_graph(Graph(nodes), {"x": sequence(5)}, tolerance=1e-5)
     assert not {"SELECT", "SELECT_V2", "LESS"} & set(codes(record))
-    compare(answered(model_bytes(record), [x]), expected(graph, {"x": x}, ["y"]), 1e-5)
 
 
-def test_a_layer_in_float16() -> None:
-    graph, x = layer("BlockLSTM", 5, 6, DType.HALF), sequence(5).astype(np.float16)
-    found = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
-    compare(found, expected(graph, {"x": x}, ["y"]), 5e-3)
+def test_layer_in_float16() -> None:
+    feeds = {"x": sequence(5).astype(np.float16)}
+    check_graph(layer("BlockLSTM", 5, 6, DType.HALF), feeds, tolerance=5e-3)
 
 
-def test_cells_of_one_loop_body_keep_their_names_apart() -> None:
-    one, x = layer("BlockLSTM", -1, 6), sequence(6)
+def test_two_cells_in_one_loop_body_have_unique_names() -> None:
+    one = layer("BlockLSTM", -1, 6)
     weights = ["state", "hidden", "w", "wci", "wcf", "wco", "b"]
     again = op("lstm_body", "BlockLSTMV2", ["length", "x", *weights], T=DType.FLOAT)
     graph = Graph([*one, again, op("z", "AddV2", ["y", "lstm_body:1"], T=DType.FLOAT)])
-    record = model(graph, ["x"], ["z"])
-    compare(answered(model_bytes(record), [x]), expected(graph, {"x": x}, ["z"]), 1e-5)
+    check_graph(graph, {"x": sequence(6)}, ["z"], 1e-5)
 
 
-def test_tensorflow_computes_the_same() -> None:
+def test_results_match_tensorflow() -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     x = sequence(5)
-    wanted = tensorflow.raw_ops.BlockLSTM(
+    reference = tensorflow.raw_ops.BlockLSTM(
         **dict(zip(("cs_prev", "h_prev"), STATES, strict=True)),
         **dict(zip(("w", "wci", "wcf", "wco", "b"), WEIGHTS, strict=True)),
         x=x,
         seq_len_max=tensorflow.constant(5, tensorflow.int64),
     )
-    for index, output in enumerate(wanted):
+    for index, output in enumerate(reference):
         record = model(layer("BlockLSTM", 5, index), ["x"], ["y"])
         compare(answered(model_bytes(record), [x]), [np.tanh(output.numpy())], 1e-5)
-    assert math.isfinite(float(wanted[6].numpy().max()))
+    assert math.isfinite(float(reference[6].numpy().max()))

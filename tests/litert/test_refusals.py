@@ -1,4 +1,4 @@
-"""Reasons for refusing ops do not deny that LiteRT has an operator."""
+"""Refusals of ops that have a builtin name the builtin."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mobileprep.litert.scope import lowered_ops
 
 
 def _ops_with_a_builtin() -> list[str]:
-    """All TensorFlow ops whose name is that of a builtin, whatever its case and version."""
+    """TensorFlow ops named like a builtin, ignoring case and version."""
     builtins = {name.replace("_", "") for name in layout().enums["BuiltinOperator"]}
-    found = []
+    matches = []
     for op_name in sorted({name for release in RELEASES for name in op_names(release)}):
         plain = re.sub(r"V\d+$", "", op_name).removesuffix("Op")
         if op_name.upper() in builtins or plain.upper() in builtins:
-            found.append(op_name)
-    return found
+            matches.append(op_name)
+    return matches
 
 
 @pytest.mark.parametrize("kind", _ops_with_a_builtin())
-def test_no_refusal_denies_a_builtin(kind: str) -> None:
+def test_refusal_names_the_builtin(kind: str) -> None:
     assert builtin_named(kind) is not None
     if kind in lowered_ops():
         return

@@ -1,4 +1,4 @@
-"""Weights in fewer bits, in the file and in the interpreter."""
+"""float16, int8, and int4 weights in the file and in the interpreter."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def network() -> Graph:
 
 
 @pytest.mark.parametrize(
-    # float16 has 11 bits; int8 weights have 8, and so have inputs while the graph runs.
+    # float16 has 11 bits; int8 weights have 8, and so do inputs at run time.
     ("mode", "tolerance", "share"),
-    # Half of a step of 4 bits is a fourteenth of the largest weight.
+    # Half of a 4-bit step is 1/14 of the largest weight.
     [("float16", 2e-3, 0.52), ("weights", 0.05, 0.30), ("int4", 0.25, 0.25)],
 )
-def test_a_network_stored_in_fewer_bits(mode: Mode, tolerance: float, share: float) -> None:
+def test_network_with_smaller_weights(mode: Mode, tolerance: float, share: float) -> None:
     feeds = {"x": numbers(1, 8, 8, 16, seed=9)}
     plain = model_bytes(model(network(), ["x"], ["y"]))
     content = model_bytes(model(network(), ["x"], ["y"], mode=mode))
     assert len(content) < share * len(plain)
-    (wanted,) = expected(network(), feeds, ["y"])
-    (found,) = answered(content, [feeds["x"]])
-    assert np.abs(found - wanted).max() < tolerance * np.abs(wanted).max()
+    (reference,) = expected(network(), feeds, ["y"])
+    (result,) = answered(content, [feeds["x"]])
+    assert np.abs(result - reference).max() < tolerance * np.abs(reference).max()
 
 
-def test_versions_tell_of_weights_in_int8() -> None:
+def test_operator_versions_of_int8_weights() -> None:
     record = model(network(), ["x"], ["y"], mode="weights")
     versions = {o.code.builtin: o.code.version for o in record.subgraphs[0].operators}
     assert versions["CONV_2D"] == 5
@@ -66,7 +66,7 @@ def test_versions_tell_of_weights_in_int8() -> None:
     assert codes(record).count("DEQUANTIZE") == 1
 
 
-def test_four_bits_are_for_kernels_that_take_them() -> None:
+def test_int4_is_used_only_where_kernels_support_it() -> None:
     record = model(network(), ["x"], ["y"], mode="int4")
     (graph,) = record.subgraphs
     kinds = {
@@ -80,7 +80,7 @@ def test_four_bits_are_for_kernels_that_take_them() -> None:
     assert (versions["CONV_2D"], versions["FULLY_CONNECTED"]) == (7, 10)
 
 
-def test_two_weights_of_four_bits_go_into_a_byte() -> None:
+def test_two_int4_weights_share_a_byte() -> None:
     weights = np.array([[7, -7, 1], [2, 0, -3]], np.float32)
     data = np.pad(weights, ((0, 0), (0, 2000)))
     graph = Graph([feed("x", (1, 2003)), const("w", data.T), op("y", "MatMul", ["x", "w"])])
@@ -89,16 +89,16 @@ def test_two_weights_of_four_bits_go_into_a_byte() -> None:
     assert list(bytes(packed[:2])) == [0x97, 0x01]
 
 
-def test_each_channel_has_its_scale() -> None:
+def test_each_channel_has_its_own_scale() -> None:
     values = np.array([[1, -254], [0, 0], [0.5, 0.25]], np.float32)
-    found, details = quantized_weights(values, 0)
-    np.testing.assert_array_equal(found, [[0, -127], [0, 0], [127, 64]])
+    levels, details = quantized_weights(values, 0)
+    np.testing.assert_array_equal(levels, [[0, -127], [0, 0], [127, 64]])
     np.testing.assert_allclose(details.scales, [2, 1, 0.5 / 127])
     assert details.axis == 0
     assert not details.zero_points.any()
 
 
-def test_what_float16_cannot_hold_stays() -> None:
+def test_weights_beyond_float16_are_kept() -> None:
     large = np.full((8, 16), 1e6, np.float32)
     graph = Graph([feed("x", (1, 8)), const("w", large), op("y", "MatMul", ["x", "w"])])
     assert "DEQUANTIZE" not in codes(model(graph, ["x"], ["y"], mode="float16"))

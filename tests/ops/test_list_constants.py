@@ -12,8 +12,8 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.tensor import Tensor
+from mobileprep.ops.arrays import handle_of
 from mobileprep.ops.constant_evaluation import constant_array, evaluate_node, list_constant
-from mobileprep.ops.data_flow.tensor_array import handle_of
 from mobileprep.ops.data_flow.tensor_list import TensorList
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import i32, n

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mobileprep.ops.kernel import INDEX
+from mobileprep.ops.registry import INDEX
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +28,7 @@ def test_kernels_missing_from_the_index_are_loaded(tmp_path: Path) -> None:
     index = tmp_path / "index.json"
     index.write_text(json.dumps({"math.arithmetic": ["Add"]}))
     code = (
-        "import sys, pathlib, mobileprep.ops.kernel as m;"
+        "import sys, pathlib, mobileprep.ops.registry as m;"
         "from mobileprep.ops.kernel import find_kernel;"
         "from mobileprep.ops.context import find_context_kernel;"
         "m.INDEX = pathlib.Path(sys.argv[1]);"

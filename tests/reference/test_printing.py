@@ -25,7 +25,7 @@ from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.context import Printed
 from mobileprep.ops.numerics.texts import as_texts
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.transforms.freeze_requantization_ranges import read_range_log
+from mobileprep.transforms.logged_ranges import read_range_log
 from tests.cli.inception import EIGHT_BIT, inception
 from tests.ops.pictures import encoded
 from tests.reference.native import run_memmapped, write_as_memmapped

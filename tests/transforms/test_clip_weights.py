@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.errors import TransformError
 from mobileprep.graph.graph import Graph
 from mobileprep.transforms.rewriting.clipping import best_range, range_with_zero, rounding_error
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, shown
@@ -114,9 +113,3 @@ def test_near_misses_stay(case):
 def test_weights_that_are_fetched_stay():
     graph = layer(far())
     assert apply("clip_weights", graph, outputs=("w", "out")).graph is graph
-
-
-@pytest.mark.parametrize("bits", [1, 9])
-def test_other_numbers_of_bits_are_an_error(bits):
-    with pytest.raises(TransformError, match=f"bits is {bits}"):
-        apply("clip_weights", layer(far()), bits=bits)

@@ -15,9 +15,11 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas
 from mobileprep.transforms.base import (
+    GROUPS,
     Context,
     Transform,
     make_transform,
+    module_of,
     transform_class,
     transform_names,
     transforms_in,
@@ -33,15 +35,11 @@ MACHINERY = {"__init__", "base", "chains", "rewriting", "tf115"}
 for_each = pytest.mark.parametrize("name", NAMES)
 
 
-def _file(name):
-    package = MODULES / name / "__init__.py"
-    return package if package.is_file() else MODULES / f"{name}.py"
-
-
 def test_the_folder_holds_transforms_and_what_they_are_made_of():
     listed = {p.stem for p in MODULES.iterdir() if p.suffix == ".py" or p.is_dir()}
     schemas = {p.stem for p in (SCHEMA_FOLDER / "transforms").glob("*.json")}
-    assert listed - {"__pycache__"} == MACHINERY | schemas
+    assert set(NAMES) == schemas
+    assert listed - {"__pycache__"} == MACHINERY | {module_of(name) for name in NAMES}
 
 
 def test_the_tool_of_tensorflow_has_these_of_them():
@@ -65,11 +63,12 @@ def test_it_has_tests_of_its_own(name):
 
 
 @for_each
-def test_its_module_declares_it_and_nothing_else(name):
-    module = importlib.import_module(f"{mobileprep.transforms.__name__}.{name}")
+def test_its_module_declares_it_and_the_others_of_its_group(name):
+    group = module_of(name)
+    module = importlib.import_module(f"{mobileprep.transforms.__name__}.{group}")
     inside = f"{module.__name__}."
     own = [k for k in transforms_in(module).values() if f"{k.__module__}.".startswith(inside)]
-    assert [kind.transform_name for kind in own] == [name]
+    assert {kind.transform_name for kind in own} == set(GROUPS.get(group, (name,)))
 
 
 def test_an_alias_of_a_type_is_no_transform():

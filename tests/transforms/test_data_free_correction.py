@@ -19,7 +19,7 @@ from mobileprep.graph.statistics import (
     with_statistics,
     without_statistics,
 )
-from mobileprep.transforms.correct_bias.channel_means import channel_means, clipped_means
+from mobileprep.transforms.correct_bias import channel_means, clipped_means
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run
 
 BETA, GAMMA = np.array([5.0, -1.0, 0.0]), np.array([1.0, -2.0, 0.5])

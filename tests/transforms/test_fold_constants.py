@@ -360,7 +360,7 @@ def test_what_an_unsupported_node_takes_is_folded(tf115, monkeypatch):
         return None if op == "Relu" else find_kernel(op)
 
     monkeypatch.setattr(
-        "mobileprep.transforms.rewriting.constant_folding.rules.find_kernel", none_for_relu
+        "mobileprep.transforms.rewriting.constant_folding.find_kernel", none_for_relu
     )
     result = fold(
         placeholder(),

@@ -136,11 +136,6 @@ def test_a_log_that_is_not_there_is_named(tmp_path):
         apply(NAME, _graph(), min_max_log_file=str(tmp_path / "no.log"))
 
 
-def test_no_name_of_a_log_is_an_error():
-    with pytest.raises(TransformError, match="min_max_log_file"):
-        apply(NAME, _graph(), min_max_log_file="")
-
-
 def test_nodes_without_a_range_in_the_log_are_counted(tmp_path):
     other = node("other", "RequantizationRange", "x x:1 x:2", **RANGE)
     result = apply(NAME, _graph(other), min_max_log_file=_log(tmp_path, _line(-1, 1)))

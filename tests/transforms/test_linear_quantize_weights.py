@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.kernel_classes import kernel_class
@@ -265,9 +264,3 @@ def test_default_mobile_builds_have_every_op_of_it(bits, release):
     assert all(kernel_class(n, release) for n in decoding)
     files = kernel_files({n.op for n in decoding}, release)
     assert (files.added, files.unplaced) == ((), ())
-
-
-@pytest.mark.parametrize("bits", [1, 9])
-def test_other_numbers_of_bits_are_an_error(bits):
-    with pytest.raises(TransformError, match=f"bits is {bits}"):
-        apply(NAME, layer(normal(3, 3, 16, 16)), bits=bits)

@@ -9,7 +9,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.numerics.hashes import hash64
-from mobileprep.transforms.tf115.node_hashes import combine
+from mobileprep.transforms.tf115 import combine
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
 BOTH = pytest.mark.parametrize("tf115", [True, False])

@@ -56,7 +56,7 @@ def test_a_built_in_transform_imported_while_a_plugin_loads_is_no_part_of_it(
         thread = threading.Thread(target=load)
         thread.start()
         assert turns.is_loading.wait(60)
-        assert "mobileprep.transforms.remove_device" not in sys.modules
+        assert "mobileprep.transforms.node_edits" not in sys.modules
         try:
             print(transform_class("remove_device").__name__)
         finally:
@@ -70,7 +70,7 @@ def test_a_built_in_transform_imported_while_a_plugin_loads_is_no_part_of_it(
 
 
 def test_a_plugin_that_imports_a_built_in_transform_does_not_offer_it(tmp_path: Path) -> None:
-    head = "from mobileprep.transforms.remove_device import RemoveDevice\n"
+    head = "from mobileprep.transforms.node_edits import RemoveDevice\n"
     path = _write(tmp_path / "mine.py", ("mine", "Mine", 0), head=head)
     assert load_plugin("mine", path).transform_name == "mine"
     with pytest.raises(UsageError, match=r"no transform 'remove_device'; it holds mine$"):

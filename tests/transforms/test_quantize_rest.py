@@ -8,7 +8,7 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.verify import check_graph
-from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
+from mobileprep.transforms.quantize_nodes.layers import ranged_tensors
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run
 
 NAME = "quantize_nodes"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mobileprep.graph.graph import Graph
-from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
+from mobileprep.transforms.quantize_nodes.layers import ranged_tensors
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder
 
 GRAPH = Graph(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mobileprep.errors import TransformError
 from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, node, placeholder, shown
 
@@ -30,8 +29,3 @@ def test_a_graph_without_it_is_the_same_object(options):
     graph = _graph()
     options = {"attribute_name": "note", **options}
     assert apply("remove_attribute", graph, **options).graph is graph
-
-
-def test_an_empty_name_is_an_error():
-    with pytest.raises(TransformError, match="no attribute is named"):
-        apply("remove_attribute", _graph(), attribute_name="")

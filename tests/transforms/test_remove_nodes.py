@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.graph import Graph
@@ -194,8 +193,3 @@ def test_colocation_with_removed_nodes_is_forgotten(tf115):
     graph = Graph([placeholder(), node("a", "Identity", "x"), by_a])
     after = apply("remove_nodes", graph, tf115=tf115, **IDENTITY).graph
     assert "_class" not in after["out"].attrs
-
-
-def test_no_op_is_an_error():
-    with pytest.raises(TransformError, match="no op is named"):
-        apply("remove_nodes", _chain(), op=())

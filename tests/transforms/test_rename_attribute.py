@@ -1,8 +1,5 @@
 """rename_attribute: another name for an attribute of the nodes of an op, or of all."""
 
-import pytest
-
-from mobileprep.errors import TransformError
 from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, node, placeholder, shown
 
@@ -40,9 +37,3 @@ def test_a_node_without_it_stays_though_another_has_its_name():
 def test_a_graph_without_it_is_the_same_object():
     graph = _graph()
     assert apply("rename_attribute", graph, op_name="Abs", **NAMES).graph is graph
-
-
-@pytest.mark.parametrize("empty", sorted(NAMES))
-def test_an_empty_name_is_an_error(empty):
-    with pytest.raises(TransformError, match="an attribute's name is empty"):
-        apply("rename_attribute", _graph(), **{**NAMES, empty: ""})

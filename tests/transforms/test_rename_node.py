@@ -41,9 +41,3 @@ def test_a_node_that_is_not_there_is_a_warning():
 def test_a_name_that_is_taken_is_an_error():
     with pytest.raises(TransformError, match="there is a node 'b' already"):
         apply("rename_node", _graph(), old_node_name="deep/out", new_node_name="b")
-
-
-@pytest.mark.parametrize("empty", sorted(NAMES))
-def test_an_empty_name_is_an_error(empty):
-    with pytest.raises(TransformError, match="a node's name is empty"):
-        apply("rename_node", _graph(), **{**NAMES, empty: ""})

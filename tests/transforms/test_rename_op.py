@@ -1,8 +1,5 @@
 """rename_op: nodes of one op become nodes of another."""
 
-import pytest
-
-from mobileprep.errors import TransformError
 from mobileprep.graph.graph import Graph
 from tests.transforms.graphs import apply, node, placeholder, shown
 
@@ -21,9 +18,3 @@ def test_golden():
 def test_a_graph_without_the_op_is_the_same_object():
     graph = Graph([placeholder()])
     assert apply("rename_op", graph, **NAMES).graph is graph
-
-
-@pytest.mark.parametrize("empty", sorted(NAMES))
-def test_an_empty_name_is_an_error(empty):
-    with pytest.raises(TransformError, match="an op's name is empty"):
-        apply("rename_op", Graph([placeholder()]), **{**NAMES, empty: ""})

@@ -14,12 +14,11 @@ from doit.reporter import ZeroReporter
 from doit.task import Task, dict_to_task
 from msgspec import Struct
 
-from mobileprep.building.plan.spec import StageSpec
 from mobileprep.core.parallel import MOST_THREADS
 from mobileprep.errors import MobileprepError
 
 Work = Callable[[], object]
-Check = Callable[[], bool]
+Check = Callable[..., bool]
 
 _BACKEND: Final = "none"
 _REPORTER: Final = "zero"
@@ -27,29 +26,19 @@ _REPORTER: Final = "zero"
 _HAS_RUN: Final = "mobileprep-has-run"
 
 
-def stage_task(spec: StageSpec, run: Work, is_fresh: Check) -> dict[str, Any]:
-    """Create the doit task of a stage.
+def plain_task(
+    name: str, needs: Iterable[str], run: Work, is_fresh: Check | None = None
+) -> dict[str, Any]:
+    """Create a doit task that runs after others, unless ``is_fresh`` is true when it is due.
 
-    doit tracks no files: it compares neither parameters nor the content of targets. Its
-    ``uptodate`` check calls ``is_fresh`` when the task is due.
+    doit tracks no files: it compares neither parameters nor the content of targets.
     """
     return {
-        "name": task_name(spec.task),
-        "doc": f"{spec.kind} stage",
+        "name": task_name(name),
         "actions": [run],
-        "task_dep": sorted({task_name(task) for task in spec.needs}),
-        "uptodate": [is_fresh],
+        "task_dep": sorted(map(task_name, needs)),
+        "uptodate": [] if is_fresh is None else [is_fresh],
         # Prevents doit from replacing the output streams and capturing the output of stages.
-        "io": {"capture": False},
-    }
-
-
-def follow_up_task(name: str, tasks: Iterable[str], run: Work) -> dict[str, Any]:
-    """Create the doit task of a follow-up, which decides itself whether it is needed."""
-    return {
-        "name": task_name(f"{name}/"),
-        "actions": [run],
-        "task_dep": sorted({task_name(task) for task in tasks}),
         "io": {"capture": False},
     }
 
@@ -67,15 +56,9 @@ def guarded(
     def run() -> TaskFailed | None:
         try:
             action()
-        except MobileprepError as error:
-            failures[name] = error
-            return TaskFailed(_failure_text(error))
-        except Exception as error:  # noqa: BLE001 - raised again when doit has stopped
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised when doit has stopped
             failures[name] = error
             return TaskFailed(repr(error))
-        except KeyboardInterrupt as error:
-            failures[name] = error
-            return TaskFailed("interrupted")
         return None
 
     return run

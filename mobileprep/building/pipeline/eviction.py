@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import stat
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,17 +20,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from mobileprep.building.pipeline.locks import Release, alone, share
-from mobileprep.building.pipeline.output import sweep
+from mobileprep.building.pipeline.locks import alone
 from mobileprep.core.files import unreadable, write_bytes
 from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
 from mobileprep.recipe.units import parse_bytes
 
 _GRACE_SECONDS = 3600
 _PAUSE_SECONDS = 3600
-# Allowed clock difference between machines that share a cache. A time further ahead comes from a
-# wrong clock: the real time is unknown, but the entry has not been used since.
-_SKEW_SECONDS = 3600
 # Notes on tasks and files may use the limit divided by this, in addition to objects and records.
 _NOTES_SHARE = 20
 _NOTES = ("latest", "seen")
@@ -100,71 +95,58 @@ def evict(folder: Path, limit_bytes: int, references: References) -> Evicted:
         references: returns the digests of all objects that a record file needs, including indirect
             ones. A CorruptFileError counts as none.
     """
-    work = _Eviction(folder)
+    objects = {file.path.name: file for file in _files(folder / "cas", _OBJECT)}
+    records = _oldest_first(_files(folder / "ac", _RECORD))
+    work = _Removal(sum(file.size for file in (*objects.values(), *records)))
     if work.left > limit_bytes:
-        work.evict(limit_bytes, references)
-    return work.done()
-
-
-class _Eviction:
-    """One eviction pass over a cache."""
-
-    def __init__(self, folder: Path) -> None:
-        self._now = time.time()
-        self._objects = {file.path.name: file for file in _files(folder / "cas", _OBJECT)}
-        self._records = _least_used_first(_files(folder / "ac", _RECORD), self._now)
-        self._removed: Counter[str] = Counter()
-        self.left = sum(file.size for file in (*self._objects.values(), *self._records))
-
-    def evict(self, limit: int, references: References) -> None:
-        needs = {record: _needs(record, references) for record in self._records}
+        needs = {record: _needs(record, references) for record in records}
         users = Counter(digest for digests in needs.values() for digest in digests)
-        by_age = sorted(self._objects.values(), key=lambda file: file.changed)
-        self._remove_objects((f.path.name for f in by_age if f.path.name not in users), limit)
-        for record in self._records:
-            if self.left <= limit:
-                return
+        unneeded = (file for digest, file in objects.items() if digest not in users)
+        for file in sorted(unneeded, key=lambda file: file.changed):
+            if work.left > limit_bytes:
+                work.remove(file, file.changed, "objects")
+        for record in records:
             # Remove the record before its objects, so that existing records stay complete.
-            if self._remove(record, record.used, "records"):
+            if work.left > limit_bytes and work.remove(record, record.used, "records"):
                 users.subtract(needs[record])
-                alone = sorted(digest for digest in needs[record] if not users[digest])
-                self._remove_objects(alone, 0)
+                mine = [objects[d] for d in sorted(needs[record] & objects.keys()) if not users[d]]
+                for file in mine:
+                    work.remove(file, file.changed, "objects")
+    counts = work.counts
+    return Evicted(counts["objects"], counts["records"], counts["bytes"], work.left)
 
-    def done(self) -> Evicted:
-        counts = self._removed
-        return Evicted(counts["objects"], counts["records"], counts["bytes"], self.left)
 
-    def _remove_objects(self, digests: Iterable[str], limit: int) -> None:
-        for digest in digests:
-            file = self._objects.get(digest)
-            if file is not None and self.left > limit:
-                self._remove(file, file.changed, "objects")
+class _Removal:
+    """Removes files, and counts removed and remaining bytes."""
 
-    def _remove(self, file: _File, touched: float, kind: str) -> bool:
-        if _within(_GRACE_SECONDS, touched, self._now):
+    def __init__(self, size: int) -> None:
+        self.left = size
+        self.counts: Counter[str] = Counter()
+
+    def remove(self, file: _File, touched: float, kind: str) -> bool:
+        """Remove a file unless it is in use; return whether it is gone."""
+        if _age(touched) < _GRACE_SECONDS:
             return False
         try:
             if file.path.lstat().st_mtime != file.used:
                 return False  # used or rewritten since this pass began
             file.path.unlink()
+            self.counts.update({kind: 1, "bytes": file.size})
         except FileNotFoundError:
-            self.left -= file.size  # another process removed it
-            return True
+            pass  # another process removed it
         except OSError:
             return False
         self.left -= file.size
-        self._removed.update({kind: 1, "bytes": file.size})
         return True
 
 
 def remove_unfinished(folder: Path) -> int:
     """Remove partially written files of killed processes, and return their number."""
-    now = time.time()
     count = 0
     for kind in ("cas", "ac", *_NOTES):
         for file in _files(folder / kind, _UNFINISHED):
             with contextlib.suppress(OSError):
-                if not _within(_UNFINISHED_SECONDS, file.changed, now):
+                if _age(file.changed) >= _UNFINISHED_SECONDS:
                     file.path.unlink()
                     count += 1
     return count
@@ -182,9 +164,8 @@ def forget_notes(folder: Path, limit_bytes: int) -> int:
     """
     notes = [file for kind in _NOTES for file in _files(folder / kind, _RECORD)]
     before = remaining = sum(file.size for file in notes)
-    now = time.time()
-    for file in _least_used_first(notes, now):
-        if remaining <= limit_bytes // _NOTES_SHARE or _within(_GRACE_SECONDS, file.used, now):
+    for file in _oldest_first(notes):
+        if remaining <= limit_bytes // _NOTES_SHARE or _age(file.used) < _GRACE_SECONDS:
             break
         with contextlib.suppress(OSError):
             file.path.unlink(missing_ok=True)
@@ -192,17 +173,13 @@ def forget_notes(folder: Path, limit_bytes: int) -> int:
     return before - remaining
 
 
-def _least_used_first(files: Iterable[_File], now: float) -> list[_File]:
-    return sorted(files, key=lambda file: (not _is_ahead(file.used, now), file.used))
+def _oldest_first(files: Iterable[_File]) -> list[_File]:
+    return sorted(files, key=lambda file: _age(file.used), reverse=True)
 
 
-def _within(seconds: float, time_of: float, now: float) -> bool:
-    """Return whether a time is less than ``seconds`` ago."""
-    return now - time_of < seconds and not _is_ahead(time_of, now)
-
-
-def _is_ahead(time_of: float, now: float) -> bool:
-    return time_of - now > _SKEW_SECONDS
+def _age(moment: float) -> float:
+    """Return the seconds since a time. A time ahead comes from a wrong clock, and is as old."""
+    return abs(time.time() - moment)
 
 
 def _needs(record: _File, references: References) -> frozenset[str]:
@@ -262,62 +239,21 @@ def bound_of(text: str, where: str) -> int:
     return size
 
 
-class Upkeep:
-    """Maintenance of the cache during one run.
+def keep_within(folder: Path, limit: int, references: References) -> None:
+    """Evict entries if the cache exceeds its limit; measure it at most once an hour.
 
-    Args:
-        folder: directory of the cache format, with ``cas``, ``ac``, and ``tmp``.
+    If another build uses the cache, a later one measures it. Errors are ignored for the same
+    reason.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._release: Release | None = None
-        self._lock = threading.Lock()
-
-    def begin(self) -> None:
-        """Register this run as a user of the cache, and remove abandoned work directories."""
-        with self._lock:
-            if self._release is None:
-                self._release = share(self._folder)
-                sweep(self._folder / "tmp")
-
-    def end(self, limit: int | None, references: References) -> None:
-        """Unregister this run, and evict entries if the cache exceeds its limit.
-
-        The cache is measured at most once an hour. Errors are ignored: the next build tries again.
-
-        Args:
-            limit: maximum size in bytes, None if unlimited.
-            references: see ``evict``.
-        """
-        with self._lock:
-            if self._release is None:
-                return
-            self._release()
-            self._release = None
-        if limit is None or self._is_recent():
+    note = folder / "measured"  # its mtime is the time of the last measurement
+    with contextlib.suppress(OSError):
+        if _age(note.lstat().st_mtime) < _PAUSE_SECONDS:
             return
-        with (
-            contextlib.suppress(CorruptFileError, ArtifactError),
-            # If another build is still running, a later one measures the cache.
-            alone(self._folder, wait=False, tell=_discard_message),
-        ):
-            remove_unfinished(self._folder)
-            forget_notes(self._folder, limit)
-            evict(self._folder, limit, references)
-            write_bytes(self._note, b"", follow=False)
-
-    def _is_recent(self) -> bool:
-        try:
-            return _within(_PAUSE_SECONDS, self._note.lstat().st_mtime, time.time())
-        except OSError:
-            return False
-
-    @property
-    def _note(self) -> Path:
-        """A file whose mtime is the time of the last measurement."""
-        return self._folder / "measured"
-
-
-def _discard_message(sentence: str) -> None:
-    """Ignore a message."""
+    with (
+        contextlib.suppress(CorruptFileError, ArtifactError),
+        alone(folder, wait=False, tell=lambda _: None),
+    ):
+        remove_unfinished(folder)
+        forget_notes(folder, limit)
+        evict(folder, limit, references)
+        write_bytes(note, b"", follow=False)

@@ -1,25 +1,14 @@
-"""Inputs and graph outputs of stages in the cache, and sharing through a remote cache."""
+"""Inputs and graph outputs of stages in the cache."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mobileprep.building.pipeline.execute import Handover
-from mobileprep.building.pipeline.output import Output, workspace_name
-from mobileprep.building.pipeline.remote.base import Kind, Remote
-from mobileprep.building.pipeline.remote.guarded import (
-    Offered,
-    Wanted,
-    fetch_many,
-    has_many,
-    send_many,
-)
+from mobileprep.building.pipeline.output import Output
 from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.spec import PUBLISHED, Upstream, misfit
 from mobileprep.core.files import write_bytes
@@ -39,9 +28,6 @@ from mobileprep.graph.files import (
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.serde import graph_to_pieces, raw_chunks, serialized_size
 from mobileprep.graph.tensor import Tensor
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class StoreExchange:
@@ -79,7 +65,7 @@ class StoreExchange:
             return self._store.objects.path(output.sha256)
         path = self._folder / output.sha256
         if not path.exists():
-            write_bytes(path, self._store.blocks(output))
+            write_bytes(path, self._store.pieces(output))
         return path
 
     def data(self, upstream: Upstream) -> Iterator[bytes | memoryview]:
@@ -170,94 +156,3 @@ class StoreExchange:
 def _is_graph(output: Output) -> bool:
     """Return whether an output is the index of a graph."""
     return output.index is not None and output.index.sha256 == output.sha256
-
-
-class Sharing:
-    """A remote cache that complements a local one.
-
-    Args:
-        remote: remote cache.
-        folder: directory of the local cache; transfers use its ``tmp`` directory.
-    """
-
-    def __init__(self, remote: Remote, folder: Path) -> None:
-        self._remote = remote
-        self._folder = folder
-        self._sender: ThreadPoolExecutor | None = None
-        self._sent: list[Future[object]] = []
-        self._lock = threading.Lock()
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return self._remote.warnings
-
-    @contextlib.contextmanager
-    def record(self, key: str, limit: int) -> Iterator[Path | None]:
-        """Provide a record as a temporary file, or None if it does not exist.
-
-        The content is not validated. Records larger than ``limit`` bytes count as missing.
-        """
-        with self._fetched([("ac", key, limit)]) as (file,):
-            yield file
-
-    @contextlib.contextmanager
-    def objects(self, parts: Iterable[Part]) -> Iterator[list[Path | None]]:
-        """Provide objects as temporary files, which are removed at the end unless they were moved.
-
-        Each file matches its digest; objects that could not be downloaded are None.
-        """
-        with self._fetched([("cas", part.sha256, part.size) for part in parts]) as files:
-            yield files
-
-    def has(self, parts: Iterable[Part]) -> list[bool]:
-        """Return for each object whether the remote cache reports that it exists."""
-        return has_many(self._remote, [("cas", part.sha256, part.size) for part in parts])
-
-    def send(self, key: str, record: Path, objects: Iterable[tuple[str, Path]]) -> None:
-        """Upload the objects of a stage and then its record, in the background."""
-        offered = [Offered("cas", sha256, path) for sha256, path in objects]
-        offered.append(Offered("ac", key, record))
-        from concurrent.futures import ThreadPoolExecutor  # slow to import
-
-        with self._lock:
-            if self._sender is None:
-                self._sender = ThreadPoolExecutor(1, thread_name_prefix="mobileprep-share")
-            self._sent.append(self._sender.submit(send_many, self._remote, offered))
-
-    def finish(self) -> None:
-        """Wait for all uploads."""
-        with self._lock:
-            sent, self._sent = self._sent, []
-        for one in sent:
-            one.result()
-        self._stop_sender()
-
-    def stop(self) -> None:
-        """Abort all transfers."""
-        self._stop_sender()
-        self._remote.stop()
-
-    def _stop_sender(self) -> None:
-        with self._lock:
-            sender, self._sender = self._sender, None
-        if sender is not None:
-            sender.shutdown(wait=False, cancel_futures=True)
-
-    @contextlib.contextmanager
-    def _fetched(self, entries: list[tuple[Kind, str, int]]) -> Iterator[list[Path | None]]:
-        folder = self._folder / "tmp"
-        requests = [
-            Wanted(kind, key, folder / workspace_name(), limit) for kind, key, limit in entries
-        ]
-        try:
-            # If the local cache is not writable, fetch nothing; the cache itself reports the
-            # problem.
-            results = [False] * len(requests)
-            with contextlib.suppress(OSError):
-                folder.mkdir(parents=True, exist_ok=True)
-                results = fetch_many(self._remote, requests)
-            yield [w.target if ok else None for w, ok in zip(requests, results, strict=True)]
-        finally:
-            for one in requests:
-                with contextlib.suppress(OSError):
-                    os.unlink(one.target)  # noqa: PTH108 - it may have been moved

@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
@@ -90,8 +90,7 @@ class Executor:
         self._advance = advance
         self._handover = Handover(state.plan)
         # Keyed by task and by fingerprint, because two tasks may need the same result.
-        self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
-        self._making_lock = threading.Lock()
+        self._locks: dict[str, threading.RLock] = {}
 
     def run(self, spec: StageSpec) -> Record:
         """Run a stage unless it is fresh, and return its record from the cache.
@@ -146,8 +145,9 @@ class Executor:
         Raises:
             CacheEntryError: the output of a fresh stage is neither in memory nor in a cache.
         """
-        for spec in self._runs_for(upstream.task):
-            self.run(spec)
+        if isinstance(self.state.verdict(upstream.task), Stale):
+            for spec in self.state.plan.until([upstream.task]):
+                self.run(spec)
         output = self._record(upstream.task).outputs[upstream.output]
         if output.part is not None:
             self.state.store.begin()
@@ -156,27 +156,12 @@ class Executor:
             raise cache_entry_error(problem, upstream)
         return output
 
-    def _runs_for(self, task: str) -> list[StageSpec]:
-        """Return a stale stage and all its dependencies in plan order; empty if it is fresh."""
-        if isinstance(self.state.verdict(task), Fresh):
-            return []
-        # Not recursive: a recipe may have more steps than Python's recursion limit.
-        tasks = {task}
-        todo = [task]
-        while todo:
-            before = set(self.state.spec(todo.pop()).needs) - tasks
-            tasks |= before
-            todo += before
-        return [spec for spec in self.state.plan.stages if spec.task in tasks]
-
     def read(self, upstream: Upstream) -> bytes:
         """Return the content of an output; see ``obtain``."""
         return b"".join(self.state.store.pieces(self.obtain(upstream)))
 
     def _lock(self, name: str) -> threading.RLock:
-        # Concurrent access to a missing key of a defaultdict may create two locks.
-        with self._making_lock:
-            return self._locks[name]
+        return self._locks.setdefault(name, threading.RLock())
 
     def _run_once(
         self, spec: StageSpec, parts: Components, inputs: Mapping[Upstream, Output]

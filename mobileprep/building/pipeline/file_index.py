@@ -11,19 +11,16 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 
 from mobileprep.building.pipeline.cache_files import mark_used, seal, unseal
 from mobileprep.core.files import HASHING, read_file, sha256_stream, unreadable, write_bytes
-from mobileprep.core.parallel import at_once, start_all
+from mobileprep.core.parallel import at_once
 from mobileprep.core.paths import opened_file
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.parts import Digest
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 
 class FileIndex:
@@ -44,7 +41,6 @@ class FileIndex:
         self._current: dict[str, IndexEntry] = {}
         self._written: set[str] = set()
         self._touched: set[str] = set()
-        self._begun: dict[str, Future[str]] = {}
         self._has_news = False
 
     def digest(self, path: Path) -> str:
@@ -52,21 +48,15 @@ class FileIndex:
         entry = self._trusted(_key(path), _stamp(path))
         return entry.sha256 if entry is not None else self._hash(path)
 
-    def begin(self, paths: Iterable[Path]) -> None:
-        """Start hashing files without a valid digest; ``digest`` waits for them.
-
-        Files are hashed in the background, largest first. Errors of missing or unreadable files are
-        raised by ``digest``.
-        """
-        due: dict[Path, int] = {}
-        for path in paths:
-            with contextlib.suppress(CorruptFileError):
-                stamp = _stamp(path)
-                if _key(path) not in self._begun and self._trusted(_key(path), stamp) is None:
-                    due[path] = stamp.size
-        HASHING.expect(sum(due.values()))
-        hashing = start_all(self._hash_now, sorted(due, key=due.__getitem__, reverse=True))
-        self._begun.update({_key(path): future for path, future in hashing.items()})
+    def digest_many(self, paths: Iterable[Path]) -> dict[Path, str]:
+        """Return the digests of several files; hash them in parallel, largest first."""
+        stamps = {path: _stamp(path) for path in paths}
+        entries = {path: self._trusted(_key(path), stamp) for path, stamp in stamps.items()}
+        due = [path for path, entry in entries.items() if entry is None]
+        due.sort(key=lambda path: stamps[path].size, reverse=True)
+        HASHING.expect(sum(stamps[path].size for path in due))
+        hashed = dict(zip(due, at_once(self._hash, due), strict=True))
+        return {p: hashed[p] if entry is None else entry.sha256 for p, entry in entries.items()}
 
     def matches(self, path: Path, sha256: str, size: int) -> bool:
         """Return whether a path is a regular file, not a symlink, with this content.
@@ -158,15 +148,6 @@ class FileIndex:
         return entry
 
     def _hash(self, path: Path) -> str:
-        under_way = self._begun.pop(_key(path), None)
-        if under_way is not None:
-            sha256 = under_way.result()
-            # The file may have changed since it was hashed.
-            if self._current[_key(path)].stamp == _stamp(path):
-                return sha256
-        return self._hash_now(path)
-
-    def _hash_now(self, path: Path) -> str:
         key = _key(path)
         moment = time_ns()
         try:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import itertools
 import os
 import shutil
@@ -30,7 +29,6 @@ from mobileprep.errors import ArtifactError
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
-_LONGEST_NAME: Final = 200
 _LONGEST_HOLDER: Final = 400
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -64,7 +62,9 @@ def folder_locks(
     with contextlib.ExitStack() as stack:
         for folder in sorted({Path(os.path.realpath(f)) for f in folders}, key=str):
             path, pauses = lock_file(folder), 0
-            stack.callback(_remove_empty, [p for p in folder.parents if not p.exists()])
+            # Unlike Path, os.path does not raise for names that are too long.
+            new_folders = [p for p in folder.parents if not os.path.exists(p)]  # noqa: PTH110
+            stack.callback(_remove_empty, new_folders)
             while (descriptor := _locked(path, files)) is None:
                 holder = _holder(path)
                 if not wait:
@@ -86,10 +86,7 @@ def folder_locks(
 
 def lock_file(folder: Path) -> Path:
     """Return the path of the lock file of a directory."""
-    name = folder.name
-    if len(os.fsencode(name)) > _LONGEST_NAME:
-        name = hashlib.sha256(os.fsencode(name)).hexdigest()
-    return folder.with_name(f".{name}.lock")
+    return folder.with_name(f".{folder.name}.lock")
 
 
 def share(folder: Path) -> Release:

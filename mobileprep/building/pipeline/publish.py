@@ -6,22 +6,21 @@ import contextlib
 import itertools
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from mobileprep import __version__
 from mobileprep.building.pipeline.file_index import FileIndex
 from mobileprep.building.pipeline.output import Output
 from mobileprep.building.pipeline.runner import Built
-from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.fingerprints import digest_text
-from mobileprep.building.plan.spec import TargetPlan, Upstream
+from mobileprep.building.plan.spec import Upstream
 from mobileprep.core.files import (
+    NONSENSE,
     file_inside,
     inside,
     read_bytes,
@@ -34,6 +33,7 @@ from mobileprep.core.files import (
 )
 from mobileprep.core.paths import no_folder_above
 from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.formats.parts import Digest
 
 
 class Changes(Struct, frozen=True):
@@ -139,7 +139,7 @@ def publish(
 
 def unpublish(folder: Path) -> list[str]:
     """Remove the files of a manifest and directories that become empty; return the names."""
-    names = published_names(folder)
+    names = sorted(listed(folder))
     for name in (*names, *_unfinished(folder, [*names, MANIFEST])):
         _remove(folder, name)
     if names:
@@ -150,40 +150,16 @@ def unpublish(folder: Path) -> list[str]:
     return names
 
 
-def published_names(folder: Path) -> list[str]:
-    """Return the files that a directory's manifest lists, which ``unpublish`` would remove."""
-    return sorted(listed(folder))
-
-
-def hash_all(state: State, out: Path) -> None:
-    """Hash all input and published files of a plan in parallel."""
-    published = {p for t in state.plan.targets for p in held(inside(out, t.folder))}
-    inputs = {file.path for spec in state.plan.stages for file in spec.input_files}
-    files = state.store.files
-    files.begin(sorted(published | inputs))
-    for path in sorted(published | inputs):
-        files.digest(path)
-
-
-def made_of(target: TargetPlan, sources: Mapping[str, str]) -> dict[str, Any]:
-    """Return the part of a target's manifest that describes the inputs.
-
-    Args:
-        target: plan of the target.
-        sources: SHA-256 of each input file by name.
-    """
-    return {
-        "tool": TOOL,
-        "recipe": target.recipe,
-        "target": target.target,
-        "settings": target.settings,
-        "sources": {name: {"sha256": digest} for name, digest in sources.items()},
-    }
-
-
 def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
     listing = {name: {"sha256": digest} for name, digest in files.items()}
-    data = {**made_of(built.target, built.sources), "files": listing}
+    data = {
+        "tool": TOOL,
+        "recipe": built.target.recipe,
+        "target": built.target.target,
+        "settings": built.target.settings,
+        "sources": {name: {"sha256": digest} for name, digest in built.sources.items()},
+        "files": listing,
+    }
     return (json.dumps(data, sort_keys=True, indent=1) + "\n").encode()
 
 
@@ -222,37 +198,13 @@ MOST_MANIFEST: Final = 64 << 20
 
 def listed(folder: Path) -> dict[str, str]:
     """Return the digests of a directory's published files by name; empty without a manifest."""
+    if os.path.islink(folder / MANIFEST):  # noqa: PTH114 - Path raises for long names
+        return {}
     try:
-        files = manifest(folder)["files"]
-        return {str(n): str(f["sha256"]) for n, f in files.items() if n != MANIFEST}
-    except (LookupError, TypeError, AttributeError):
+        files = read_manifest(folder).files
+    except CorruptFileError:
         return {}
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    """Return the unchecked content of a directory's manifest; empty if it is missing or invalid."""
-    path = folder / MANIFEST
-    try:
-        if path.is_symlink() or not path.is_file():
-            return {}
-        content = json.loads(read_bytes(path, limit=MOST_MANIFEST))
-    except (CorruptFileError, OSError, ValueError):
-        return {}
-    except RecursionError:  # deeply nested lists
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def held(folder: Path) -> Iterator[Path]:
-    """Yield the existing files of an earlier build, including the manifest."""
-    for name in (*listed(folder), MANIFEST):
-        with contextlib.suppress(ArtifactError, OSError, ValueError):
-            path = file_inside(folder, name)
-            if path.is_file() and not path.is_symlink():
-                yield path
-
-
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
+    return {name: digest for name, digest in files.items() if name != MANIFEST}
 
 
 _HINT: Final = "build the folder again"
@@ -289,16 +241,33 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     data = read_bytes(path, limit=MOST_MANIFEST)
     try:
-        content = json.loads(data)
-        tool, recipe, target = content["tool"], content["recipe"], content["target"]
-        settings = content["settings"]
-        sources, files = _digests(content["sources"]), _digests(content["files"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _none_of_ours(path) from error
-    texts = all(isinstance(text, str) for text in (tool, recipe, target))
-    if not texts or not isinstance(settings, dict):
-        raise _none_of_ours(path)
-    return Manifest(tool, recipe, target, settings, sources, files, sha256_bytes(data))
+        content = convert(json.loads(data), _Content)
+    except NONSENSE as error:
+        message = "is not a manifest of a build"
+        raise CorruptFileError(message, _HINT, str(path)) from error
+    sources, files = (
+        {name: file.sha256 for name, file in listing.items()}
+        for listing in (content.sources, content.files)
+    )
+    settings = content.settings
+    return Manifest(
+        content.tool, content.recipe, content.target, settings, sources, files, sha256_bytes(data)
+    )
+
+
+class _File(Struct, frozen=True):
+    sha256: Digest
+
+
+class _Content(Struct, frozen=True):
+    """The JSON of a manifest."""
+
+    tool: str
+    recipe: str
+    target: str
+    settings: dict[str, Any]
+    sources: dict[str, _File]
+    files: dict[str, _File]
 
 
 def manifest_folders(top: Path) -> list[Path]:
@@ -316,18 +285,6 @@ def manifest_folders(top: Path) -> list[Path]:
         message = f"neither the folder nor any below it has a {MANIFEST}"
         raise CorruptFileError(message, "name the folder for outputs of a build", str(top))
     return sorted(folders)
-
-
-def _digests(listed: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    digests = {name: facts["sha256"] for name, facts in listed.items()}
-    if not all(isinstance(d, str) and _DIGEST.match(d) for d in digests.values()):
-        message = "not a sha256"
-        raise ValueError(message)
-    return digests
-
-
-def _none_of_ours(path: Path) -> CorruptFileError:
-    return CorruptFileError("is not a manifest of a build", _HINT, str(path))
 
 
 def _refuse(error: OSError) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -91,20 +91,15 @@ def build(
         at_a_time = 1 if state.store.sharing is None else jobs
         return _done(follow_ups, jobs=at_a_time, keep_going=keep_going)
     # Imported late so that a build with nothing to do does not pay for importing doit.
-    from mobileprep.building.pipeline.doit_tasks import (
-        follow_up_task,
-        guarded,
-        run_tasks,
-        stage_task,
-    )
+    from mobileprep.building.pipeline.doit_tasks import guarded, plain_task, run_tasks
 
     failures: dict[str, BaseException] = {}
     stages = state.plan.stages
     actions = {s.task: guarded(_action(s, executor), s.task, failures) for s in stages}
-    tasks = [stage_task(s, actions[s.task], _check(s, executor)) for s in stages]
+    tasks = [plain_task(s.task, s.needs, actions[s.task], _check(s, executor)) for s in stages]
     for one in follow_ups:
         work = guarded(one.do, one.name, failures)
-        tasks.append(follow_up_task(one.name, one.tasks, work))
+        tasks.append(plain_task(f"{one.name}/", one.tasks, work))
     went_well = run_tasks(tasks, jobs=jobs, keep_going=keep_going)
     if not keep_going:
         _run_before_failure(actions, failures)
@@ -184,25 +179,6 @@ def collect_target(target: TargetPlan, state: State, executor: Executor | None =
         Records(read(kind, up) for kind, up in target.records),
         {f.name: state.digest(f) for f in target.sources},
     )
-
-
-def check_pins(pins: Iterable[tuple[str, str, str, str]]) -> None:
-    """Check the digests that a recipe pins.
-
-    Args:
-        pins: file name, location of the pin, expected digest, and actual digest of each pin.
-
-    Raises:
-        CorruptFileError: a digest does not match.
-    """
-    wrong = [
-        f"{place}: {name} has the sha256 {digest}, and the recipe pins {pinned}"
-        for name, place, pinned, digest in pins
-        if pinned != digest
-    ]
-    if wrong:
-        hint = "restore the file, or pin its new digest if the change is meant"
-        raise CorruptFileError("\n".join(wrong), hint)
 
 
 def _action(spec: StageSpec, executor: Executor) -> Callable[[], None]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from mobileprep.building.pipeline.output import LastRun, Output, Record
+from mobileprep.building.pipeline.output import LastRun, Record
 from mobileprep.building.pipeline.store import Store
 from mobileprep.building.plan.fingerprints import (
     Change,
@@ -22,10 +20,10 @@ from mobileprep.building.plan.fingerprints import (
     fingerprint,
 )
 from mobileprep.building.plan.spec import Files, Plan, StageFile, StageSpec, Upstream
+from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.lock_file import lock_path
 from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.settings import InputFile
 
 
 class Fresh(Struct, frozen=True):
@@ -52,19 +50,11 @@ class Stale(Struct, frozen=True):
     last: LastRun | None = None
 
 
-class Lost(Struct, frozen=True):
-    """The reason why a stage with missing outputs runs again, and its fingerprint."""
-
-    reason: str
-    key: str
-
-
 class State:
     """The freshness of a plan's stages according to a cache.
 
     A record alone makes a stage fresh, unless ``check_outputs`` finds that the cache lacks an
-    output
-    that a running stage or an output directory needs.
+    output that a running stage or an output directory needs.
 
     Args:
         plan: stages of the build.
@@ -87,10 +77,8 @@ class State:
         self._last_runs: dict[str, LastRun | None] = {}
         # Fingerprints that have run. Of several stages with the same fingerprint, only one runs.
         self._ran: set[str] = set()
-        # Reasons for fresh stages to run, from ``check_outputs``.
-        self._lost: dict[str, Lost] = {}
-        # Number of times that verdicts were discarded.
-        self._forgotten = 0
+        # Reasons for fresh stages to run, from ``check_outputs``, and their fingerprints.
+        self._lost: dict[str, tuple[str, str]] = {}
         self._lock = threading.RLock()
 
     def spec(self, task: str) -> StageSpec:
@@ -102,52 +90,21 @@ class State:
         A stale verdict is computed again each time, because another process may have run the stage
         meanwhile.
         """
-        return self._verdict(task, {})
+        fresh = self._fresh.get(task)
+        return fresh or self.verdicts([task])[task]
 
     def verdicts(self, tasks: Iterable[str]) -> dict[str, Fresh | Stale]:
         """Return the current verdicts of several stages; raises the same errors as ``verdict``."""
+        tasks = list(tasks)
         stale: dict[str, Stale] = {}
-        return {task: self._verdict(task, stale) for task in tasks}
-
-    def _verdict(self, task: str, stale: dict[str, Stale]) -> Fresh | Stale:
-        """Compute a verdict, using and extending the known stale stages."""
-        # Not recursive: a recipe may have more steps than Python's recursion limit.
-        todo = [task]
-        while todo:
-            spec = self._specs[todo[-1]]
-            before = self._unjudged(spec, stale)
-            if before is not None:
-                todo.append(before)
-            elif self._settle(spec, stale):
-                todo.pop()
-        verdict = stale.get(task) or self._fresh.get(task)
-        return verdict or self.verdict(task)  # another thread has just discarded it
-
-    def _unjudged(self, spec: StageSpec, stale: Mapping[str, Stale]) -> str | None:
-        """Return the next upstream stage to check first, or None if there is none."""
-        if spec.task in stale or spec.task in self._fresh:
-            return None
-        for task in (up.task for up in spec.stage.upstream.values()):
-            if task in stale:
-                return None
-            if task not in self._fresh:
-                return task
-        return None
-
-    def _settle(self, spec: StageSpec, stale: dict[str, Stale]) -> bool:
-        """Check a stage whose upstream stages are checked; return whether its verdict is valid."""
-        if spec.task in stale or spec.task in self._fresh:
-            return True
-        forgotten = self._forgotten
-        verdict = self._judge(spec, stale)
-        if isinstance(verdict, Stale):
-            stale[spec.task] = verdict
-            return True
-        with self._lock:
-            # The verdict may depend on one that another thread has discarded meanwhile.
-            if self._forgotten == forgotten:
+        for spec in self.plan.until(tasks, self._fresh):
+            verdict = self._judge(spec)
+            if isinstance(verdict, Fresh):
                 self._fresh[spec.task] = verdict
-            return self._forgotten == forgotten
+            else:
+                stale[spec.task] = verdict
+        # Another thread may have just discarded a verdict.
+        return {task: stale.get(task) or self.verdict(task) for task in tasks}
 
     def finished(self, task: str, record: Record) -> None:
         """Note that a stage has just run."""
@@ -158,7 +115,6 @@ class State:
             self._ran.add(key)
             self._last_runs.pop(task, None)
             if before is None or before.record.outputs != record.outputs:
-                self._forgotten += 1
                 self._forget_after(task)
 
     def check_outputs(self, requested: Iterable[Upstream] = ()) -> None:
@@ -169,18 +125,17 @@ class State:
         """
         verdicts = self.verdicts(self._specs)
         needed = set(requested)
-        lost: dict[str, Lost] = {}
+        lost: dict[str, tuple[str, str]] = {}
         for spec in reversed(self.plan.stages):
             verdict = verdicts[spec.task]
             if isinstance(verdict, Fresh):
                 reason = self._lost_reason(spec.task, verdict.record, needed)
                 if not reason:
                     continue
-                lost[spec.task] = Lost(reason, fingerprint(dict(verdict.record.components)))
+                lost[spec.task] = reason, fingerprint(dict(verdict.record.components))
             needed.update(spec.stage.upstream.values())
         with self._lock:
             self._lost |= lost
-            self._forgotten += 1
             for task in lost:
                 self._fresh.pop(task, None)
                 self._forget_after(task)
@@ -203,7 +158,6 @@ class State:
             records = [self._fresh[task].record for task in dropped if task in self._fresh]
             self._ran -= {fingerprint(dict(record.components)) for record in records}
             self._force = True
-            self._forgotten += 1
             self._fresh.clear()
             self._lost.clear()
 
@@ -211,9 +165,10 @@ class State:
         """Return the record of a fresh stage."""
         return self._fresh[task].record
 
-    def output(self, task: str, name: str) -> Output:
-        """Return an output of a fresh stage."""
-        return self.record(task).outputs[name]
+    def hash_inputs(self) -> None:
+        """Hash all input files that have changed, in parallel."""
+        paths = {file.path for spec in self.plan.stages for file in spec.input_files}
+        self._digests |= self.store.files.digest_many(paths)
 
     def digest(self, file: StageFile) -> str:
         """Return the SHA-256 of an input file, which is computed once."""
@@ -235,30 +190,29 @@ class State:
 
     def latest_key(self, spec: StageSpec) -> str:
         """Return the key of the task's last run in the cache."""
-        return hashlib.sha256(spec.task.encode()).hexdigest()
+        return sha256_bytes(spec.task.encode())
 
-    def _judge(self, spec: StageSpec, stale: Mapping[str, Stale]) -> Fresh | Stale:
+    def _judge(self, spec: StageSpec) -> Fresh | Stale:
+        """Compute the verdict of a stage after those of its upstream stages."""
         digests: dict[str, str] = {}
         for slot, files in spec.stage.files.items():
             digests.update({f"{slot}:{f.name}": self.digest(f) for f in files.members})
         for slot, up in spec.stage.upstream.items():
-            verdict = stale.get(up.task) or self.verdict(up.task)
-            if isinstance(verdict, Stale):
+            verdict = self._fresh.get(up.task)
+            if verdict is None:
                 last, lost = self._last(spec), self._lost.get(spec.task)
                 if lost is None:
                     return Stale((f"{up.task} runs first",), last=last)
-                return Stale((lost.reason,), key=lost.key, last=last)
+                return Stale(lost[:1], key=lost[1], last=last)
             digests[slot] = verdict.record.outputs[up.output].sha256
         parts = components(spec.stage, digests)
         key = fingerprint(parts)
         if self._force and key not in self._ran:
             return self._stale(spec, parts, "--force was given")
         if spec.task in self._lost and key not in self._ran:
-            return self._stale(spec, parts, self._lost[spec.task].reason)
+            return self._stale(spec, parts, self._lost[spec.task][0])
         record = self.store.load(key)
-        if record is None or not _is_of(record, key):
-            return self._stale(spec, parts)
-        if not set(spec.stage.output_files) <= set(record.outputs):
+        if record is None or not set(spec.stage.output_files) <= set(record.outputs):
             return self._stale(spec, parts)
         return Fresh(record)
 
@@ -289,14 +243,6 @@ class State:
         return Stale(reasons, parts, key, changes, last)
 
 
-def _is_of(record: Record, key: str) -> bool:
-    """Return whether a record belongs to a fingerprint; its content is not trusted."""
-    try:
-        return fingerprint(dict(record.components)) == key
-    except (ValueError, TypeError):
-        return False
-
-
 def files_read(recipes: Iterable[Recipe], plan: Plan, *, locked: bool = False) -> set[Path]:
     recipes = list(recipes)
     locks = {lock_path(Path(recipe.file)) for recipe in recipes} if locked else set()
@@ -315,45 +261,6 @@ def folders_read(plan: Plan) -> set[Path]:
         if files.root.is_dir()
         for folder in _folders(files)
     }
-
-
-def files_named(recipes: Iterable[Recipe]) -> set[Path]:
-    """Return the files, directories, and checkpoint prefixes that recipes name, existing or not."""
-    return {file.path for recipe in recipes for file in _input_files(recipe.targets)}
-
-
-def folders_looked_into(plan: Plan, named: set[Path], read: Iterable[Path]) -> set[Path]:
-    """Return the directories in which a new or removed file could change the plan."""
-    slots = [files for spec in plan.stages for files in spec.stage.files.values()]
-    roots = {files.root for files in slots}
-    # The assets of a MetaGraph are in the same directory.
-    beside = {root.with_name("assets") for root in roots}
-    walked = {*folders_read(plan), *beside, *(path for path in named if path.is_dir())}
-    below = {Path(folder) for top in walked for folder, _, _ in os.walk(top.absolute())}
-    return _folders_above([*read, *named, *roots, *beside]) | below
-
-
-def _folders_above(paths: Iterable[Path]) -> set[Path]:
-    """Return the nearest existing parent directory of each path."""
-    folders = set()
-    for path in paths:
-        folders.add(next(above for above in path.absolute().parents if above.is_dir()))
-    return folders
-
-
-def _input_files(value: object) -> Iterator[InputFile]:
-    """Yield every file that a part of a recipe names, at any depth."""
-    if isinstance(value, InputFile):
-        yield value
-    elif isinstance(value, Struct):
-        for item in structs.asdict(value).values():
-            yield from _input_files(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _input_files(item)
-    elif isinstance(value, tuple | list | frozenset):
-        for item in value:
-            yield from _input_files(item)
 
 
 def _read(recipes: Iterable[Recipe], plan: Plan) -> Iterator[Path]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import mmap
-import os
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,20 +17,21 @@ from typing import TYPE_CHECKING, Final
 from msgspec import to_builtins
 
 from mobileprep.building.pipeline.cache_files import FORMAT, mark_used, seal, unseal
-from mobileprep.building.pipeline.eviction import Evicted, Upkeep, evict
+from mobileprep.building.pipeline.eviction import Evicted, evict, keep_within
 from mobileprep.building.pipeline.file_index import FileIndex
+from mobileprep.building.pipeline.locks import Release, share
 from mobileprep.building.pipeline.output import (
     LastRun,
     Output,
     Record,
     last_run_from,
     record_from,
+    sweep,
     workspace_name,
 )
 from mobileprep.core.files import (
     atomic_writer,
     place,
-    read_blocks,
     read_file,
     release_pages,
     sha256_bytes,
@@ -44,8 +44,7 @@ from mobileprep.formats.parts import Part, read_between, read_index
 from mobileprep.formats.wire import Buffer
 
 if TYPE_CHECKING:
-    from mobileprep.building.pipeline.exchange import Sharing
-    from mobileprep.building.pipeline.remote.base import Remote
+    from mobileprep.building.pipeline.remote.guarded import Remote, Sharing
 
 # Maximum size of a record.
 _MOST_RECORD: Final = 64 << 20
@@ -70,23 +69,18 @@ class Store:
         self.folder = folder / FORMAT
         self.files = files or FileIndex(None)
         self.objects = Objects(self.folder, self.files)
-        self._upkeep = Upkeep(self.folder)
+        self._release: Release | None = None
+        self._use = threading.Lock()
         self._fetching = threading.Lock()
-        # Stale stages are checked repeatedly, but the remote cache is queried once per fingerprint.
-        self._nowhere: set[str] = set()
-        # Objects named by indexes that exist only in the remote cache.
-        self._named_there: dict[Part, tuple[Part, ...]] = {}
         self._asking = threading.Lock()
+        # Stale stages are checked repeatedly, but the remote cache is queried once per fingerprint.
+        self._requested: set[str] = set()
         self.sharing: Sharing | None = None
         if remote is not None:
             # Imported late because few builds share a cache.
-            from mobileprep.building.pipeline.exchange import Sharing
+            from mobileprep.building.pipeline.remote.guarded import Sharing
 
             self.sharing = Sharing(remote, self.folder)
-
-    def holds(self, output: Output) -> bool:
-        """Return whether all objects of an output are stored locally and match their digests."""
-        return not self.objects.absent(self.parts(output)) and self._fits(output)
 
     def missing(self, output: Output) -> frozenset[str]:
         """Return the digests of the objects of an output that no cache provides.
@@ -95,11 +89,12 @@ class Store:
         trusted, except for indexes, which are downloaded. For a missing index, only its own digest
         is returned because its objects are unknown.
         """
+        if output.index is not None and not (self._fetch([output.index]) and self._fits(output)):
+            return frozenset((output.index.sha256,))
         absent = self.objects.absent(self.parts(output))
-        if output.part is not None and not absent and not self._fits(output):
-            return frozenset((output.part.sha256,))
         if absent and self.sharing is not None:
-            absent = self._absent_there(output, absent, self.sharing)
+            presence = zip(absent, self.sharing.has(absent), strict=True)
+            absent = [part for part, is_there in presence if not is_there]
         return frozenset(part.sha256 for part in absent)
 
     def obtain(self, output: Output) -> bool:
@@ -107,12 +102,10 @@ class Store:
 
         Local objects are verified. Missing ones are downloaded from the remote cache.
         """
-        before = self.parts(output)
-        if not self._fetch(before):
+        # The index names the other objects.
+        if output.index is not None and not (self._fetch([output.index]) and self._fits(output)):
             return False
-        # If the index was missing, the second round fetches the objects that it names.
-        named = self.parts(output)
-        return (named == before or self._fetch(named)) and self._fits(output)
+        return self._fetch(self.parts(output))
 
     def fetch(self, outputs: Iterable[Output]) -> None:
         """Download missing objects of several outputs that the remote cache has in one batch."""
@@ -127,12 +120,10 @@ class Store:
             return
         parts = {part for output in record.outputs.values() for part in self.parts(output)}
         objects = sorted((part.sha256, self.objects.path(part.sha256)) for part in parts)
-        with self._asking:
-            self._nowhere.discard(fingerprint)
         self.sharing.send(fingerprint, self._path("ac", fingerprint), objects)
 
     def parts(self, output: Output) -> tuple[Part, ...]:
-        """Return the known objects of an output; see ``missing``."""
+        """Return the objects of an output; if its index is missing, only the index."""
         if output.part is None:
             return ()
         if output.index is None:
@@ -142,29 +133,8 @@ class Store:
         except CorruptFileError:
             return (output.part,)
 
-    def needed(self, output: Output) -> tuple[Part, ...] | None:
-        """Return all objects of an output, or None if its index is unavailable.
-
-        For an index in the remote cache, this uses the result of an earlier ``missing`` call.
-        """
-        if output.index is None or self.objects.holds(output.index):
-            return self.parts(output)
-        named = self._named_there.get(output.index)
-        return None if named is None else (*self.parts(output), *named)
-
-    def _absent_there(self, output: Output, absent: list[Part], sharing: Sharing) -> list[Part]:
-        """Return the objects of an output that the remote cache lacks too."""
-        if output.index in absent:
-            named = _parts_there(output.index, sharing)
-            if named is None:
-                return [output.index]
-            self._named_there[output.index] = named
-            absent = self.objects.absent(named)
-        presence = sharing.has(absent)
-        return [part for part, is_there in zip(absent, presence, strict=True) if not is_there]
-
     def _fits(self, output: Output) -> bool:
-        """Return whether an output with complete objects has the size in its record."""
+        """Return whether an output with a complete index has the size in its record."""
         if output.index is None or output.index.sha256 == output.sha256:
             return True  # a single object, whose size is checked with its digest
         try:
@@ -178,16 +148,15 @@ class Store:
         if not missing or self.sharing is None:
             return not missing
         # Targets that finish together often need the same objects: fetch them only once.
-        with self._fetching, self.sharing.objects(missing := self.objects.absent(missing)) as files:
-            # The size in a record may differ from the size of the object.
-            fitting = [
-                file if file is not None and file.stat().st_size == part.size else None
-                for part, file in zip(missing, files, strict=True)
-            ]
-            for part, file in zip(missing, fitting, strict=True):
-                if file is not None:
-                    self.objects.adopt(part, file)
-            return None not in fitting
+        with self._fetching:
+            missing = self.objects.absent(missing)
+            entries = [(part.sha256, part.size) for part in missing]
+            with self.sharing.fetched("cas", entries) as files:
+                for part, file in zip(missing, files, strict=True):
+                    # The size in a record may differ from the size of the object.
+                    if file is not None and file.stat().st_size == part.size:
+                        self.objects.adopt(part, file)
+        return not self.objects.absent(missing)
 
     def workspace(self) -> Path:
         """Create a work directory, which the caller removes.
@@ -219,34 +188,26 @@ class Store:
         else:
             yield self.objects.view(Part(output.sha256, output.size))
 
-    def blocks(self, output: Output) -> Iterator[bytes | memoryview]:
-        """Yield the content for writing; each chunk is valid until the next one is requested."""
-        if output.index is not None and output.index.sha256 != output.sha256:
-            yield from self.objects.assemble_blocks(output.index)
-        else:
-            yield from self.pieces(output)
-
     def publish(self, output: Output, target: Path) -> None:
         """Write the content of an output to ``target``."""
         if output.index is None and output.text is None:
             self.objects.place(Part(output.sha256, output.size), target)
         else:
             with atomic_writer(target, follow=False) as stream:
-                stream.writelines(self.blocks(output))
+                stream.writelines(self.pieces(output))
         self.files.note(target, output.sha256)
 
     def load(self, fingerprint: str) -> Record | None:
         """Return the record of a fingerprint, or None if it is missing or unreadable."""
         record = self._own_record(fingerprint)
-        if record is not None or self.sharing is None or fingerprint in self._nowhere:
+        if record is not None or self.sharing is None:
             return record
         with self._asking:
             # Another thread may have fetched it meanwhile.
             record = self._own_record(fingerprint)
-            if record is None and fingerprint not in self._nowhere:
+            if record is None and fingerprint not in self._requested:
+                self._requested.add(fingerprint)
                 record = self._shared_record(fingerprint, self.sharing)
-                if record is None:
-                    self._nowhere.add(fingerprint)
         return record
 
     def references(self, path: Path) -> list[str]:
@@ -268,11 +229,19 @@ class Store:
 
     def begin(self) -> None:
         """Register that this run uses the cache, which prevents clearing until the run ends."""
-        self._upkeep.begin()
+        with self._use:
+            if self._release is None:
+                self._release = share(self.folder)
+                sweep(self.folder / "tmp")
 
     def finish(self, limit: int | None) -> None:
         """End a run. If the run has used the cache, reduce the cache to ``limit`` bytes."""
-        self._upkeep.end(limit, self.references)
+        with self._use:
+            release, self._release = self._release, None
+        if release is not None:
+            release()
+            if limit is not None:
+                keep_within(self.folder, limit, self.references)
 
     def collect(self, limit: int) -> Evicted:
         """Reduce the cache to ``limit`` bytes; the caller must hold it exclusively."""
@@ -302,7 +271,7 @@ class Store:
 
     def _shared_record(self, fingerprint: str, sharing: Sharing) -> Record | None:
         """Fetch a record from the remote cache and save it locally."""
-        with sharing.record(fingerprint, _MOST_RECORD) as file:
+        with sharing.fetched("ac", [(fingerprint, _MOST_RECORD)]) as (file,):
             if file is None:
                 return None
             data = read_file(file, limit=_MOST_RECORD)
@@ -327,24 +296,10 @@ class Store:
             return None
 
 
-def _parts_there(index: Part, sharing: Sharing) -> tuple[Part, ...] | None:
-    """Return the objects of an index in the remote cache, or None if it is unavailable."""
-    with sharing.objects([index]) as (file,):
-        if file is None:
-            return None
-        try:
-            data = read_file(file, limit=index.size)
-            return read_index(data, str(file))[0] if len(data) == index.size else None
-        except CorruptFileError:
-            return None
-
-
 HINT = (
     "free space on its disk, clear it with 'mobileprep cache clear', "
     "or set MOBILEPREP_CACHE to a folder that can be written"
 )
-_SIZE = 2
-"""Position of the file size in a stamp."""
 _GONE_HINT = "build again to restore the missing entries"
 
 
@@ -358,16 +313,14 @@ class Objects:
 
     def __init__(self, folder: Path, files: FileIndex) -> None:
         self._folder = folder
-        self._cas = os.path.join(folder, "cas", "")  # noqa: PTH118 - see _name
+        self._cas = folder / "cas"
         self._files = files
         self._maps: weakref.WeakValueDictionary[str, _Map] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
-        # Stamps of the objects that this process has written or verified.
-        self._verified: dict[str, tuple[int, ...]] = {}
 
     def path(self, sha256: str) -> Path:
         """Return the path of the object with a digest, whether or not it exists."""
-        return Path(self._name(sha256))
+        return self._cas / sha256[:2] / sha256
 
     def holds(self, part: Part) -> bool:
         """Return whether an object exists and matches its digest."""
@@ -375,25 +328,10 @@ class Objects:
 
     def absent(self, parts: Iterable[Part]) -> list[Part]:
         """Return the objects that are missing or damaged; hash them in parallel."""
-        absent = self._not_whole(parts)
-        # Another build or thread may have added an object during the check.
-        return self._not_whole(absent) if absent else absent
-
-    def _not_whole(self, parts: Iterable[Part]) -> list[Part]:
-        stamps = {part: _stamp(self._name(part.sha256)) for part in parts}
-        due = {
-            part: stamp
-            for part, stamp in stamps.items()
-            if stamp is not None and not self._is_verified(part, stamp)
-        }
-        absent = {part for part, stamp in stamps.items() if stamp is None}
-        requests = [(self.path(part.sha256), part.sha256, part.size) for part in due]
-        for part, is_whole in zip(due, self._files.match_many(requests), strict=True):
-            if is_whole and _fits(part, due[part]):
-                self._verified[part.sha256] = due[part]
-            else:
-                absent.add(part)
-        return [part for part in stamps if part in absent]
+        listed = list(dict.fromkeys(parts))
+        requests = [(self.path(part.sha256), part.sha256, part.size) for part in listed]
+        answers = zip(listed, self._files.match_many(requests), strict=True)
+        return [part for part, is_whole in answers if not is_whole]
 
     def view(self, part: Part) -> memoryview:
         """Return the memory-mapped content of an object; the mapping lives as long as its views."""
@@ -434,7 +372,7 @@ class Objects:
             _move(path, target)
         except OSError as error:
             raise unwritable(error, target.parent) from error
-        self._written(target, part)
+        self._files.note(target, part.sha256)
 
     def place(self, part: Part, target: Path) -> None:
         """Write the content of an object to ``target``."""
@@ -450,26 +388,10 @@ class Objects:
             else:
                 yield piece
 
-    def assemble_blocks(self, index: Part) -> Iterator[memoryview]:
-        """Yield the content for writing; each block is valid until the next one is requested."""
-        for piece in read_between(self.view(index), self._named(index)):
-            if isinstance(piece, Part):
-                yield from self._blocks(piece)
-            else:
-                yield piece
-
     def assembled_size(self, index: Part) -> int:
         """Return the size of the file that an index describes."""
         pieces = read_between(self.view(index), self._named(index))
         return sum(piece.size if isinstance(piece, Part) else len(piece) for piece in pieces)
-
-    def _blocks(self, part: Part) -> Iterator[memoryview]:
-        size = 0
-        for block in read_blocks(self._checked(part)):
-            size += len(block)
-            yield block
-        if size != part.size:  # changed after the check
-            raise self._damaged(part)
 
     def mapped_bytes(self) -> int:
         """Return the total size of all currently mapped objects."""
@@ -487,24 +409,15 @@ class Objects:
         """Return the objects that an index names, in order."""
         return read_index(self.view(index), self._named(index))[0]
 
-    def _is_verified(self, part: Part, stamp: tuple[int, ...]) -> bool:
-        return self._verified.get(part.sha256) == stamp and _fits(part, stamp)
-
-    def _name(self, sha256: str) -> str:
-        # Called thousands of times in a build, and 20 times faster than joining Path objects.
-        return f"{self._cas}{sha256[:2]}{os.sep}{sha256}"
-
     def _named(self, part: Part) -> str:
-        return self._name(part.sha256)
+        return str(self.path(part.sha256))
 
     def _checked(self, part: Part) -> Path:
+        path = self.path(part.sha256)
         if not self.holds(part):
-            raise self._damaged(part)
-        return self.path(part.sha256)
-
-    def _damaged(self, part: Part) -> CorruptFileError:
-        message = "the store's object is missing or damaged"
-        return CorruptFileError(message, _GONE_HINT, self._named(part))
+            message = "the store's object is missing or damaged"
+            raise CorruptFileError(message, _GONE_HINT, str(path))
+        return path
 
     def _write(self, part: Part, pieces: Sequence[Buffer]) -> None:
         if self.holds(part):
@@ -514,23 +427,12 @@ class Objects:
             write_new(str(path), pieces)
         except OSError:  # only on failure, because a graph may have hundreds of tensors
             _write_file(path, pieces)
-        self._written(path, part)
-
-    def _written(self, path: Path, part: Part) -> None:
         self._files.note(path, part.sha256)
-        stamp = _stamp(str(path))
-        if stamp is not None:
-            self._verified[part.sha256] = stamp
 
 
 def _let_go(mapped: object) -> None:
     if isinstance(mapped, _Map):
         release_pages(mapped)
-
-
-def _fits(part: Part, stamp: tuple[int, ...]) -> bool:
-    """Return whether a file has the expected size; a record may contain a wrong one."""
-    return stamp[_SIZE] == part.size
 
 
 def _move(path: Path, target: Path) -> None:
@@ -539,14 +441,6 @@ def _move(path: Path, target: Path) -> None:
     except FileNotFoundError:
         target.parent.mkdir(parents=True, exist_ok=True)
         path.replace(target)
-
-
-def _stamp(path: str) -> tuple[int, ...] | None:
-    try:
-        facts = os.stat(path)  # noqa: PTH116 - see Objects._name
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 def is_mapped(data: object) -> bool:

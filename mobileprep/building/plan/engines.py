@@ -256,12 +256,6 @@ def _packages(target: Target) -> Iterator[tuple[tuple[Key, ...], str, str, str]]
 PYTHON: Final = "Python"
 
 
-_MODULE: Final = "re2"
-
-
-_DISTRIBUTION: Final = "google-re2"
-
-
 # Built-in transforms that run kernels of arbitrary ops. A test checks this list.
 COMPUTING: Final = frozenset(
     {"fold_constants", "fuse_remote_graph", "optimize", "place_remote_graph_arguments"}
@@ -285,5 +279,5 @@ def step_regex_engine(step: Step) -> str:
 @cache
 def regex_engine() -> str:
     """Return the name and version of the regular expression engine."""
-    version = library_version(_MODULE, _DISTRIBUTION)
-    return f"RE2 ({_DISTRIBUTION} {version})" if version else PYTHON
+    version = library_version("re2", "google-re2")
+    return f"RE2 (google-re2 {version})" if version else PYTHON

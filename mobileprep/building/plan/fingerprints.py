@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from mobileprep import __version__
 from mobileprep.building.plan.spec import Section, Stage, StageSpec
@@ -107,33 +107,16 @@ _SHOWN_BEFORE: Final = 20
 
 
 # Recipe sections of parameters that have another name.
-_SECTIONS: Final[Mapping[str, Section]] = {
-    "transform": "transforms",
-    "options": "transforms",
-    "ignore_errors": "transforms",
-    "earlier": "transforms",
-    "plugin": "transforms",
-    "named": "transforms",
-    "kind": "source",
-    "graph": "source",
-    "checkpoint": "source",
-    "saver": "source",
-    "assets": "source",
-    "tags": "source",
-    "signature": "source",
-    "metrics": "validation",
-    "functions": "validation",
-    "allow": "registration",
-    "op_sources": "ops",
-    "data": "validation",
-    "reading": "validation",
-    "samples": "validation",
-    "seed": "validation",
-    "batch": "validation",
-    "strict": "validation",
-    "range_file": "calibration",
-    "count": "check",
-    "section": "check",
+_SECTIONS: Final[Mapping[Section, tuple[str, ...]]] = {
+    "transforms": ("transform", "options", "ignore_errors", "earlier", "plugin", "named"),
+    "source": ("kind", "graph", "checkpoint", "saver", "assets", "tags", "signature"),
+    "validation": (
+        *("metrics", "functions", "data", "reading", "samples", "seed", "batch", "strict"),
+    ),
+    "registration": ("allow",),
+    "ops": ("op_sources",),
+    "calibration": ("range_file",),
+    "check": ("count", "section"),
 }
 
 
@@ -166,10 +149,6 @@ class Change(Struct, frozen=True):
             return f"input {self.key} has changed: {digests}"
         place = f" ({self.place})" if self.place else ""
         return f"{self.key}: {_became(self.before, self.after)}{place}"
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the change as JSON-serializable data."""
-        return structs.asdict(self)
 
 
 def changes_of(spec: StageSpec, old: Components, new: Components) -> tuple[Change, ...]:
@@ -209,7 +188,8 @@ def _has_mappings(value: object) -> TypeGuard[list[Mapping[str, Any]]]:
 def _place(spec: StageSpec, key: str) -> str:
     name = key.partition(".")[0].partition(":")[0]
     places: Mapping[str, str] = {str(section): place for section, place in spec.places.items()}
-    return places.get(name) or places.get(_SECTIONS.get(name, ""), "")
+    section = next((section for section, names in _SECTIONS.items() if name in names), "")
+    return places.get(name) or places.get(section, "")
 
 
 def _digest(sha256: object) -> str:

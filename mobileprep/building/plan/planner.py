@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from msgspec import structs
 
@@ -15,17 +15,13 @@ from mobileprep.building.plan.spec import (
     Plan,
     PlannedPage,
     PlannedRecord,
-    Stage,
     StageSpec,
     TargetPlan,
     Upstream,
 )
-from mobileprep.building.stages.budget.spec import BudgetStage, budget_spec
+from mobileprep.building.stages.budget.spec import budget_spec
 from mobileprep.building.stages.calibrate.spec import CalibrateStage, calibrate_spec
 from mobileprep.building.stages.check.spec import (
-    CheckStage,
-    DefaultCheckStage,
-    SamplesStage,
     check_spec,
     default_check_spec,
     default_samples_spec,
@@ -33,22 +29,18 @@ from mobileprep.building.stages.check.spec import (
     package_check_spec,
     samples_spec,
 )
-from mobileprep.building.stages.damage.spec import DamageStage, damage_spec
-from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, EvaluateStage, evaluate_spec
+from mobileprep.building.stages.damage.spec import damage_spec
+from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec
 from mobileprep.building.stages.freeze.spec import (
     GRAPH,
-    FreezeStage,
     Frozen,
     freeze_spec,
     frozen_by,
 )
-from mobileprep.building.stages.integration.spec import IntegrationStage, integration_spec
-from mobileprep.building.stages.migration.spec import MigrationStage, migration_spec
+from mobileprep.building.stages.integration.spec import integration_spec
+from mobileprep.building.stages.migration.spec import migration_spec
 from mobileprep.building.stages.package.spec import (
     ENDINGS,
-    CompressStage,
-    EncryptStage,
-    PackageStage,
     compress_spec,
     encrypt_spec,
     encrypted_file,
@@ -56,17 +48,12 @@ from mobileprep.building.stages.package.spec import (
 )
 from mobileprep.building.stages.page.spec import NodesStage
 from mobileprep.building.stages.search.spec import (
-    ChoiceStage,
-    RankStage,
     SearchPlanner,
-    TrialStage,
-    VerdictStage,
 )
-from mobileprep.building.stages.transform.spec import TransformStage, transform_spec
-from mobileprep.building.stages.validate.spec import ValidateStage, validate_spec
+from mobileprep.building.stages.transform.spec import transform_spec
+from mobileprep.building.stages.validate.spec import validate_spec
 from mobileprep.core.files import canonical
-from mobileprep.recipe.model import Recipe, Step, Target, digestible
-from mobileprep.recipe.settings import Budget
+from mobileprep.recipe.model import Recipe, Target, digestible
 
 
 def plan_recipes(recipes: Iterable[Recipe], requested: frozenset[str] = frozenset()) -> Plan:
@@ -94,24 +81,27 @@ class _TargetPlanner:
         """Plan the target and add its stages to the known ones."""
         target = self._target
         freeze = self._add(freeze_spec(target))
-        samples, steps, checks = self._chain(frozen_by(freeze))
-        damage_of = damage_spec(target, frozen_by(freeze), steps)
-        damage = [] if damage_of is None else [self._add(damage_of)]
-        last = [freeze, *steps][-1]
-        ranges = self._ranges_of_file(frozen_by(freeze), last)
-        file = self._model_file()
-        package = self._add(
-            package_spec(target, file, frozen_by(freeze), Upstream(last, GRAPH), ranges)
+        frozen = frozen_by(freeze)
+        samples, steps, checks = self._chain(frozen)
+        damage = self._add_all(damage_spec(target, frozen, steps))
+        graph = Upstream([freeze, *steps][-1], GRAPH)
+        file = f"{target.model or self._recipe.name}.{ENDINGS.get(target.artifact, 'pb')}"
+        label = f"{len(target.transforms) + 1:02d}-tflite-calibrate"
+        used = target.ranges_of_file
+        ranges = self._ranges(label, graph, frozen, is_used=used, for_litert=True)
+        package = self._add(package_spec(target, file, frozen, graph, ranges))
+        model = Upstream(package, file if target.protect.key else f"{PUBLISHED}{file}")
+        shipped = self._shipped(model, file)
+        code = self._add_all(integration_spec(target, file, graph, frozen.interface))
+        compress = self._add(compress_spec(target, graph, shipped))
+        budget = self._add_all(budget_spec(target, frozen, graph, package, compress))
+        migration = self._add_all(migration_spec(target, frozen, steps))
+        package_check = self._add_all(
+            package_check_spec(target, graph, shipped, frozen, samples, checks)
         )
-        shipped = self._shipped(package)
-        code = self._code(frozen_by(freeze), last)
-        compress = self._add(compress_spec(target, Upstream(last, GRAPH), shipped))
-        budget = self._budget(frozen_by(freeze), last, package, compress)
-        migration = self._migration(frozen_by(freeze), steps)
-        package_check = self._check(frozen_by(freeze), last, shipped, samples, checks)
-        validation = self._validate(frozen_by(freeze), last, shipped)
-        default_check = self._default_check(frozen_by(freeze), steps, package)
-        source_nodes, nodes = self._nodes(frozen_by(freeze), last)
+        validation = self._validate(frozen, graph, shipped)
+        default_check = self._default_check(frozen, steps, model)
+        source_nodes, nodes = self._nodes(frozen, graph)
         tasks = (
             *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
             *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
@@ -126,8 +116,8 @@ class _TargetPlanner:
             distinct_sources(outside_files(target)),
             target_settings(target),
             PlannedPage(
-                Upstream(source_nodes, NodesStage.LEFT),
-                Upstream(nodes, NodesStage.LEFT),
+                Upstream(source_nodes, NodesStage.RECORD),
+                Upstream(nodes, NodesStage.RECORD),
                 tuple(Upstream(task, PAGE) for task in (freeze, *steps)),
                 tuple(step.name for step in target.transforms),
             ),
@@ -135,6 +125,10 @@ class _TargetPlanner:
 
     def _add(self, spec: StageSpec) -> str:
         return self._stages.add(self._recipe, self._target, spec)
+
+    def _add_all(self, *specs: StageSpec | None) -> list[str]:
+        """Add the stages that the recipe asks for, and return their tasks."""
+        return [self._add(spec) for spec in specs if spec is not None]
 
     def _chain(self, frozen: Frozen) -> tuple[list[str], list[str], list[str]]:
         """Add the tasks of the transforms.
@@ -152,7 +146,7 @@ class _TargetPlanner:
         graph = frozen.graph
         for number, step in enumerate(target.transforms, start=1):
             label = f"{number:02d}-{step.name}"
-            ranges = self._ranges(label, step, graph, frozen)
+            ranges = self._ranges(f"{label}-calibrate", graph, frozen, is_used=step.takes_ranges)
             if step.trials:
                 steps.append(self._search(number, label, graph, ranges, frozen))
             else:
@@ -164,12 +158,22 @@ class _TargetPlanner:
                 checks.append(self._add(spec))
         return samples, steps, checks
 
-    def _ranges(self, label: str, step: Step, graph: Upstream, frozen: Frozen) -> Upstream | None:
-        """Add the calibration before a step. Return its ranges, or None if the step takes none."""
+    def _ranges(
+        self,
+        label: str,
+        graph: Upstream,
+        frozen: Frozen,
+        *,
+        is_used: bool,
+        for_litert: bool = False,
+    ) -> Upstream | None:
+        """Add a calibration, and return its ranges, or None if they are not used."""
         target = self._target
-        if not step.takes_ranges or target.calibration is None:
+        if not is_used or target.calibration is None:
             return None
-        spec = calibrate_spec(target, target.calibration, f"{label}-calibrate", graph, frozen)
+        spec = calibrate_spec(
+            target, target.calibration, label, graph, frozen, for_litert=for_litert
+        )
         self._calibrations.append(self._add(spec))
         return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
 
@@ -180,97 +184,46 @@ class _TargetPlanner:
         target, validation = self._target, self._target.validation
         assert validation is not None
         assert ranges is not None
-        arguments = (target, validation, label, number, graph, ranges, frozen)
-        return SearchPlanner(*arguments, self._add, self._searches).plan()
+        return SearchPlanner(
+            *(target, validation, label, number, graph, ranges, frozen, self._add, self._searches)
+        ).plan()
 
-    def _ranges_of_file(self, frozen: Frozen, last: str) -> Upstream | None:
-        """Add the calibration for an integer .tflite file, and return its ranges."""
+    def _shipped(self, model: Upstream, file: str) -> Upstream:
+        """Return the model file that the target publishes, which may be encrypted."""
         target = self._target
-        if not target.ranges_of_file or target.calibration is None:
-            return None
-        label, graph = f"{len(target.transforms) + 1:02d}-tflite-calibrate", Upstream(last, GRAPH)
-        spec = calibrate_spec(target, target.calibration, label, graph, frozen, for_litert=True)
-        self._calibrations.append(self._add(spec))
-        return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
-
-    def _code(self, frozen: Frozen, last: str) -> list[str]:
-        """Return the task that generates code for the app, if the recipe asks for it."""
-        target, integration = self._target, self._target.integration
-        if integration is None:
-            return []
-        graph, file = Upstream(last, GRAPH), self._model_file()
-        spec = integration_spec(target, integration, file, graph, frozen.interface)
-        return [self._add(spec)]
-
-    def _model(self, package: str) -> Upstream:
-        """Return the unencrypted model file of the package stage."""
-        file = self._model_file()
-        return Upstream(package, file if self._target.protect.key else f"{PUBLISHED}{file}")
-
-    def _shipped(self, package: str) -> Upstream:
-        """Return the model file that the target publishes."""
-        target, model = self._target, self._model(package)
         if target.protect.key is None:
             return model
-        file = encrypted_file(target, self._model_file())
+        file = encrypted_file(target, file)
         task = self._add(encrypt_spec(target, target.protect.key, file, model))
         return Upstream(task, f"{PUBLISHED}{file}")
 
-    def _nodes(self, frozen: Frozen, last: str) -> tuple[str, str]:
+    def _nodes(self, frozen: Frozen, graph: Upstream) -> tuple[str, str]:
         """Return the tasks that describe the nodes of the source and of the final graph."""
         inputs, ranges = self._target.inputs, self._calibrations
         source = NodesStage(inputs=inputs, graph=frozen.graph)
         shipped = NodesStage(
             inputs=inputs,
-            graph=Upstream(last, GRAPH),
+            graph=graph,
             ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in ranges),
         )
         label = f"{self._target.folder}/nodes"
         return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
 
-    def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
-        """Return the task that compares the model with the budget and the device, if any."""
-        target = self._target
-        if target.budget == Budget() and target.device is None:
-            return []
-        graph = Upstream(last, GRAPH)
-        return [self._add(budget_spec(target, frozen, graph, package, compress))]
-
-    def _migration(self, frozen: Frozen, steps: list[str]) -> list[str]:
-        """Return the task that reports which runtimes can run the graph, if requested."""
-        spec = migration_spec(self._target, frozen, steps)
-        return [] if spec is None else [self._add(spec)]
-
-    def _default_check(self, frozen: Frozen, steps: list[str], package: str) -> list[str]:
+    def _default_check(self, frozen: Frozen, steps: list[str], model: Upstream) -> list[str]:
         """Return the default quantization check, unless the recipe configures its own."""
         target = self._target
         if not needs_default_check(target):
             return []
         samples = self._add(default_samples_spec(target, frozen))
-        spec = default_check_spec(target, frozen, steps, self._model(package), samples)
+        spec = default_check_spec(target, frozen, steps, model, samples)
         return [samples, self._add(spec)]
 
-    def _model_file(self) -> str:
-        name = self._target.model or self._recipe.name
-        return f"{name}.{ENDINGS.get(self._target.artifact, 'pb')}"
-
-    def _check(
-        self, frozen: Frozen, last: str, shipped: Upstream, samples: list[str], checks: list[str]
-    ) -> list[str]:
-        """Return the task that checks the packaged model, if the recipe has a check."""
-        target, check = self._target, self._target.check
-        if check is None:
-            return []
-        model = model_of(target, "check", Upstream(last, GRAPH), shipped)
-        spec = package_check_spec(target, check, model, frozen, samples[0], checks)
-        return [self._add(spec)]
-
-    def _validate(self, frozen: Frozen, last: str, shipped: Upstream) -> list[str]:
+    def _validate(self, frozen: Frozen, graph: Upstream, shipped: Upstream) -> list[str]:
         """Return the validation tasks, if the recipe has a validation."""
         target, validation = self._target, self._target.validation
         if validation is None:
             return []
-        model = model_of(target, "validation", Upstream(last, GRAPH), shipped)
+        model = model_of(target, "validation", graph, shipped)
         before = self._add(evaluate_spec(target, validation, SOURCE_LABEL, frozen))
         label = f"{target.folder}/evaluate"
         after = self._add(evaluate_spec(target, validation, label, frozen, model))
@@ -337,55 +290,27 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "outputs": list(target.outputs),
         "freeze": digestible(target.freeze),
         "engine": target.engine,
-        "engine_versions": _engine_versions(target) if _runs_graphs(target) else {},
+        "engine_versions": _engine_versions(target),
         "check": digestible(target.check),
         "calibration": digestible(target.calibration),
         "validation": digestible(target.validation),
         "budget": digestible(target.budget),
         "device": digestible(target.device),
         "transforms": [
-            {"name": s.name, "options": _options(s), "ignore_errors": s.ignore_errors}
-            | ({"trials": s.trials} if s.trials else {})
+            {
+                "name": s.name,
+                "options": {key: digestible(value) for key, value in s.options.items()},
+                "ignore_errors": s.ignore_errors,
+                **({"trials": s.trials} if s.trials else {}),
+            }
             for s in target.transforms
         ],
     }
 
 
 def _engine_versions(target: Target) -> Mapping[str, str]:
+    """Return the versions of installed engines if a target's report depends on them."""
+    if target.check is None and target.validation is None:
+        return {}
     lite = litert_choice(target, "check") or litert_choice(target, "validation")
     return {**engine_choice(target).versions, **({} if lite is None else lite.versions)}
-
-
-def _runs_graphs(target: Target) -> bool:
-    """Return whether a target's report depends on the installed engines."""
-    return target.check is not None or target.validation is not None
-
-
-def _options(step: Step) -> Mapping[str, Any]:
-    """Return a step's options as JSON-serializable data."""
-    return {key: digestible(value) for key, value in step.options.items()}
-
-
-STAGES: Final[tuple[type[Stage], ...]] = (
-    FreezeStage,
-    TransformStage,
-    SamplesStage,
-    CheckStage,
-    DefaultCheckStage,
-    CalibrateStage,
-    DamageStage,
-    PackageStage,
-    EncryptStage,
-    IntegrationStage,
-    MigrationStage,
-    CompressStage,
-    BudgetStage,
-    NodesStage,
-    EvaluateStage,
-    ValidateStage,
-    RankStage,
-    TrialStage,
-    VerdictStage,
-    ChoiceStage,
-)
-"""All stage classes."""

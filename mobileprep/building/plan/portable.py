@@ -45,10 +45,24 @@ def portable_recipe(recipe: Recipe) -> Recipe:
     recipe without absolute paths is returned unchanged, so part of a renamed recipe keeps the
     names of the whole.
     """
-    names = _Names()
-    targets = tuple(map(names.of_target, recipe.targets))
-    is_same = not _differ(targets, recipe.targets)
-    return recipe if is_same else structs.replace(recipe, targets=targets)
+    if not any(is_absolute(file.name) for file in input_files(recipe.targets)):
+        return recipe
+    return structs.replace(recipe, targets=_Names().renamed(recipe.targets))
+
+
+def input_files(value: object) -> Iterator[InputFile]:
+    """Yield every file that a part of a recipe names, at any depth."""
+    if isinstance(value, InputFile):
+        yield value
+    elif isinstance(value, Struct):
+        for item in structs.asdict(value).values():
+            yield from input_files(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from input_files(item)
+    elif isinstance(value, tuple | list | frozenset):
+        for item in value:
+            yield from input_files(item)
 
 
 def distinct_sources(files: Iterable[StageFile]) -> tuple[StageFile, ...]:
@@ -75,11 +89,8 @@ class _Names:
         self._names: dict[Path, str] = {}
         self._taken: set[str] = set()
 
-    def of_target(self, target: Target) -> Target:
-        renamed: Target = self._renamed(target)
-        return renamed
-
-    def _renamed(self, value: Any) -> Any:  # noqa: ANN401 - any part of a recipe
+    def renamed(self, value: Any) -> Any:  # noqa: ANN401 - any part of a recipe
+        """Return a part of a recipe with machine-independent names."""
         if isinstance(value, InputFile):
             return self._file(value)
         if isinstance(value, Step):
@@ -87,13 +98,12 @@ class _Names:
         if isinstance(value, Data):
             return self._data(value)
         if type(value) is tuple:  # recipe trees are tuples of struct types
-            items = tuple(map(self._renamed, value))
-            return items if _differ(items, value) else value
+            return tuple(map(self.renamed, value))
         return self._fields(value) if isinstance(value, Struct) else value
 
-    def _fields(self, value: Any) -> Any:  # noqa: ANN401 - a dataclass
+    def _fields(self, value: Any) -> Any:  # noqa: ANN401 - a struct
         fields = structs.asdict(value)
-        return _with(value, {name: self._renamed(item) for name, item in fields.items()})
+        return structs.replace(value, **{name: self.renamed(v) for name, v in fields.items()})
 
     def _file(self, file: InputFile) -> InputFile:
         if not is_absolute(file.name):
@@ -113,19 +123,17 @@ class _Names:
     def _data(self, data: Data) -> Data:
         """Rename the label file in the data's reading options to match its list of files."""
         renamed: Data = self._fields(data)
-        if renamed is data or renamed.labels is None or not renamed.labels.written:
+        if renamed.labels is None or not renamed.labels.written:
             return renamed
         reading = structs.replace(data.reading, labels=renamed.labels.name)
         return structs.replace(renamed, reading=reading)
 
     def _step(self, step: Step) -> Step:
         """Rename the files in the step's parameters to match its list of files."""
-        plugin, files = self._renamed(step.plugin), self._renamed(step.files)
+        plugin, files = self.renamed(step.plugin), self.renamed(step.files)
         named = {(f.parameter, f.index): f.file.name for f in files if f.file.written}
         params = tuple((key, _parameter(key, value, named)) for key, value in step.params)
-        parameters = step.params if params == step.params else params
-        renamed: Step = _with(step, {"plugin": plugin, "files": files, "params": parameters})
-        return renamed
+        return structs.replace(step, plugin=plugin, files=files, params=params)
 
 
 def _parameter(
@@ -134,16 +142,6 @@ def _parameter(
     if isinstance(value, tuple):
         return tuple(named.get((key, at), item) for at, item in enumerate(value))
     return named.get((key, None), value)
-
-
-def _with(value: Any, changed: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a dataclass
-    """Replace fields of a struct. Return the struct itself if no field differs."""
-    before = [getattr(value, name) for name in changed]
-    return structs.replace(value, **changed) if _differ(changed.values(), before) else value
-
-
-def _differ(after: Iterable[object], before: Iterable[object]) -> bool:
-    return any(a is not b for a, b in zip(after, before, strict=True))
 
 
 def outside_files(target: Target) -> Iterator[StageFile]:

@@ -184,3 +184,9 @@ def labels_of(target: Target) -> str:
     """Return the file name of the labels, even if no metric names one."""
     metrics = () if target.validation is None else target.validation.metrics
     return next((m.labels for m in metrics if m.labels), USUAL_LABELS)
+
+
+def calibration_data(target: Target) -> Data | None:
+    """Return the samples of a target's calibration, if they exist: a range file needs none."""
+    data = None if target.calibration is None else target.calibration.data
+    return data if data is not None and data.file.path.exists() else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
@@ -118,7 +118,7 @@ class Stage(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def output_files(self) -> tuple[str, ...]:
         """Names of the files that the stage always writes. It may write more below ``files/``."""
-        return ()
+        return (self.RECORD,) if self.RECORD else ()
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
@@ -289,6 +289,19 @@ class Plan(Struct, frozen=True):
     def stage(self, task: str) -> StageSpec:
         """Return the stage of a task."""
         return next(s for s in self.stages if s.task == task)
+
+    def until(self, tasks: Iterable[str], done: Container[str] = ()) -> list[StageSpec]:
+        """Return the stages of tasks and all stages before them, except what only ``done`` needs.
+
+        ``done`` are tasks to leave out.
+        """
+        needed = set(tasks)
+        stages = []
+        for spec in reversed(self.stages):
+            if spec.task in needed and spec.task not in done:
+                needed.update(spec.needs)
+                stages.append(spec)
+        return stages[::-1]
 
 
 # JSON integers may exceed the range of a float, and reports could not print them.

@@ -28,8 +28,8 @@ from mobileprep.building.stages.package.spec import (
 )
 from mobileprep.building.stages.transform.report import StepLine, step_line
 from mobileprep.building.stages.transform.spec import TransformRecord
-from mobileprep.building.stages.validate.report import Accuracy, accuracy_of
-from mobileprep.building.stages.validate.spec import ValidationRecord
+from mobileprep.building.stages.validate.report import accuracy_of
+from mobileprep.building.stages.validate.spec import Accuracy, ValidationRecord
 from mobileprep.targets.targets import DeviceCost
 
 
@@ -134,6 +134,18 @@ def collect_report(
     )
 
 
+def all_warnings(report: Report) -> Iterator[str]:
+    """Yield all warnings of a report."""
+    yield from report.source.warnings
+    yield from (warning for step in report.steps for warning in step.warnings)
+    yield from report.warnings
+    if report.check is not None:
+        yield from report.check.warnings
+    yield from (warning for record in report.calibrations for warning in record.warnings)
+    if report.accuracy is not None:
+        yield from report.accuracy.warnings
+
+
 def _engines(
     checks: Sequence[CheckRecord], model: CheckRecord | None, validation: ValidationRecord | None
 ) -> Iterator[EngineLine]:
@@ -163,12 +175,6 @@ def report_json(report: Report) -> bytes:
     """Serialize the report as JSON with sorted keys."""
     text = json.dumps(report_data(report), sort_keys=True, indent=1, allow_nan=False)
     return f"{text}\n".encode()
-
-
-def report_key(report: Report) -> bytes:
-    """Serialize the report for digests. Takes a fifth of the time of ``report_json``."""
-    text = json.dumps(report_data(report), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return text.encode()
 
 
 def finite(value: Any) -> Any:  # noqa: ANN401 - a record, or JSON-serializable data

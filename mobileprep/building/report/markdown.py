@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mobileprep.building.report.collect import Report
+from mobileprep.building.report.collect import Report, all_warnings
 from mobileprep.building.report.layout import number_text, plain, table
 from mobileprep.building.report.summary import off_by
 from mobileprep.building.stages.budget.report import cost_text
@@ -16,8 +16,8 @@ from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.migration.report import migration_markdown
 from mobileprep.building.stages.package.report import kernels_text
 from mobileprep.building.stages.transform.report import difference_text
-from mobileprep.building.stages.validate.report import METRIC_HEADINGS, Accuracy, metric_cells
-from mobileprep.building.stages.validate.spec import OutputRecord
+from mobileprep.building.stages.validate.report import METRIC_HEADINGS, metric_cells
+from mobileprep.building.stages.validate.spec import Accuracy, OutputRecord
 
 _METRIC_HEADINGS = ("metric", "before", "after")
 _SIZE_HEADINGS = ("bytes", "compressed", "nodes")
@@ -69,7 +69,7 @@ def _within(size: int, limit: float | None) -> str:
 
 
 def _details(report: Report) -> Iterator[str]:
-    warnings = list(_warnings(report))
+    warnings = list(all_warnings(report))
     yield from (f"- **{plain(_name(report))}**: {plain(warning)}" for warning in warnings)
     if warnings:
         yield ""
@@ -112,17 +112,6 @@ def _check(check: Checked) -> Iterator[str]:
             f"Checked on {check.samples} samples: largest difference {share:.2g} of the peak of "
             f"{plain(output)}{f', {plain(basis)}' if basis else ''}."
         )
-
-
-def _warnings(report: Report) -> Iterator[str]:
-    yield from report.source.warnings
-    yield from (warning for step in report.steps for warning in step.warnings)
-    yield from report.warnings
-    if report.check is not None:
-        yield from report.check.warnings
-    yield from (warning for record in report.calibrations for warning in record.warnings)
-    if report.accuracy is not None:
-        yield from report.accuracy.warnings
 
 
 def _metrics(accuracy: Accuracy) -> Iterator[str]:

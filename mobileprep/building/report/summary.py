@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -11,13 +11,10 @@ from msgspec.structs import replace
 
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.layout import TextTable, columns, fitted
-from mobileprep.building.stages.transform.report import rounded_text
 from mobileprep.building.stages.validate.report import metric_text, metric_title
 from mobileprep.core.printable import plain
 
 _NONE: Final = "-"
-# Longest target name in the narrowest table.
-_SHORT: Final = 16
 
 
 def summary_text(reports: Sequence[Report], width: int) -> str:
@@ -30,20 +27,18 @@ def summary_text(reports: Sequence[Report], width: int) -> str:
     return "".join(f"{plain(line)}\n" for line in lines)
 
 
-def summary_table(reports: Sequence[Report]) -> TextTable:
-    """Return a table with one row per target: sizes, metrics, and output differences."""
-    return _table(_columns(reports))
-
-
 def _lines(reports: Sequence[Report], width: int) -> list[str]:
     """Format the table in the widest form that fits, or in several lines per row if none does."""
-    forms = _columns(reports)
-    for narrow in (_keep, *_NARROWER):
-        forms = [*narrow(forms)]
-        lines = columns(_table(forms))
+    forms = [_columns(reports)]
+    # Output names are usually the longest part of headings of metrics.
+    short = [replace(c, heading=c.heading.partition(" of ")[0]) for c in forms[0]]
+    omissions = ((), ("source",), ("source", "compressed"))
+    forms += [[column for column in short if column.about not in names] for names in omissions]
+    for form in forms:
+        lines = columns(_table(form))
         if all(len(line) <= width for line in lines):
             return lines
-    return fitted(summary_table(reports), width)
+    return fitted(_table(forms[0]), width)
 
 
 class _Column(Struct, frozen=True):
@@ -51,21 +46,19 @@ class _Column(Struct, frozen=True):
 
     Args:
         about: column ID: ``target``, ``size``, ``compressed``, ``source``, ``metric``, ...
-        sizes: numbers of a size column.
     """
 
     about: str
     heading: str
     cells: tuple[str, ...]
-    sizes: tuple[int, ...] = ()
 
 
 def _columns(reports: Sequence[Report]) -> list[_Column]:
     table_columns = [
         _Column("target", "target", tuple(report.target for report in reports)),
         _Column("quantize", "quantize", tuple(report.quantize or _NONE for report in reports)),
-        _size_column("size", "bytes", [report.model.bytes for report in reports]),
-        _size_column("compressed", "compressed", [report.compressed.bytes for report in reports]),
+        _size_column("size", "bytes", (report.model.bytes for report in reports)),
+        _size_column("compressed", "compressed", (r.compressed.bytes for r in reports)),
     ]
     accuracies = [report.accuracy for report in reports if report.accuracy is not None]
     titles = dict.fromkeys(metric_title(m) for accuracy in accuracies for m in accuracy.metrics)
@@ -79,54 +72,13 @@ def _columns(reports: Sequence[Report]) -> list[_Column]:
     return table_columns
 
 
-def _size_column(about: str, heading: str, sizes: Sequence[int]) -> _Column:
-    return _Column(about, heading, tuple(f"{size:,}" for size in sizes), tuple(sizes))
+def _size_column(about: str, heading: str, sizes: Iterable[int]) -> _Column:
+    return _Column(about, heading, tuple(f"{size:,}" for size in sizes))
 
 
 def _table(table_columns: Sequence[_Column]) -> TextTable:
     rows = tuple(zip(*(column.cells for column in table_columns), strict=True))
     return TextTable(tuple(column.heading for column in table_columns), rows, left=2)
-
-
-def _keep(table_columns: Sequence[_Column]) -> Iterator[_Column]:
-    yield from table_columns
-
-
-def _short_titles(table_columns: Sequence[_Column]) -> Iterator[_Column]:
-    """Remove output names, usually the longest part, from metric headings."""
-    for column in table_columns:
-        title = column.heading.partition(" of ")[0]
-        yield replace(column, heading=title) if column.about == "metric" else column
-
-
-def _without(about: str) -> Callable[[Sequence[_Column]], Iterator[_Column]]:
-    return lambda table_columns: (column for column in table_columns if column.about != about)
-
-
-def _rounded_sizes(table_columns: Sequence[_Column]) -> Iterator[_Column]:
-    for column in table_columns:
-        cells = tuple(map(rounded_text, column.sizes))
-        yield replace(column, cells=cells) if column.sizes else column
-
-
-def _first_metric(table_columns: Sequence[_Column]) -> Iterator[_Column]:
-    """Keep only the first metric. Each target's report has them all."""
-    metrics = [column for column in table_columns if column.about == "metric"]
-    yield from (column for column in table_columns if column not in metrics[1:])
-
-
-def _short_words(table_columns: Sequence[_Column]) -> Iterator[_Column]:
-    for column in table_columns:
-        is_text = column.about in ("target", "quantize")
-        cells = tuple(c if len(c) <= _SHORT else f"{c[: _SHORT - 3]}..." for c in column.cells)
-        yield replace(column, cells=cells) if is_text else column
-
-
-# Reductions for narrow terminals, applied in this order until the table fits.
-_NARROWER: Final = (
-    *(_short_titles, _without("source"), _rounded_sizes),
-    *(_without("compressed"), _first_metric, _short_words),
-)
 
 
 def off_by(report: Report) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from msgspec import Struct, field, structs
 
 from mobileprep.building.plan.spec import RecordType, Section, Stage, Upstream, read_record
 from mobileprep.core.files import inside, write_bytes
-from mobileprep.core.loading import Registry, import_on_demand
+from mobileprep.core.loading import import_on_demand
 from mobileprep.errors import InternalError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mobileprep.graph.graph import Graph
     from mobileprep.graph.tensor import Tensor
 
-StageType = TypeVar("StageType", bound=Stage)
 StageTypeCo = TypeVar("StageTypeCo", bound=Stage, covariant=True)
 
 
@@ -110,22 +109,15 @@ class Job(Struct, Generic[StageTypeCo], frozen=True):
 
 StageFunction = Callable[[Job[Any]], None]
 
-_stages: Registry[StageFunction] = Registry("stage")
-
-
-def stage(
-    kind: type[StageType],
-) -> Callable[[Callable[[Job[StageType]], None]], Callable[[Job[StageType]], None]]:
-    """Register the function that runs a kind of stage, in the module ``run`` next to its class."""
-    return _stages.register(kind.stage_name)
-
 
 def stage_function(kind: type[Stage]) -> StageFunction:
-    """Return the function that runs a kind of stage. Imports only its own module."""
-    module = f"{kind.__module__.rpartition('.')[0]}.run"
-    import_on_demand(module)
-    function = _stages.get(kind.stage_name)
+    """Return the function that runs a kind of stage. Imports only its own module.
+
+    It is ``run_`` with the stage's name, or ``run``, in the module ``run`` next to the class.
+    """
+    module = import_on_demand(f"{kind.__module__.rpartition('.')[0]}.run")
+    function = getattr(module, f"run_{kind.stage_name}", None) or getattr(module, "run", None)
     if function is None:
-        message = f"the module {module} registers no stage {kind.stage_name!r}"
+        message = f"{module.__name__} has no function for the stage {kind.stage_name!r}"
         raise InternalError(message)
-    return function
+    return cast(StageFunction, function)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -112,9 +112,12 @@ def measuring_engine(
 def basis_of(job: Job[MeasuringStage], engine: EngineRecord) -> str:
     """Describe the measured file for reports; empty for graphs other than a target's model."""
     measured = job.asked.measured
-    if measured is None:
-        return ""
-    return f"measured on {measured.name} ({f'{engine.name} {engine.version}'.strip()})"
+    return "" if measured is None else basis_text(measured.name, engine)
+
+
+def basis_text(name: str, engine: EngineRecord) -> str:
+    """Describe a measured file for reports."""
+    return f"measured on {name} ({f'{engine.name} {engine.version}'.strip()})"
 
 
 def compared_with_reference(
@@ -223,28 +226,18 @@ def write_assets(target: Path, files: Mapping[str, Path]) -> None:
 @contextmanager
 def with_assets(graph: Graph, assets: Path) -> Iterator[Graph]:
     """Provide the files that a graph reads, inside the context."""
-    files = read_arrays(assets)
-    if not files:
-        yield graph
-        return
-    with _folder_of(files) as folder:
+    with asset_folder(assets) as folder:
         yield with_found_assets(graph, (folder,))
 
 
 @contextmanager
 def asset_folder(assets: Path) -> Iterator[Path]:
     """Extract an archive of assets to a temporary directory, inside the context."""
-    with _folder_of(read_arrays(assets)) as folder:
-        yield folder
-
-
-@contextmanager
-def _folder_of(files: Mapping[str, Array]) -> Iterator[Path]:
-    import tempfile  # slow to import, and few graphs read files
+    import tempfile  # slow to import
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, content in files.items():
+        for file, content in read_arrays(assets).items():
             write_bytes(inside(folder, file), content.tobytes())
         yield folder
 
@@ -307,6 +300,16 @@ def norm_doubts(files: DataFiles, graph: Graph, inputs: Sequence[FedTensor]) -> 
         f"standard deviation of {spread.found:.2g}, and had {spread.trained:.2g} in training; look "
         "at the scale of the samples, such as 'mean' and 'std'"
     )
+
+
+@contextmanager
+def placed_step(job: Job[Any]) -> Iterator[None]:
+    """Locate errors of a transform in the recipe, and keep their location in the graph."""
+    try:
+        yield
+    except MobileprepError as error:
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        raise error.at(job.place("transforms"), message=message) from error
 
 
 @contextmanager

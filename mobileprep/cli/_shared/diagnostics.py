@@ -184,7 +184,7 @@ def _sarif_result(each: Diagnostic) -> dict[str, Any]:
     }
     location: dict[str, Any] = {}
     if each.file:
-        place: dict[str, Any] = {"artifactLocation": {"uri": quote(_relative(each.file))}}
+        place: dict[str, Any] = {"artifactLocation": {"uri": _uri(each.file)}}
         if each.line:
             place["region"] = {"startLine": each.line, "startColumn": max(1, each.column)}
         location["physicalLocation"] = place
@@ -207,6 +207,12 @@ def _relative(file: str) -> str:
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
     return path.as_posix()
+
+
+def _uri(file: str) -> str:
+    """Return the ``file:`` URI of a path, or a relative URI below the working directory."""
+    relative = _relative(file)
+    return PurePath(relative).as_uri() if PurePath(relative).is_absolute() else quote(relative)
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -14,8 +14,8 @@ from typing import Final
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.comparison.model import Comparison
 from mobileprep.cli._shared.arguments import OUT, settings_of
-from mobileprep.cli._shared.telling import warn_all
-from mobileprep.cli._shared.terminal import columns, is_terminal
+from mobileprep.cli._shared.telling import print_note, warn_all
+from mobileprep.cli._shared.terminal import columns, is_terminal, show
 from mobileprep.core.files import unreadable
 from mobileprep.core.printable import plain
 from mobileprep.errors import RecipeError, UsageError
@@ -154,12 +154,6 @@ def holding(args: argparse.Namespace, folders: Iterable[Path]) -> AbstractContex
     return folder_locks(folders, wait=not args.no_wait, tell=print_note)
 
 
-def print_note(sentence: str) -> None:
-    """Print a note about a wait or a skipped file."""
-    # Flush at once: a file would otherwise get the note after the wait.
-    print(f"note: {sentence}", file=sys.stderr, flush=True)
-
-
 def print_reports(
     reports: Iterable[Report], *, as_json: bool, beside: Sequence[Report] = ()
 ) -> None:
@@ -182,7 +176,6 @@ def print_comparisons(comparisons: Iterable[Comparison]) -> None:
     """Print the differences of targets, with control characters escaped."""
     from mobileprep.building.report.comparison.model import comparison_lines, comparison_title
     from mobileprep.building.report.text import BOLD, PLAIN
-    from mobileprep.cli._shared.terminal.plain import show
 
     width, color = _terminal()
     for one in comparisons:

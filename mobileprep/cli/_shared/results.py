@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from mobileprep.cli._shared.terminal import encodable
 from mobileprep.core.files import read_bytes
 from mobileprep.core.printable import plain
 from mobileprep.errors import UsageError
@@ -130,7 +131,7 @@ def line(facts: dict[str, Any]) -> str:
     """Format the description of a tensor as one line."""
     shown = f"{plain(facts['name'])}: {facts['dtype']}{facts['shape']}"
     if "values" in facts:
-        return f"{shown} {_shortened(facts['values'])}"
+        return f"{shown} {_mapped(_rounded, facts['values'])}"
     if "min" in facts:
         shown += f" from {_short(facts['min'])} to {_short(facts['max'])}"
         shown += f", mean {_short(facts['mean'])}"
@@ -139,29 +140,26 @@ def line(facts: dict[str, Any]) -> str:
 
 def _values(array: Array) -> Any:  # noqa: ANN401 - nested lists
     if array.dtype == object:
-        return _texts(array.tolist())
+        return _mapped(_text, array.tolist())
     if array.dtype.kind == "c":
         return str(array.tolist())
     if array.dtype.kind in "biu":
         return array.tolist()
-    return _finite(array.astype(np.float64).tolist())
+    return _mapped(_number, array.astype(np.float64).tolist())
 
 
-def _shortened(values: Any) -> Any:  # noqa: ANN401
-    """Round nested values to six significant digits."""
-    if isinstance(values, list):
-        return [_shortened(v) for v in values]
-    return float(f"{values:.6g}") if isinstance(values, float) else values
+def _mapped(convert: Callable[[Any], Any], value: Any) -> Any:  # noqa: ANN401
+    """Convert each element of nested lists."""
+    return [_mapped(convert, v) for v in value] if isinstance(value, list) else convert(value)
 
 
-def _texts(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, list):
-        return [_texts(v) for v in value]
+def _rounded(value: Any) -> Any:  # noqa: ANN401
+    """Round a float to six significant digits."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _text(value: bytes | str) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-
-
-def _finite(value: Any) -> Any:  # noqa: ANN401
-    return [_finite(v) for v in value] if isinstance(value, list) else _number(value)
 
 
 def _number(value: float) -> float | str:
@@ -209,5 +207,4 @@ def _plain(text: str, out: TextIO) -> str:
     """Escape control characters for a terminal, and characters that the stream cannot encode."""
     if out.isatty():
         text = plain(text, keep="\n\t")
-    encoding = out.encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+    return encodable(text, out)

@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import Final, TextIO, cast
 
 from mobileprep import __version__
 from mobileprep.cli._shared.diagnostics import located, report
+from mobileprep.cli._shared.terminal import StreamWrapper
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import ArtifactError, UsageError
 
@@ -129,32 +130,29 @@ _HEAD: Final = re.compile(_TIME + rb"mobileprep ")
 _END: Final = re.compile(rb"(?:\A|\n)" + _TIME + rb"\d+\.\d\d s\n\Z")
 
 
-class KeptStream:
+class KeptStream(StreamWrapper):
     """A stream that copies lines to a log, and filters them if quiet.
 
     Text that a carriage return overwrites is not logged.
 
     Args:
-        behind: the underlying stream.
+        stream: the underlying stream.
         log: called with each complete line, without the line break; None for no log.
         is_quiet: print only warnings and errors.
     """
 
     def __init__(
-        self, behind: TextIO, log: Callable[[str], None] | None, *, is_quiet: bool
+        self, stream: TextIO, log: Callable[[str], None] | None, *, is_quiet: bool
     ) -> None:
-        self._behind = behind
+        super().__init__(stream)
         self._log = log
         self._is_quiet = is_quiet
         self._line = ""
         self._is_said = False
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the stream
-        return getattr(self._behind, name)
-
     def isatty(self) -> bool:
         """Return whether the stream is a terminal that can overwrite a line."""
-        return not self._is_quiet and self._behind.isatty()
+        return not self._is_quiet and self._stream.isatty()
 
     def write(self, text: str) -> int:
         """Write text, log complete lines, and filter them if quiet."""
@@ -162,14 +160,10 @@ class KeptStream:
             if self._log is not None:
                 self._log(line)
             if self._is_quiet and self._passes(line):
-                self._behind.write(f"{line}\n")
+                self._stream.write(f"{line}\n")
         if not self._is_quiet:
-            self._behind.write(text)
+            self._stream.write(text)
         return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write several strings."""
-        self.write("".join(lines))
 
     def note(self, lines: str) -> None:
         """Write lines to the log only, because a terminal shows them in another way."""
@@ -195,6 +189,12 @@ def dated(line: str) -> str:
 def is_log(begin: bytes, end: bytes) -> bool:
     """Return whether a file with this start and end is a log, possibly truncated or empty."""
     return not begin or bool(_HEAD.match(begin) or _END.search(end))
+
+
+def print_note(sentence: str) -> None:
+    """Print a note, such as one about a wait or a skipped file."""
+    # Flush at once: a file would otherwise get the note after the wait.
+    print(f"note: {sentence}", file=sys.stderr, flush=True)
 
 
 def warn(sentence: str) -> None:

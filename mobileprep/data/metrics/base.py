@@ -111,6 +111,17 @@ class Metric(ABC):
         return ()
 
 
+class MeanMetric(Metric):
+    """The mean over samples or elements: ``update`` adds to their sum and their count."""
+
+    def __init__(self) -> None:
+        self._sum = 0.0
+        self._count = 0
+
+    def value(self) -> float:
+        return self._sum / self._count
+
+
 def numbers_of(batch: MetricBatch) -> Array:
     """Return the metric's output as finite float64, flattened to [samples, elements]."""
     output = batch.each_sample()

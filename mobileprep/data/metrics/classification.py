@@ -9,6 +9,7 @@ import numpy as np
 from mobileprep.data.metrics.base import (
     KeptArrays,
     LabelError,
+    MeanMetric,
     Metric,
     MetricBatch,
     MetricOptions,
@@ -26,7 +27,7 @@ from mobileprep.ops.numerics.texts import (
 )
 
 
-class TopK(Metric):
+class TopK(MeanMetric):
     """The share of samples whose label has one of the k largest scores.
 
     Ties are resolved in favor of the lower class, as in ``argmax``.
@@ -36,9 +37,8 @@ class TopK(Metric):
     """
 
     def __init__(self, k: int) -> None:
+        super().__init__()
         self._k = k
-        self._hits = 0
-        self._samples = 0
         self.classes: int | None = None
         """Number of classes; None before the first batch."""
 
@@ -53,12 +53,8 @@ class TopK(Metric):
         right = np.take_along_axis(scores, labels[:, None], axis=1)
         earlier = np.arange(classes) < labels[:, None]
         better = (scores > right) | ((scores == right) & earlier)
-        self._hits += int(np.count_nonzero(better.sum(axis=1) < self._k))
-        self._samples += batch.count
-
-    def value(self) -> float:
-        """Return the share, from 0 to 1."""
-        return self._hits / self._samples
+        self._sum += int(np.count_nonzero(better.sum(axis=1) < self._k))
+        self._count += batch.count
 
 
 def class_scores(batch: MetricBatch) -> Array:

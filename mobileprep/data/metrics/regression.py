@@ -9,6 +9,7 @@ import numpy as np
 
 from mobileprep.data.metrics.base import (
     LabelError,
+    MeanMetric,
     Metric,
     MetricBatch,
     MetricOptions,
@@ -23,7 +24,7 @@ from mobileprep.ops.numerics.texts import class_count
 _BEST_PSNR: Final = 100.0
 
 
-class MeanError(Metric):
+class MeanError(MeanMetric):
     """The mean absolute or squared difference over all elements.
 
     Args:
@@ -31,19 +32,14 @@ class MeanError(Metric):
     """
 
     def __init__(self, power: int) -> None:
+        super().__init__()
         self._power = power
-        self._sum = 0.0
-        self._count = 0
 
     def update(self, batch: MetricBatch) -> None:
         """Add a batch; labels have the shape of the output."""
         outputs, labels = numbers_of(batch), wanted_numbers(batch)
         self._sum += float((np.abs(outputs - labels) ** self._power).sum())
         self._count += outputs.size
-
-    def value(self) -> float:
-        """Return the error, 0 at best, in the output's unit or its square."""
-        return self._sum / self._count
 
 
 class R2(Metric):
@@ -96,7 +92,7 @@ class R2(Metric):
         return (f"the labels of {level} of {len(self._spread)} elements never change",)
 
 
-class Psnr(Metric):
+class Psnr(MeanMetric):
     """The peak signal-to-noise ratio in decibels, averaged over the samples.
 
     Each sample contributes 10 log10(peak^2 / mean squared error), as in ``tf.image.psnr``. Values
@@ -107,9 +103,8 @@ class Psnr(Metric):
     """
 
     def __init__(self, options: MetricOptions) -> None:
+        super().__init__()
         self._peak = options.peak
-        self._sum = 0.0
-        self._samples = 0
 
     def update(self, batch: MetricBatch) -> None:
         """Add a batch; labels have the shape of the output."""
@@ -118,11 +113,7 @@ class Psnr(Metric):
         errors = ((outputs - labels) ** 2).mean(axis=1)
         least = peak**2 / 10 ** (_BEST_PSNR / 10)
         self._sum += float((10 * np.log10(peak**2 / np.maximum(errors, least))).sum())
-        self._samples += batch.count
-
-    def value(self) -> float:
-        """Return the mean ratio in decibels."""
-        return self._sum / self._samples
+        self._count += batch.count
 
     def _peak_of(self, batch: MetricBatch) -> float:
         kind = batch.needed_labels().dtype
@@ -134,15 +125,11 @@ class Psnr(Metric):
         raise LabelError(message, "add 'peak: 1' for values from 0 to 1, or 'peak: 255'")
 
 
-class Cosine(Metric):
+class Cosine(MeanMetric):
     """The cosine of the angle between a sample's output and its label, averaged over the samples.
 
     An output of zeros has no direction and counts as 0.
     """
-
-    def __init__(self) -> None:
-        self._sum = 0.0
-        self._samples = 0
 
     def update(self, batch: MetricBatch) -> None:
         """Add a batch; labels have the shape of the output."""
@@ -158,11 +145,7 @@ class Cosine(Metric):
         lengths *= np.linalg.norm(outputs, axis=1)
         products = (outputs * labels).sum(axis=1)
         self._sum += float((products / np.where(lengths == 0, 1.0, lengths)).sum())
-        self._samples += batch.count
-
-    def value(self) -> float:
-        """Return the mean cosine, from -1 to 1."""
-        return self._sum / self._samples
+        self._count += batch.count
 
 
 def wanted_numbers(batch: MetricBatch) -> Array:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import (
@@ -17,10 +15,11 @@ from mobileprep.ops.arrays import (
     distinct_axes_of,
     integers,
 )
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     add_dims,
     at_least_rank,
@@ -35,7 +34,7 @@ from mobileprep.ops.shape_function import (
 )
 
 
-@kernel("Tile")
+@kernel("Tile", flops=free)
 def tile(node: Node, x: Array, multiples: Array) -> Array:
     """Repeat x along each axis."""
     counts = integers(multiples)
@@ -47,7 +46,7 @@ def tile(node: Node, x: Array, multiples: Array) -> Array:
 
 
 @shape_fn("Tile")
-def tile_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tile_shape(args: ShapeArgs) -> OutputShapes:
     """Return each size times its multiple."""
     multiples, rank = args.as_shape(1), with_rank(args.shapes[1], 1)[0]
     shape = args.shapes[0] if rank < 0 else with_rank(args.shapes[0], rank)
@@ -56,24 +55,18 @@ def tile_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(map(multiply_dims, shape, multiples))]
 
 
-flop_rule("Tile")(free)
-
-
-@kernel("Pad", "PadV2")
+@kernel("Pad", "PadV2", flops=free)
 def pad(node: Node, x: Array, paddings: Array, value: Array | None = None) -> Array:
     """Pad x with zeros, or with the given value."""
     return padded(x, _widths(x, paddings), x.dtype.type(0) if value is None else value)
 
 
 @shape_fn("Pad", "PadV2")
-def pad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def pad_shape(args: ShapeArgs) -> OutputShapes:
     """Return each size with its padding added."""
     pairs = with_rank(args.shapes[1], 2)
     shape = args.shapes[0] if pairs[0] < 0 else with_rank(args.shapes[0], pairs[0])
     return [None if shape is None else padded_shape(shape, args.value(1))]
-
-
-flop_rule("Pad", "PadV2")(free)
 
 
 def padded(x: Array, widths: list[tuple[int, int]], filler: Any) -> Array:  # noqa: ANN401
@@ -104,7 +97,7 @@ def padded_shape(shape: tuple[int, ...], paddings: Array | None) -> tuple[int, .
     return tuple(map(add_dims, shape, added))
 
 
-@kernel("MirrorPad")
+@kernel("MirrorPad", shape=pad_shape, flops=free)
 def mirror_pad(node: Node, x: Array, paddings: Array) -> Array:
     """Pad x with its mirror image, without the edge (REFLECT) or with it (SYMMETRIC)."""
     widths, mode = _widths(x, paddings), node.attr_str("mode")
@@ -119,13 +112,7 @@ def mirror_pad(node: Node, x: Array, paddings: Array) -> Array:
     return np.pad(x, widths, mode="reflect" if room else "symmetric") if widths else x
 
 
-shape_fn("MirrorPad")(pad_shape)
-
-
-flop_rule("MirrorPad")(free)
-
-
-@kernel("SpaceToDepth")
+@kernel("SpaceToDepth", flops=free)
 def space_to_depth(node: Node, x: Array) -> Array:
     """Move blocks of pixels into channels (NHWC or NCHW)."""
     block, x, back = _blocks(node, x)
@@ -140,7 +127,7 @@ def space_to_depth(node: Node, x: Array) -> Array:
 
 
 @shape_fn("SpaceToDepth")
-def space_to_depth_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def space_to_depth_shape(args: ShapeArgs) -> OutputShapes:
     """Return the image's shape with blocks moved into its channels, or back."""
     block = args.node.attr_int("block_size")
     layout = args.node.attr_str("data_format", "NHWC")
@@ -154,9 +141,6 @@ def space_to_depth_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         out[axis] = _scaled(shape[axis], block, shrinks=args.node.op == "SpaceToDepth")
     out[channel] = _scaled(shape[channel], block * block, shrinks=args.node.op != "SpaceToDepth")
     return [tuple(out)]
-
-
-flop_rule("SpaceToDepth")(free)
 
 
 def _blocks(node: Node, x: Array) -> tuple[int, Array, tuple[int, ...]]:
@@ -174,7 +158,7 @@ def _scaled(size: int, by: int, *, shrinks: bool) -> int:
     return divide_dim(size, by) if shrinks else multiply_dims(size, by)
 
 
-@kernel("DepthToSpace")
+@kernel("DepthToSpace", shape=space_to_depth_shape, flops=free)
 def depth_to_space(node: Node, x: Array) -> Array:
     """Move channels into blocks of pixels (NHWC or NCHW)."""
     block, x, back = _blocks(node, x)
@@ -189,20 +173,8 @@ def depth_to_space(node: Node, x: Array) -> Array:
     return moved
 
 
-shape_fn("DepthToSpace")(space_to_depth_shape)
-
-
-flop_rule("DepthToSpace")(free)
-
-
-@kernel("SpaceToBatchND")
-def space_to_batch_nd(node: Node, x: Array, block: Array, paddings: Array) -> Array:
-    """Split padded spatial axes into blocks whose positions move to the batch axis."""
-    return _to_batch(x, integers(block), paddings)
-
-
-@shape_fn("SpaceToBatchND")
-def space_to_batch_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+@shape_fn("BatchToSpaceND", "SpaceToBatchND")
+def space_to_batch_nd_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape with blocks of the spatial dimensions moved into the batch, or back."""
     blocks, edges = args.integers(1), args.value(2)
     count = with_rank(args.shapes[1], 1)[0]
@@ -218,10 +190,10 @@ def space_to_batch_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*_moved_blocks(args, shape, blocks, edges), *rest)]
 
 
-flop_rule("SpaceToBatchND")(free)
-
-
-def _to_batch(x: Array, sizes: tuple[int, ...], paddings: Array) -> Array:
+@kernel("SpaceToBatch", "SpaceToBatchND", flops=free)
+def space_to_batch(node: Node, x: Array, *inputs: Array) -> Array:
+    """Split padded spatial axes into blocks whose positions move to the batch axis."""
+    sizes, paddings = _block_sizes(node, inputs), inputs[-1]
     count = len(sizes)
     widths = [(0, 0), *_pairs(paddings, count), *[(0, 0)] * (x.ndim - 1 - count)]
     _check_blocks(x, sizes)
@@ -237,6 +209,11 @@ def _to_batch(x: Array, sizes: tuple[int, ...], paddings: Array) -> Array:
     shape = (batch * math.prod(sizes), *(d // b for d, b in zip(spatial, sizes, strict=True)))
     out: Array = parts.reshape(*shape, *rest)
     return out
+
+
+def _block_sizes(node: Node, inputs: tuple[Array, ...]) -> tuple[int, ...]:
+    """Return the sizes of blocks from the first of two inputs, or an attribute."""
+    return integers(inputs[0]) if len(inputs) > 1 else (node.attr_int("block_size"),) * 2
 
 
 def _pairs(array: Array, count: int) -> list[tuple[int, int]]:
@@ -270,36 +247,18 @@ def _moved_blocks(
     return (batch, *sizes)
 
 
-@kernel("SpaceToBatch")
-def space_to_batch(node: Node, x: Array, paddings: Array) -> Array:
-    """Move square blocks of size ``block_size`` into the batch, like ``SpaceToBatchND``."""
-    return _to_batch(x, (node.attr_int("block_size"),) * 2, paddings)
-
-
-@shape_fn("SpaceToBatch")
-def space_to_batch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+@shape_fn("BatchToSpace", "SpaceToBatch")
+def space_to_batch_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape like SpaceToBatchND, with one block size for height and width."""
     block = args.node.attr_int("block_size")
     shape = with_rank(args.shapes[0], 4)
     return [(*_moved_blocks(args, shape, (block, block), args.value(1)), shape[3])]
 
 
-flop_rule("SpaceToBatch")(free)
-
-
-@kernel("BatchToSpaceND")
-def batch_to_space_nd(node: Node, x: Array, block: Array, crops: Array) -> Array:
+@kernel("BatchToSpace", "BatchToSpaceND", flops=free)
+def batch_to_space(node: Node, x: Array, *inputs: Array) -> Array:
     """Move the batch axis into blocks of the spatial axes, which are then cropped."""
-    return _to_space(x, integers(block), crops)
-
-
-shape_fn("BatchToSpaceND")(space_to_batch_nd_shape)
-
-
-flop_rule("BatchToSpaceND")(free)
-
-
-def _to_space(x: Array, sizes: tuple[int, ...], crops: Array) -> Array:
+    sizes, crops = _block_sizes(node, inputs), inputs[-1]
     count, product = len(sizes), math.prod(sizes)
     _check_blocks(x, sizes)
     if product < 1 or x.shape[0] % product:
@@ -320,32 +279,14 @@ def _to_space(x: Array, sizes: tuple[int, ...], crops: Array) -> Array:
     return whole[tuple(cut)]
 
 
-@kernel("BatchToSpace")
-def batch_to_space(node: Node, x: Array, crops: Array) -> Array:
-    """Move the batch into square blocks of size ``block_size``, like ``BatchToSpaceND``."""
-    return _to_space(x, (node.attr_int("block_size"),) * 2, crops)
-
-
-shape_fn("BatchToSpace")(space_to_batch_shape)
-
-
-flop_rule("BatchToSpace")(free)
-
-
-@kernel("ReverseV2")
+@kernel("ReverseV2", shape=unchanged, flops=free)
 def reverse_v2(node: Node, x: Array, axes: Array) -> Array:
     """Reverse x along axes."""
     # In numpy, a reversed scalar is a number instead of an array.
     return np.asarray(np.flip(x, distinct_axes_of(axes, x.ndim)))
 
 
-shape_fn("ReverseV2")(unchanged)
-
-
-flop_rule("ReverseV2")(free)
-
-
-@kernel("Reverse")
+@kernel("Reverse", flops=free)
 def reverse(node: Node, x: Array, flags: Array) -> Array:
     """Reverse x along the axes whose flags are set."""
     if flags.shape != (x.ndim,):
@@ -355,16 +296,13 @@ def reverse(node: Node, x: Array, flags: Array) -> Array:
 
 
 @shape_fn("Reverse")
-def reverse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def reverse_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, with as many dimensions as there are flags."""
     flags = with_rank(args.shapes[1], 1)[0]
     return [args.shapes[0] if flags < 0 else with_rank(args.shapes[0], flags)]
 
 
-flop_rule("Reverse")(free)
-
-
-@kernel("ReverseSequence")
+@kernel("ReverseSequence", flops=free)
 def reverse_sequence(node: Node, x: Array, lengths: Array) -> Array:
     """Reverse the first ``lengths[b]`` elements of each batch entry."""
     along = axis_of(node.attr_int("seq_dim"), x.ndim)
@@ -386,13 +324,10 @@ def reverse_sequence(node: Node, x: Array, lengths: Array) -> Array:
 
 
 @shape_fn("ReverseSequence")
-def reverse_sequence_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def reverse_sequence_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, its batch merged with the number of lengths."""
     shape, lengths = args.shapes[0], with_rank(args.shapes[1], 1)
     if shape is None:
         return [None]
     axis = axis_index(args.node.attr_int("batch_dim", 0), len(shape))
     return [(*shape[:axis], merge_dim(shape[axis], lengths[0]), *shape[axis + 1 :])]
-
-
-flop_rule("ReverseSequence")(free)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import (
@@ -18,10 +16,12 @@ from mobileprep.ops.arrays import (
     same_type,
     scalar,
 )
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.numerics.allocation import allocated
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     at_least_rank,
     axis_index,
@@ -46,7 +46,7 @@ def check_indices(indices: Array, extent: int) -> None:
         raise IndexError(message)
 
 
-@kernel("Gather")
+@kernel("Gather", flops=free)
 def gather(node: Node, x: Array, indices: Array) -> Array:
     """Gather slices of x along its first axis."""
     if x.ndim < 1:
@@ -57,31 +57,23 @@ def gather(node: Node, x: Array, indices: Array) -> Array:
 
 
 @shape_fn("Gather")
-def gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def gather_shape(args: ShapeArgs) -> OutputShapes:
     """Return x's shape with the first dimension replaced by the indices' shape."""
     params = at_least_rank(args.shapes[0], 1)
     return [concatenate(args.shapes[1], None if params is None else params[1:])]
 
 
-flop_rule("Gather")(free)
-
-
 def as_gathered(x: Array, indices: Array, axis: int) -> Array:
     """Gather like ``take``, but return an array for a single index, too."""
-    out = np.empty(_gathered_shape(x, indices, axis), dtype=x.dtype)
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    out = allocated(shape, x.dtype)
     if out.size:
         # Indices were checked already: "clip" avoids a copy of the output in numpy.
         np.take(x, indices, axis=axis, out=out, mode="clip")
     return out
 
 
-def _gathered_shape(x: Array, indices: Array, axis: int) -> tuple[int, ...]:
-    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-    check_allocation(shape, x.dtype)
-    return shape
-
-
-@kernel("GatherV2")
+@kernel("GatherV2", flops=free)
 def gather_v2(node: Node, x: Array, indices: Array, axis: Array) -> Array:
     """Gather slices of x along an axis, with ``batch_dims`` leading axes in common."""
     along, batch = axis_of(scalar(axis), x.ndim), node.attr_int("batch_dims", 0)
@@ -104,7 +96,7 @@ def gather_v2(node: Node, x: Array, indices: Array, axis: Array) -> Array:
 
 
 @shape_fn("GatherV2")
-def gather_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def gather_v2_shape(args: ShapeArgs) -> OutputShapes:
     """Return x's shape with an axis replaced by the indices' shape after its batch dimensions."""
     params, indices, axis = args.shapes[0], args.shapes[1], args.scalar(2)
     batch = args.node.attr_int("batch_dims", 0)
@@ -118,10 +110,7 @@ def gather_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*params[:axis], *indices[batch:], *params[axis + 1 :])]
 
 
-flop_rule("GatherV2")(free)
-
-
-@kernel("GatherNd")
+@kernel("GatherNd", flops=free)
 def gather_nd(node: Node, x: Array, indices: Array) -> Array:
     """Gather slices of x at index vectors, which are in the last axis of ``indices``."""
     depth = indices.shape[-1] if indices.ndim else 0
@@ -137,7 +126,7 @@ def gather_nd(node: Node, x: Array, indices: Array) -> Array:
 
 
 @shape_fn("GatherNd")
-def gather_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def gather_nd_shape(args: ShapeArgs) -> OutputShapes:
     """Return the remaining dimensions for each index vector."""
     params, indices = args.shapes[0], at_least_rank(args.shapes[1], 1)
     if params is None or indices is None or indices[-1] < 0:
@@ -146,10 +135,7 @@ def gather_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*indices[:-1], *params[indices[-1] :])]
 
 
-flop_rule("GatherNd")(free)
-
-
-@kernel("OneHot")
+@kernel("OneHot", flops=free)
 def one_hot(node: Node, indices: Array, depth: Array, on: Array, off: Array) -> Array:
     """Create a new axis with ``on`` at the index and ``off`` elsewhere."""
     same_type(node, on, off)
@@ -162,7 +148,7 @@ def one_hot(node: Node, indices: Array, depth: Array, on: Array, off: Array) -> 
 
 
 @shape_fn("OneHot")
-def one_hot_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def one_hot_shape(args: ShapeArgs) -> OutputShapes:
     """Return the indices' shape with an additional dimension of the given depth."""
     source, depth = args.shapes[0], args.scalar(1)
     axis = args.node.attr_int("axis", -1)
@@ -172,10 +158,7 @@ def one_hot_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*source[:axis], UNKNOWN if depth is None else depth, *source[axis:])]
 
 
-flop_rule("OneHot")(free)
-
-
-@kernel("UnravelIndex")
+@kernel("UnravelIndex", flops=free)
 def unravel_index(node: Node, indices: Array, dims: Array) -> Array:
     """Return the coordinates of flat indices into a shape, a row for each axis."""
     shape = integers(dims)
@@ -184,7 +167,7 @@ def unravel_index(node: Node, indices: Array, dims: Array) -> Array:
 
 
 @shape_fn("UnravelIndex")
-def unravel_index_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def unravel_index_shape(args: ShapeArgs) -> OutputShapes:
     """Return a row for each axis, or a vector for a single index."""
     indices, axes = args.shapes[0], with_rank(args.shapes[1], 1)[0]
     if indices is None:
@@ -192,10 +175,7 @@ def unravel_index_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(axes, element_count(indices)) if indices else (axes,)]
 
 
-flop_rule("UnravelIndex")(free)
-
-
-@kernel("DataFormatVecPermute", "DataFormatDimMap")
+@kernel("DataFormatVecPermute", "DataFormatDimMap", shape=unchanged, flops=free)
 def data_format(node: Node, x: Array) -> Array:
     """Permute dimensions, or axis numbers, from one data format to another."""
     source = node.attr_str("src_format", "NHWC")
@@ -212,13 +192,7 @@ def data_format(node: Node, x: Array) -> Array:
     return x[[source.index(c) for c in target]]
 
 
-shape_fn("DataFormatDimMap", "DataFormatVecPermute")(unchanged)
-
-
-flop_rule("DataFormatDimMap", "DataFormatVecPermute")(free)
-
-
-@kernel("Select")
+@kernel("Select", flops=free)
 def select(node: Node, condition: Array, x: Array, y: Array) -> Array:
     """Select x where the condition is true, else y; a vector condition selects whole slices."""
     same_type(node, x, y)
@@ -236,7 +210,7 @@ def select(node: Node, condition: Array, x: Array, y: Array) -> Array:
 
 
 @shape_fn("Select")
-def select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def select_shape(args: ShapeArgs) -> OutputShapes:
     """Return the branches' shape, which a condition of higher rank than a vector must have."""
     condition, data = args.shapes[0], merge(args.shapes[1], args.shapes[2])
     if condition is not None and data is not None and len(condition) > 1:
@@ -244,17 +218,14 @@ def select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [data]
 
 
-flop_rule("Select")(free)
-
-
 @shape_fn("RefSelect")
-def ref_select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def ref_select_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of all choices, if all are known and equal."""
     first, *rest = args.shapes[1:]
     return [first if is_full(first) and all(s == first for s in rest) else None]
 
 
-@kernel("SelectV2")
+@kernel("SelectV2", flops=free)
 def select_v2(node: Node, condition: Array, x: Array, y: Array) -> Array:
     """Select x where the condition is true, else y, all broadcast."""
     same_type(node, x, y)
@@ -263,15 +234,12 @@ def select_v2(node: Node, condition: Array, x: Array, y: Array) -> Array:
 
 
 @shape_fn("SelectV2")
-def select_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def select_v2_shape(args: ShapeArgs) -> OutputShapes:
     """Return the broadcast shape of three inputs."""
     return [broadcast(broadcast(args.shapes[0], args.shapes[1]), args.shapes[2])]
 
 
-flop_rule("SelectV2")(free)
-
-
-@kernel("Where")
+@kernel("Where", flops=free)
 def where(node: Node, condition: Array) -> Array:
     """Return the coordinates of nonzero elements, a row each."""
     if condition.ndim < 1:
@@ -281,10 +249,7 @@ def where(node: Node, condition: Array) -> Array:
 
 
 @shape_fn("Where")
-def where_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def where_shape(args: ShapeArgs) -> OutputShapes:
     """Return a row for each nonzero element, with the input's rank as length."""
     shape = args.shapes[0]
     return [(UNKNOWN, UNKNOWN if shape is None else len(shape))]
-
-
-flop_rule("Where")(free)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import (
@@ -22,6 +20,7 @@ from mobileprep.ops.cost import flop_rule, free, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     ShapeConflictError,
     declared_shape,
@@ -40,37 +39,24 @@ from mobileprep.ops.shape_function import (
 @kernel(
     *("DeepCopy", "GuaranteeConst", "Identity", "PreventGradient", "RefIdentity", "Snapshot"),
     "StopGradient",
+    shape=unchanged,
+    flops=free,
 )
 def identity(node: Node, x: Array) -> Array:
     """Return x unchanged."""
     return x
 
 
-shape_fn(
-    *("Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DeepCopy"),
-    *("GuaranteeConst", "Identity", "PreventGradient", "RefIdentity", "Snapshot", "StopGradient"),
-)(unchanged)
+shape_fn("Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3")(unchanged)
 
 
-flop_rule(
-    *("DeepCopy", "GuaranteeConst", "Identity", "PreventGradient", "RefIdentity", "Snapshot"),
-    "StopGradient",
-)(free)
-
-
-@kernel("LoopCond")
+@kernel("LoopCond", shape=scalars_only, flops=free)
 def loop_cond(node: Node, condition: Array) -> Array:
     """Return the condition unchanged."""
     return condition
 
 
-shape_fn("LoopCond")(scalars_only)
-
-
-flop_rule("LoopCond")(free)
-
-
-@kernel("EnsureShape")
+@kernel("EnsureShape", flops=free)
 def ensure_shape(node: Node, x: Array) -> Array:
     """Check the shape of x and return x unchanged."""
     shape = node.attr_shape("shape")
@@ -86,42 +72,30 @@ def ensure_shape(node: Node, x: Array) -> Array:
 
 
 @shape_fn("EnsureShape")
-def ensure_shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def ensure_shape_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape merged with the required one."""
     return [merge(args.shapes[0], args.node.attr_shape("shape"))]
 
 
-flop_rule("EnsureShape")(free)
-
-
-@kernel("IdentityN")
+@kernel("IdentityN", flops=free)
 def identity_n(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """Return all inputs unchanged."""
     return inputs
 
 
 @shape_fn("IdentityN")
-def identity_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def identity_n_shape(args: ShapeArgs) -> OutputShapes:
     """Return each input's shape for its output."""
     return args.shapes
 
 
-flop_rule("IdentityN")(free)
-
-
-@kernel("NoOp", "ControlTrigger")
+@kernel("NoOp", "ControlTrigger", shape=no_outputs, flops=free)
 def no_op(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """Do nothing."""
     return ()
 
 
-shape_fn("ControlTrigger", "NoOp")(no_outputs)
-
-
-flop_rule("ControlTrigger", "NoOp")(free)
-
-
-@kernel("CheckNumerics", "CheckNumericsV2")
+@kernel("CheckNumerics", "CheckNumericsV2", shape=unchanged, flops=free)
 def check_numerics(node: Node, x: Array) -> Array:
     """Raise an error for NaN or infinity; otherwise return x unchanged."""
     if bool(np.isfinite(x).all()):
@@ -131,30 +105,18 @@ def check_numerics(node: Node, x: Array) -> Array:
     raise InvalidGraphError(message, "check the values that are fed")
 
 
-shape_fn("CheckNumerics", "CheckNumericsV2")(unchanged)
-
-
-flop_rule("CheckNumerics", "CheckNumericsV2")(free)
-
-
 # Up to this graph version, an unknown shape could not be distinguished from a scalar's.
 LAST_AMBIGUOUS_PRODUCER = 21
 
 
-@kernel("PlaceholderWithDefault")
+@kernel("PlaceholderWithDefault", shape=declared_shape, flops=free)
 def placeholder_with_default(node: Node, default: Array) -> Array:
     """Return the default; a feed replaces the node."""
     return default
 
 
-shape_fn("PlaceholderWithDefault")(declared_shape)
-
-
-flop_rule("PlaceholderWithDefault")(free)
-
-
 @shape_fn("Const", "HostConst")
-def const_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def const_shape(args: ShapeArgs) -> OutputShapes:
     """Return the value's shape."""
     return [args.node.attr_tensor("value").shape]
 
@@ -163,7 +125,7 @@ flop_rule("Const")(free)
 
 
 @shape_fn("Placeholder", "PlaceholderV2")
-def declared_once_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def declared_once_shape(args: ShapeArgs) -> OutputShapes:
     """Return the declared shape; in old graphs, a scalar shape means an unknown shape."""
     shape = args.node.attr_shape("shape")
     ambiguous = args.node.op == "Variable" or args.producer <= LAST_AMBIGUOUS_PRODUCER
@@ -176,7 +138,7 @@ flop_rule("Placeholder", "PlaceholderV2")(free)
 shape_fn("ImmutableConst")(declared_shape)
 
 
-@kernel("Cast")
+@kernel("Cast", shape=unchanged, flops=free)
 def cast(node: Node, x: Array) -> Array:
     """Convert elements to another type; fractions are truncated toward zero."""
     target = node.attr_dtype("DstT")
@@ -195,12 +157,6 @@ def cast(node: Node, x: Array) -> Array:
     return x.astype(kind)
 
 
-shape_fn("Cast")(unchanged)
-
-
-flop_rule("Cast")(free)
-
-
 def _to_integers(x: Array, kind: np.dtype[np.generic]) -> Array:
     """Convert through 64 bits, so that overflow wraps the same on every machine."""
     if kind == np.uint64:
@@ -210,7 +166,7 @@ def _to_integers(x: Array, kind: np.dtype[np.generic]) -> Array:
     return x.astype(np.int64).astype(kind)
 
 
-@kernel("Bitcast")
+@kernel("Bitcast", flops=free)
 def bitcast(node: Node, x: Array) -> Array:
     """Reinterpret the bytes as another type; different sizes add or remove a last axis."""
     kind = node.attr_dtype("type").numpy
@@ -229,7 +185,7 @@ def bitcast(node: Node, x: Array) -> Array:
 
 
 @shape_fn("Bitcast")
-def bitcast_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def bitcast_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape; different element sizes add or remove a last dimension."""
     source = args.shapes[0]
     source_size = args.node.attr_dtype("T").itemsize
@@ -242,35 +198,20 @@ def bitcast_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [source if source_size == target_size else (*source, source_size // target_size)]
 
 
-flop_rule("Bitcast")(free)
-
-
-@kernel("Fill")
+@kernel("Fill", shape=shape_in(0), flops=free)
 def fill(node: Node, dims: Array, value: Array) -> Array:
     """Create a tensor of one value."""
     return np.full(dimensions(dims, value.dtype), value, dtype=value.dtype)
 
 
-shape_fn("Fill")(shape_in(0))
-
-
-flop_rule("Fill")(free)
-
-
-@kernel("Empty")
+@kernel("Empty", shape=shape_in(0), flops=free)
 def empty(node: Node, dims: Array) -> Array:
     """Create a tensor of zeros; the op does not specify its content."""
     kind = node.attr_dtype("dtype").numpy or np.dtype(object)
     return np.zeros(dimensions(dims, kind), dtype=kind)
 
 
-shape_fn("Empty")(shape_in(0))
-
-
-flop_rule("Empty")(free)
-
-
-@kernel("FakeParam")
+@kernel("FakeParam", shape=declared_shape, flops=free)
 def fake_param(node: Node) -> Array:
     """Create a placeholder for a tensor of the other branch of a conditional; nothing reads it."""
     kind = node.attr_dtype("dtype").numpy or np.dtype(object)
@@ -279,13 +220,7 @@ def fake_param(node: Node) -> Array:
     return np.zeros(shape, dtype=kind)
 
 
-shape_fn("FakeParam")(declared_shape)
-
-
-flop_rule("FakeParam")(free)
-
-
-@kernel("Range")
+@kernel("Range", flops=per_output(1))
 def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
     """Return the numbers from a start up to a limit, exclusive."""
     same_type(node, start, limit, delta)
@@ -305,7 +240,7 @@ def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
 
 
 @shape_fn("Range")
-def range_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def range_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector whose size follows from start, limit, and step."""
     values = [args.value(i) for i in range(3)]
     if any(v is None or v.size != 1 for v in values):
@@ -319,10 +254,7 @@ def range_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(math.ceil(abs((limit - start) / step)),)]
 
 
-flop_rule("Range")(per_output(1))
-
-
-@kernel("LinSpace")
+@kernel("LinSpace", shape=length_in(2), flops=per_output(1))
 def lin_space(node: Node, start: Array, stop: Array, count: Array) -> Array:
     """Return evenly spaced numbers, both ends included."""
     number = scalar(count)
@@ -336,9 +268,3 @@ def lin_space(node: Node, start: Array, stop: Array, count: Array) -> Array:
     out: Array = start + np.arange(number, dtype=start.dtype) * step
     out[-1] = stop
     return out
-
-
-shape_fn("LinSpace")(length_in(2))
-
-
-flop_rule("LinSpace")(per_output(1))

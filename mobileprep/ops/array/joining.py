@@ -17,11 +17,12 @@ from mobileprep.ops.arrays import (
     same_type,
     scalar,
 )
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.allocation import check_bytes
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     add_dims,
     axis_index,
@@ -35,25 +36,21 @@ from mobileprep.ops.shape_function import (
 )
 
 
-@kernel("ConcatV2")
-def concat_v2(node: Node, *inputs: Array) -> Array:
-    """Concatenate tensors along the axis in the last input."""
-    return _joined(node, inputs[:-1], inputs[-1])
-
-
-@shape_fn("ConcatV2")
-def concat_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape of the inputs concatenated along an axis."""
-    return [concatenated_shape(args.shapes[:-1], args.scalar(len(args.shapes) - 1))]
-
-
-flop_rule("ConcatV2")(free)
-
-
-def _joined(node: Node, parts: tuple[Array, ...], axis: Array) -> Array:
+@kernel("Concat", "ConcatV2", flops=free)
+def concat(node: Node, *inputs: Array) -> Array:
+    """Concatenate tensors along the axis in the first input, or since version 2 in the last."""
+    axis, *parts = inputs if node.op == "Concat" else (inputs[-1], *inputs[:-1])
     same_type(node, *parts)
     check_bytes(sum(x.nbytes for x in parts), "the joined tensor")
     return np.concatenate(parts, axis=axis_of(scalar(axis), parts[0].ndim))
+
+
+@shape_fn("Concat", "ConcatV2")
+def concat_shape(args: ShapeArgs) -> OutputShapes:
+    """Return the shape of the inputs concatenated along an axis."""
+    if args.node.op == "Concat":
+        return [concatenated_shape(args.shapes[1:], args.scalar(0))]
+    return [concatenated_shape(args.shapes[:-1], args.scalar(len(args.shapes) - 1))]
 
 
 def concatenated_shape(shapes: Sequence[TensorShape], axis: int | None) -> TensorShape:
@@ -72,22 +69,7 @@ def concatenated_shape(shapes: Sequence[TensorShape], axis: int | None) -> Tenso
     return (*joined[:axis], size, *joined[axis + 1 :])
 
 
-@kernel("Concat")
-def concat(node: Node, axis: Array, *parts: Array) -> Array:
-    """Concatenate tensors along the axis in the first input."""
-    return _joined(node, parts, axis)
-
-
-@shape_fn("Concat")
-def concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape of the inputs concatenated along an axis."""
-    return [concatenated_shape(args.shapes[1:], args.scalar(0))]
-
-
-flop_rule("Concat")(free)
-
-
-@kernel("ConcatOffset")
+@kernel("ConcatOffset", flops=free)
 def concat_offset(node: Node, axis: Array, *shapes: Array) -> tuple[Array, ...]:
     """Return the offset of each part in the concatenated tensor."""
     along = axis_of(scalar(axis), shapes[0].size)
@@ -101,15 +83,12 @@ def concat_offset(node: Node, axis: Array, *shapes: Array) -> tuple[Array, ...]:
 
 
 @shape_fn("ConcatOffset")
-def concat_offset_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def concat_offset_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector for each of the concatenated shapes."""
     return args.shapes[1:]
 
 
-flop_rule("ConcatOffset")(free)
-
-
-@kernel("Pack")
+@kernel("Pack", flops=free)
 def pack(node: Node, *inputs: Array) -> Array:
     """Stack tensors of one shape along a new axis."""
     same_type(node, *inputs)
@@ -118,7 +97,7 @@ def pack(node: Node, *inputs: Array) -> Array:
 
 
 @shape_fn("Pack")
-def pack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def pack_shape(args: ShapeArgs) -> OutputShapes:
     """Return the inputs' common shape with an additional dimension, the number of inputs."""
     shape = reduce(merge, args.shapes, None)
     if shape is None:
@@ -130,10 +109,7 @@ def pack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 shape_fn("ParallelConcat")(declared_shape)
 
 
-flop_rule("Pack")(free)
-
-
-@kernel("Split")
+@kernel("Split", flops=free)
 def split(node: Node, axis: Array, x: Array) -> tuple[Array, ...]:
     """Split a tensor into equal parts along an axis."""
     along, count = axis_of(scalar(axis), x.ndim), node.attr_int("num_split")
@@ -145,7 +121,7 @@ def split(node: Node, axis: Array, x: Array) -> tuple[Array, ...]:
 
 
 @shape_fn("Split")
-def split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def split_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of equal parts along an axis."""
     axis, shape, count = args.scalar(0), args.shapes[1], args.node.attr_int("num_split")
     if shape is None or axis is None:
@@ -154,10 +130,7 @@ def split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:axis], divide_dim(shape[axis], count), *shape[axis + 1 :])] * count
 
 
-flop_rule("Split")(free)
-
-
-@kernel("SplitV")
+@kernel("SplitV", flops=free)
 def split_v(node: Node, x: Array, sizes: Array, axis: Array) -> tuple[Array, ...]:
     """Split a tensor into parts of given lengths along an axis; one length may be -1."""
     along, lengths = axis_of(scalar(axis), x.ndim), list(integers(sizes))
@@ -171,7 +144,7 @@ def split_v(node: Node, x: Array, sizes: Array, axis: Array) -> tuple[Array, ...
 
 
 @shape_fn("SplitV")
-def split_v_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def split_v_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of parts of given sizes along an axis; one size may be -1 for the rest."""
     shape, sizes, axis = args.shapes[0], args.integers(1), args.scalar(2)
     count = args.node.attr_int("num_split")
@@ -188,10 +161,7 @@ def split_v_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*before, rest if s < 0 else s, *after) for s in sizes]
 
 
-flop_rule("SplitV")(free)
-
-
-@kernel("Unpack")
+@kernel("Unpack", flops=free)
 def unpack(node: Node, x: Array) -> tuple[Array, ...]:
     """Return the slices of x along an axis, without that axis."""
     along, count = axis_of(node.attr_int("axis", 0), x.ndim), node.attr_int("num")
@@ -204,7 +174,7 @@ def unpack(node: Node, x: Array) -> tuple[Array, ...]:
 
 
 @shape_fn("Unpack")
-def unpack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def unpack_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape without an axis, for each element of that axis."""
     count, shape = args.node.attr_int("num"), args.shapes[0]
     if shape is None:
@@ -212,6 +182,3 @@ def unpack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     axis = axis_index(args.node.attr_int("axis", 0), len(shape))
     merge_dim(shape[axis], count)
     return [(*shape[:axis], *shape[axis + 1 :])] * count
-
-
-flop_rule("Unpack")(free)

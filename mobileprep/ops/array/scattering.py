@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from mobileprep.ops.arrays import (
     dimensions,
     same_type,
 )
-from mobileprep.ops.cost import Sizes, flop_rule, free
+from mobileprep.ops.cost import flop_rule, free, per_input
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     at_least_rank,
     merge,
@@ -46,7 +47,7 @@ _WRITES: dict[str, Write] = {
 }
 
 
-@kernel("ScatterNd")
+@kernel("ScatterNd", flops=free)
 def scatter_nd(node: Node, indices: Array, updates: Array, dims: Array) -> Array:
     """Add updates at index vectors to zeros of a shape."""
     out = np.zeros(dimensions(dims, updates.dtype), dtype=updates.dtype)
@@ -55,14 +56,11 @@ def scatter_nd(node: Node, indices: Array, updates: Array, dims: Array) -> Array
 
 
 @shape_fn("ScatterNd")
-def scatter_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def scatter_nd_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape that the third input holds."""
     target = args.as_shape(2)
     _check_updates(target, args.shapes[0], args.shapes[1])
     return [target]
-
-
-flop_rule("ScatterNd")(free)
 
 
 def _check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
@@ -98,26 +96,24 @@ def tensor_scatter(node: Node, x: Array, indices: Array, updates: Array) -> Arra
 
 
 @shape_fn(*_WRITES)
-def tensor_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_scatter_shape(args: ShapeArgs) -> OutputShapes:
     """Return the first input's shape, and check that of the updates."""
     target, indices, updates = args.shapes
     _check_updates(target, indices, updates)
     return [target]
 
 
-@flop_rule(
+# One operation for each element of the updates.
+flop_rule(
     *("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub"),
     "ScatterNdNonAliasingAdd",
-)
-def scattered_flops(sizes: Sizes) -> float:
-    """Count one operation for each element of the updates."""
-    return sizes.input_elements(2)
+)(per_input(1, index=2))
 
 
 flop_rule("TensorScatterUpdate")(free)
 
 
-@kernel("SparseToDense")
+@kernel("SparseToDense", shape=shape_in(1), flops=free)
 def sparse_to_dense(
     node: Node, indices: Array, dims: Array, values: Array, default: Array
 ) -> Array:
@@ -129,16 +125,10 @@ def sparse_to_dense(
     return out
 
 
-shape_fn("SparseToDense")(shape_in(1))
-
-
-flop_rule("SparseToDense")(free)
-
-
 shape_fn("InplaceAdd", "InplaceSub", "InplaceUpdate")(unchanged)
 
 
-@kernel("DynamicPartition")
+@kernel("DynamicPartition", flops=free)
 def dynamic_partition(node: Node, x: Array, partitions: Array) -> tuple[Array, ...]:
     """Distribute slices of x over several tensors."""
     count = node.attr_int("num_partitions")
@@ -154,7 +144,7 @@ def dynamic_partition(node: Node, x: Array, partitions: Array) -> tuple[Array, .
 
 
 @shape_fn("DynamicPartition")
-def dynamic_partition_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def dynamic_partition_shape(args: ShapeArgs) -> OutputShapes:
     """Return parts of unknown length, with the data's dimensions behind the partitions' shape."""
     data, partitions = args.shapes[0], args.shapes[1]
     count = args.node.attr_int("num_partitions")
@@ -163,10 +153,7 @@ def dynamic_partition_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN, *data[len(partitions) :])] * count
 
 
-flop_rule("DynamicPartition")(free)
-
-
-@kernel("DynamicStitch", "ParallelDynamicStitch")
+@kernel("DynamicStitch", "ParallelDynamicStitch", flops=free)
 def dynamic_stitch(node: Node, *inputs: Array) -> Array:
     """Place slices of several tensors at indices; of two for one index, the later wins."""
     count = len(inputs) // 2
@@ -186,7 +173,7 @@ def dynamic_stitch(node: Node, *inputs: Array) -> Array:
 
 
 @shape_fn("DynamicStitch", "ParallelDynamicStitch")
-def dynamic_stitch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def dynamic_stitch_shape(args: ShapeArgs) -> OutputShapes:
     """Return one more row than the largest index, with the data's remaining dimensions."""
     count = args.node.attr_int("N")
     rest: TensorShape = None
@@ -199,6 +186,3 @@ def dynamic_stitch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     if None in indices:
         return [(UNKNOWN, *rest)]
     return [(max((i for listed in indices for i in listed or ()), default=-1) + 1, *rest)]
-
-
-flop_rule("DynamicStitch", "ParallelDynamicStitch")(free)

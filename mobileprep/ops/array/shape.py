@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,18 @@ from mobileprep.ops.arrays import (
     numpy_attr,
     scalar,
 )
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     MAX_RANK,
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     ShapeConflictError,
     axis_index,
     divide_dim,
     element_count,
+    input_with_rank,
     scalars_only,
     shape_fn,
     shape_in,
@@ -42,65 +43,47 @@ def _out_type(node: Node) -> np.dtype[Any]:
     return numpy_attr(node, "out_type", DType.INT32)
 
 
-@kernel("Shape")
+@kernel("Shape", flops=free)
 def shape(node: Node, x: Array) -> Array:
     """Return the dimensions of x as a vector."""
     return np.array(x.shape, dtype=_out_type(node))
 
 
 @shape_fn("Shape")
-def shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def shape_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector with an element for each dimension."""
     return [_rank_vector(args.shapes[0])]
-
-
-flop_rule("Shape")(free)
 
 
 def _rank_vector(of: TensorShape) -> TensorShape:
     return (UNKNOWN if of is None else len(of),)
 
 
-@kernel("ShapeN")
+@kernel("ShapeN", flops=free)
 def shape_n(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """Return the dimensions of each input."""
     return tuple(np.array(x.shape, dtype=_out_type(node)) for x in inputs)
 
 
 @shape_fn("ShapeN")
-def shape_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def shape_n_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector for each input."""
     return [_rank_vector(s) for s in args.shapes]
 
 
-flop_rule("ShapeN")(free)
-
-
-@kernel("Size")
+@kernel("Size", shape=scalars_only, flops=free)
 def size(node: Node, x: Array) -> Array:
     """Return the number of elements."""
     return np.array(x.size, dtype=_out_type(node))
 
 
-shape_fn("Size")(scalars_only)
-
-
-flop_rule("Size")(free)
-
-
-@kernel("Rank")
+@kernel("Rank", shape=scalars_only, flops=free)
 def rank(node: Node, x: Array) -> Array:
     """Return the number of axes."""
     return np.array(x.ndim, dtype=np.int32)
 
 
-shape_fn("Rank")(scalars_only)
-
-
-flop_rule("Rank")(free)
-
-
-@kernel("Reshape")
+@kernel("Reshape", flops=free)
 def reshape(node: Node, x: Array, dims: Array) -> Array:
     """Reshape x; one dimension may be -1."""
     target = list(integers(dims))
@@ -119,7 +102,7 @@ def _inferred_dim(source: tuple[int, ...], others: list[int]) -> int:
 
 
 @shape_fn("Reshape")
-def reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def reshape_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape in the second input; the element count determines one missing size."""
     source, target = args.shapes[0], args.as_shape(1)
     if source is None or target is None:
@@ -140,10 +123,7 @@ def reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(inferred if d == UNKNOWN else d for d in target)]
 
 
-flop_rule("Reshape")(free)
-
-
-@kernel("Squeeze")
+@kernel("Squeeze", flops=free)
 def squeeze(node: Node, x: Array) -> Array:
     """Remove axes of length 1: the named ones, or all."""
     axes = tuple(axis_of(a, x.ndim) for a in _squeezed(node))
@@ -151,7 +131,7 @@ def squeeze(node: Node, x: Array) -> Array:
 
 
 @shape_fn("Squeeze")
-def squeeze_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def squeeze_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape without dimensions of size 1: the named ones, or all."""
     source = args.shapes[0]
     named = args.node.attr_ints("squeeze_dims", ())
@@ -167,22 +147,19 @@ def squeeze_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(d for i, d in enumerate(source) if i not in axes)]
 
 
-flop_rule("Squeeze")(free)
-
-
 def _squeezed(node: Node) -> tuple[int, ...]:
     name = "axis" if "axis" in node.attrs else "squeeze_dims"
     return node.attr_ints(name, ())
 
 
-@kernel("ExpandDims")
+@kernel("ExpandDims", flops=free)
 def expand_dims(node: Node, x: Array, axis: Array) -> Array:
     """Add an axis of length 1 to x."""
     return np.expand_dims(x, axis_of(scalar(axis), x.ndim + 1))
 
 
 @shape_fn("ExpandDims")
-def expand_dims_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def expand_dims_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape with an additional dimension of size 1."""
     source, axis = args.shapes[0], args.scalar(1)
     if source is None:
@@ -193,10 +170,7 @@ def expand_dims_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*source[:axis], 1, *source[axis:])]
 
 
-flop_rule("ExpandDims")(free)
-
-
-@kernel("InvertPermutation")
+@kernel("InvertPermutation", shape=input_with_rank(1), flops=free)
 def invert_permutation(node: Node, order: Array) -> Array:
     """Return the inverse of a permutation."""
     out = np.full_like(order, -1)
@@ -208,47 +182,29 @@ def invert_permutation(node: Node, order: Array) -> Array:
     return out
 
 
-@shape_fn("InvertPermutation")
-def invert_permutation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return a vector of the input's size."""
-    return [with_rank(args.shapes[0], 1)]
-
-
-flop_rule("InvertPermutation")(free)
-
-
-@kernel("BroadcastTo")
+@kernel("BroadcastTo", shape=shape_in(1), flops=free)
 def broadcast_to(node: Node, x: Array, dims: Array) -> Array:
     """Repeat x along axes of length 1."""
     return np.broadcast_to(x, dimensions(dims, x.dtype))
 
 
-shape_fn("BroadcastTo")(shape_in(1))
-
-
-flop_rule("BroadcastTo")(free)
-
-
-@kernel("BroadcastArgs")
+@kernel("BroadcastArgs", flops=free)
 def broadcast_args(node: Node, x: Array, y: Array) -> Array:
     """Return the shape that two shapes broadcast to."""
     return np.array(np.broadcast_shapes(integers(x), integers(y)), dtype=x.dtype)
 
 
 @shape_fn("BroadcastArgs")
-def broadcast_args_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def broadcast_args_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector of the larger rank."""
     x, y = with_rank(args.shapes[0], 1)[0], with_rank(args.shapes[1], 1)[0]
     return [(UNKNOWN if min(x, y) < 0 else max(x, y),)]
 
 
-flop_rule("BroadcastArgs")(free)
-
-
 shape_fn("BroadcastGradientArgs")(two_vectors)
 
 
-@kernel("Transpose", "ConjugateTranspose")
+@kernel("Transpose", "ConjugateTranspose", flops=free)
 def transpose(node: Node, x: Array, order: Array) -> Array:
     """Permute the axes of x."""
     moved: Array = x.transpose(integers(order))
@@ -259,7 +215,7 @@ def transpose(node: Node, x: Array, order: Array) -> Array:
 
 
 @shape_fn("Transpose", "ConjugateTranspose")
-def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def transpose_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape with permuted dimensions."""
     source, order = args.shapes[0], args.integers(1)
     if order is not None:
@@ -273,6 +229,3 @@ def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         return [unknown_dims(axes) if 0 <= axes <= MAX_RANK else None]
     # Permuting a single dimension, or equal ones, does not change the shape.
     return [source if len(set(source)) <= 1 else unknown_dims(len(source))]
-
-
-flop_rule("ConjugateTranspose", "Transpose")(free)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import reduce
 
 import numpy as np
 from msgspec import Struct
 
 from mobileprep.errors import InvalidGraphError
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import axis_of, integers
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     ShapeConflictError,
     merge_dim,
@@ -56,7 +56,7 @@ def along_axis(node: Node, end: Array, values: Array, axis: int | None) -> Array
     return end.reshape(shape)
 
 
-@kernel("Slice")
+@kernel("Slice", flops=free)
 def slice_(node: Node, x: Array, begin: Array, size: Array) -> Array:
     """Extract a block of x with a start and a size, -1 for the rest."""
     starts, sizes = integers(begin), integers(size)
@@ -75,7 +75,7 @@ def slice_(node: Node, x: Array, begin: Array, size: Array) -> Array:
 
 
 @shape_fn("Slice")
-def slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def slice_shape(args: ShapeArgs) -> OutputShapes:
     """Return the given sizes; -1 selects the rest of a dimension."""
     shape, begin, size = args.shapes[0], args.integers(1), args.as_shape(2)
     ranks = [len(s) for s in (shape, begin, size) if s is not None]
@@ -91,9 +91,6 @@ def slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(map(_slice_size, shape, starts, sizes))]
 
 
-flop_rule("Slice")(free)
-
-
 def _slice_size(extent: int, start: int, size: int) -> int:
     if size >= 0:
         if extent >= 0 and (size > extent or start + size > extent):
@@ -103,17 +100,11 @@ def _slice_size(extent: int, start: int, size: int) -> int:
     return extent - start if extent >= 0 and start >= 0 else UNKNOWN
 
 
-@kernel("Roll")
+@kernel("Roll", shape=unchanged, flops=free)
 def roll(node: Node, x: Array, shift: Array, axis: Array) -> Array:
     """Shift the elements of x along axes, with wraparound."""
     axes = tuple(axis_of(a, x.ndim) for a in integers(axis))
     return np.roll(x, integers(shift), axes)
-
-
-shape_fn("Roll")(unchanged)
-
-
-flop_rule("Roll")(free)
 
 
 Bounds = tuple[int | None, int | None]
@@ -129,19 +120,30 @@ class _Masks(Struct, frozen=True):
     end: int
     ellipsis: int
     new_axis: int
-    shrink: int
+    shrink_axis: int
+
+    @classmethod
+    def of(cls, node: Node) -> _Masks:
+        return cls(*(node.attr_int(f"{name}_mask", 0) for name in cls.__struct_fields__))
+
+    def kinds(self, count: int) -> list[str]:
+        """Return the kind of each entry; a new axis at an ellipsis is ignored."""
+        return [
+            "ellipsis" if self.ellipsis >> i & 1 else "new" if self.new_axis >> i & 1 else "index"
+            for i in range(count)
+        ]
 
 
-@kernel("StridedSlice")
+@kernel("StridedSlice", flops=free)
 def strided_slice(node: Node, x: Array, begin: Array, end: Array, strides: Array) -> Array:
     """Index x like Python; the masks mark open ends, "...", new axes, and single elements."""
     # The ellipsis keeps a single element an array.
-    index = (*strided_index(node, x.ndim, begin, end, strides, x.shape), ...)
+    index = (*strided_index(node, x.shape, begin, end, strides), ...)
     return x[index]
 
 
 @shape_fn("StridedSlice")
-def strided_slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def strided_slice_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of the input indexed like Python; unknown bounds cause unknown sizes."""
     shape, strides = args.shapes[0], args.integers(3)
     if shape is None or strides is None:
@@ -154,53 +156,32 @@ def strided_slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(_sizes(args.node, shape, begins, ends, strides))]
 
 
-flop_rule("StridedSlice")(free)
-
-
 def strided_index(
-    node: Node, rank: int, begin: Array, end: Array, strides: Array, shape: tuple[int, ...]
+    node: Node, shape: tuple[int, ...], begin: Array, end: Array, strides: Array
 ) -> tuple[Index, ...]:
-    """Return the numpy index for a StridedSlice node."""
-    masks = _Masks(
-        *(
-            node.attr_int(f"{name}_mask", 0)
-            for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-        )
-    )
+    """Return the numpy index for a StridedSlice node and an input of a shape."""
     begins, ends, steps = integers(begin), integers(end), integers(strides)
     if not len(begins) == len(ends) == len(steps):
         message = "begin, end and strides differ in length"
         raise ValueError(message)
-    return tuple(_entries(masks, begins, ends, steps, rank, shape))
-
-
-def _entries(
-    masks: _Masks,
-    begins: tuple[int, ...],
-    ends: tuple[int, ...],
-    steps: tuple[int, ...],
-    rank: int,
-    shape: tuple[int, ...],
-) -> Iterator[Index]:
-    consumed = sum(1 for i in range(len(begins)) if not (masks.new_axis | masks.ellipsis) >> i & 1)
-    if masks.ellipsis:
-        # A new-axis bit under the ellipsis is ignored.
-        at = (masks.ellipsis & -masks.ellipsis).bit_length() - 1
-        consumed = sum(1 for i in range(len(begins)) if i != at and not masks.new_axis >> i & 1)
-    if consumed > rank:
-        message = f"{consumed} axes are indexed, and there are {rank}"
+    masks = _Masks.of(node)
+    kinds = masks.kinds(len(steps))
+    whole = len(shape) - kinds.count("index")
+    if whole < 0:
+        message = f"{kinds.count('index')} axes are indexed, and there are {len(shape)}"
         raise ValueError(message)
+    index: list[Index] = []
     axis = 0
-    for i, (first, last, step) in enumerate(zip(begins, ends, steps, strict=True)):
-        if masks.ellipsis >> i & 1:
-            for _ in range(rank - consumed):
-                yield slice(None)
-            axis += rank - consumed
-        elif masks.new_axis >> i & 1:
-            yield None
+    for i, kind in enumerate(kinds):
+        if kind == "ellipsis":
+            index += [slice(None)] * whole
+            axis += whole
+        elif kind == "new":
+            index.append(None)
         else:
-            yield _entry(masks, i, (first, last, step), shape[axis])
+            index.append(_entry(masks, i, (begins[i], ends[i], steps[i]), shape[axis]))
             axis += 1
+    return tuple(index)
 
 
 def _entry(masks: _Masks, i: int, entry: tuple[int, int, int], extent: int) -> int | slice:
@@ -208,7 +189,7 @@ def _entry(masks: _Masks, i: int, entry: tuple[int, int, int], extent: int) -> i
     if step == 0:
         message = "a stride cannot be 0"
         raise ValueError(message)
-    if masks.shrink >> i & 1:
+    if masks.shrink_axis >> i & 1:
         # Both masks are ignored for a single element.
         if not -extent <= first < extent or step < 0:
             message = f"no element {first} among {extent}"
@@ -226,11 +207,8 @@ def _sizes(
     ends: tuple[int, ...] | None,
     strides: tuple[int, ...],
 ) -> Iterator[int]:
-    masks = {
-        name: node.attr_int(f"{name}_mask", 0)
-        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-    }
-    kinds = list(_kinds(len(strides), masks["ellipsis"], masks["new_axis"]))
+    masks = _Masks.of(node)
+    kinds = masks.kinds(len(strides))
     indexed = kinds.count("index")
     if indexed > len(shape):
         message = f"{indexed} dimensions are indexed, and there are {len(shape)}"
@@ -245,21 +223,12 @@ def _sizes(
             yield 1
         else:
             size = remaining.pop(0)
-            if not masks["shrink_axis"] >> i & 1:
+            if not masks.shrink_axis >> i & 1:
                 begin = None if begins is None else begins[i]
                 end = None if ends is None else ends[i]
-                opened = masks["begin"] >> i & 1, masks["end"] >> i & 1
+                opened = masks.begin >> i & 1, masks.end >> i & 1
                 yield _size(size, (begin, end), opened, strides[i])
     yield from remaining
-
-
-def _kinds(count: int, ellipsis: int, new_axis: int) -> Iterator[str]:
-    """Yield the kind of each entry of the index; only the first "..." is one."""
-    for i in range(count):
-        if ellipsis >> i & 1:
-            yield "ellipsis"
-        else:
-            yield "new" if new_axis >> i & 1 else "index"
 
 
 def _size(extent: int, bounds: Bounds, opened: tuple[int, int], stride: int) -> int:
@@ -273,17 +242,11 @@ def _size(extent: int, bounds: Bounds, opened: tuple[int, int], stride: int) -> 
     return len(range(*slice(begin, end, stride).indices(extent)))
 
 
-@kernel("TensorStridedSliceUpdate")
+@kernel("TensorStridedSliceUpdate", shape=unchanged, flops=free)
 def strided_slice_update(
     node: Node, x: Array, begin: Array, end: Array, strides: Array, value: Array
 ) -> Array:
     """Copy x and set the part that ``StridedSlice`` would select."""
     out: Array = x.copy()
-    out[strided_index(node, x.ndim, begin, end, strides, x.shape)] = value
+    out[strided_index(node, x.shape, begin, end, strides)] = value
     return out
-
-
-shape_fn("TensorStridedSliceUpdate")(unchanged)
-
-
-flop_rule("TensorStridedSliceUpdate")(free)

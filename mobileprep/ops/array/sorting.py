@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import axis_of, integers, numpy_attr, scalar
-from mobileprep.ops.cost import flop_rule, free, per_input
+from mobileprep.ops.cost import free, per_input
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     at_least_rank,
     shape_fn,
@@ -26,27 +25,10 @@ from mobileprep.ops.shape_function import (
 )
 
 
-@kernel("TopKV2")
-def top_k_v2(node: Node, x: Array, k: Array) -> tuple[Array, Array]:
+@kernel("TopK", "TopKV2", flops=free)
+def top_k(node: Node, x: Array, k: Array | None = None) -> tuple[Array, Array]:
     """Return the largest elements along the last axis and their indices; ties by lowest index."""
-    return _top(node, x, scalar(k))
-
-
-@shape_fn("TopKV2")
-def top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the input's shape with its last dimension cut to k, twice."""
-    k = args.scalar(1) if args.node.op == "TopKV2" else args.node.attr_int("k")
-    shape = at_least_rank(args.shapes[0], 1)
-    if shape is None:
-        return [None, None]
-    cut = (*shape[:-1], UNKNOWN if k is None else k)
-    return [cut, cut]
-
-
-flop_rule("TopKV2")(free)
-
-
-def _top(node: Node, x: Array, count: int) -> tuple[Array, Array]:
+    count = node.attr_int("k") if k is None else scalar(k)
     if x.ndim < 1 or not 0 <= count <= x.shape[-1]:
         message = f"fewer than {count} elements along the last axis of {list(x.shape)}"
         raise ValueError(message)
@@ -54,6 +36,17 @@ def _top(node: Node, x: Array, count: int) -> tuple[Array, Array]:
     return np.take_along_axis(x, order, axis=-1), order.astype(
         numpy_attr(node, "index_type", DType.INT32)
     )
+
+
+@shape_fn("TopK", "TopKV2")
+def top_k_shape(args: ShapeArgs) -> OutputShapes:
+    """Return the input's shape with its last dimension cut to k, twice."""
+    k = args.scalar(1) if args.node.op == "TopKV2" else args.node.attr_int("k")
+    shape = at_least_rank(args.shapes[0], 1)
+    if shape is None:
+        return [None, None]
+    cut = (*shape[:-1], UNKNOWN if k is None else k)
+    return [cut, cut]
 
 
 def _descending(x: Array) -> Array:
@@ -65,19 +58,7 @@ def _descending(x: Array) -> Array:
     return order
 
 
-@kernel("TopK")
-def top_k(node: Node, x: Array) -> tuple[Array, Array]:
-    """Run ``TopKV2`` with the number of elements as an attribute."""
-    return _top(node, x, node.attr_int("k"))
-
-
-shape_fn("TopK")(top_k_shape)
-
-
-flop_rule("TopK")(free)
-
-
-@kernel("NthElement")
+@kernel("NthElement", flops=free)
 def nth_element(node: Node, x: Array, n: Array) -> Array:
     """Return the n-th smallest (or largest) element along the last axis."""
     place = scalar(n)
@@ -89,26 +70,40 @@ def nth_element(node: Node, x: Array, n: Array) -> Array:
 
 
 @shape_fn("NthElement")
-def nth_element_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def nth_element_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape without its last dimension."""
     shape = at_least_rank(args.shapes[0], 1)
     return [None if shape is None else shape[:-1]]
 
 
-flop_rule("NthElement")(free)
+@kernel("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", flops=free)
+def unique(node: Node, x: Array, axis: Array | None = None) -> tuple[Array, ...]:
+    """Return the distinct elements in order of first occurrence, and the index of each element.
 
-
-@kernel("Unique", "UniqueWithCounts")
-def unique(node: Node, x: Array) -> tuple[Array, ...]:
-    """Return the distinct elements in order of first occurrence, and the index of each element."""
-    if x.ndim != 1:
+    Args:
+        axis: the axis whose slices are compared; without it or if empty, x must be a vector.
+    """
+    named = () if axis is None else integers(axis)
+    if not named and x.ndim != 1:
         message = f"expected a vector, found the shape {list(x.shape)}"
         raise ValueError(message)
-    return _unique(node, x, 0)
+    along = axis_of(named[0], x.ndim) if named else 0
+    if x.ndim == 1:
+        keys = x.tolist()
+    else:
+        keys = [tuple(part.ravel().tolist()) for part in np.moveaxis(x, along, 0)]
+    places: dict[Any, int] = {}
+    which = [places.setdefault(key, len(places)) for key in keys]
+    firsts = np.unique(np.array(which, dtype=np.int64), return_index=True)[1]
+    kind = numpy_attr(node, "out_idx", DType.INT32)
+    outputs = (np.take(x, firsts, axis=along), np.array(which, dtype=kind))
+    if "Counts" not in node.op:
+        return outputs
+    return (*outputs, np.bincount(which, minlength=len(places)).astype(kind))
 
 
-@shape_fn("Unique", "UniqueWithCounts")
-def unique_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+@shape_fn("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2")
+def unique_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of the distinct elements, the index of each element, and the counts."""
     shape = args.shapes[0]
     counts = [(UNKNOWN,)] * (args.count() - 2)
@@ -117,42 +112,7 @@ def unique_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN,), shape, *counts]
 
 
-flop_rule("Unique", "UniqueWithCounts")(free)
-
-
-def _unique(node: Node, x: Array, axis: int) -> tuple[Array, ...]:
-    if x.ndim == 1:
-        keys = x.tolist()
-    else:
-        slices = np.moveaxis(x, axis, 0)
-        keys = [tuple(part.ravel().tolist()) for part in slices]
-    places: dict[Any, int] = {}
-    which = [places.setdefault(key, len(places)) for key in keys]
-    firsts = np.unique(np.array(which, dtype=np.int64), return_index=True)[1]
-    kind = numpy_attr(node, "out_idx", DType.INT32)
-    outputs = (np.take(x, firsts, axis=axis), np.array(which, dtype=kind))
-    if "Counts" not in node.op:
-        return outputs
-    return (*outputs, np.bincount(which, minlength=len(places)).astype(kind))
-
-
-@kernel("UniqueV2", "UniqueWithCountsV2")
-def unique_v2(node: Node, x: Array, axis: Array) -> tuple[Array, ...]:
-    """Run ``Unique`` for slices along an axis."""
-    named = integers(axis)
-    if not named and x.ndim != 1:
-        message = f"expected a vector, found the shape {list(x.shape)}"
-        raise ValueError(message)
-    return _unique(node, x, axis_of(named[0], x.ndim) if named else 0)
-
-
-shape_fn("UniqueV2", "UniqueWithCountsV2")(unique_shape)
-
-
-flop_rule("UniqueV2", "UniqueWithCountsV2")(free)
-
-
-@kernel("ListDiff")
+@kernel("ListDiff", shape=two_vectors, flops=free)
 def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
     """Return the elements of x that are not in y, and their indices."""
     if x.ndim != 1 or y.ndim != 1:
@@ -165,30 +125,9 @@ def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
     )
 
 
-shape_fn("ListDiff")(two_vectors)
-
-
-flop_rule("ListDiff")(free)
-
-
-@kernel("InTopKV2")
-def in_top_k_v2(node: Node, predictions: Array, targets: Array, k: Array) -> Array:
+@kernel("InTopK", "InTopKV2", flops=per_input(1))
+def in_top_k(node: Node, predictions: Array, targets: Array, k: Array | None = None) -> Array:
     """Return whether each row's target is among its k largest; ties at the limit all count."""
-    return _in_top(predictions, targets, scalar(k))
-
-
-@shape_fn("InTopKV2")
-def in_top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return a vector with an element for each prediction."""
-    rows = with_rank(args.shapes[0], 2)[0]
-    targets = with_rank(args.shapes[1], 1)[0]
-    return [(max(rows, targets),)]
-
-
-flop_rule("InTopKV2")(per_input(1))
-
-
-def _in_top(predictions: Array, targets: Array, k: int) -> Array:
     rows, classes = predictions.shape
     if targets.shape != (rows,):
         message = f"{list(targets.shape)} targets for {rows} rows"
@@ -197,22 +136,18 @@ def _in_top(predictions: Array, targets: Array, k: int) -> Array:
     own = np.take_along_axis(predictions, np.where(valid, targets, 0).reshape(-1, 1), axis=1)
     better = np.count_nonzero(predictions > own, axis=1)
     sound = valid & np.isfinite(own[:, 0]) & np.isfinite(predictions).all(axis=1)
-    return np.asarray(sound & (better < k))
+    return np.asarray(sound & (better < (node.attr_int("k") if k is None else scalar(k))))
 
 
-@kernel("InTopK")
-def in_top_k(node: Node, predictions: Array, targets: Array) -> Array:
-    """Run ``InTopKV2`` with k as an attribute."""
-    return _in_top(predictions, targets, node.attr_int("k"))
+@shape_fn("InTopK", "InTopKV2")
+def in_top_k_shape(args: ShapeArgs) -> OutputShapes:
+    """Return a vector with an element for each prediction."""
+    rows = with_rank(args.shapes[0], 2)[0]
+    targets = with_rank(args.shapes[1], 1)[0]
+    return [(max(rows, targets),)]
 
 
-shape_fn("InTopK")(in_top_k_shape)
-
-
-flop_rule("InTopK")(per_input(1))
-
-
-@kernel("LowerBound", "UpperBound")
+@kernel("LowerBound", "UpperBound", flops=free)
 def bound(node: Node, ordered: Array, values: Array) -> Array:
     """Return the insertion points of values into the ascending rows of a matrix."""
     rows = [
@@ -223,24 +158,15 @@ def bound(node: Node, ordered: Array, values: Array) -> Array:
 
 
 @shape_fn("LowerBound", "UpperBound")
-def bound_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def bound_shape(args: ShapeArgs) -> OutputShapes:
     """Return an index for each value."""
     with_rank(args.shapes[0], 2)
     with_rank(args.shapes[1], 2)
     return [args.shapes[1]]
 
 
-flop_rule("LowerBound", "UpperBound")(free)
-
-
-@kernel("Bucketize")
+@kernel("Bucketize", shape=unchanged, flops=free)
 def bucketize(node: Node, x: Array) -> Array:
     """Return the number of boundaries (an attribute) that are not above each element."""
     boundaries = np.array(node.attr_floats("boundaries", ()), dtype=np.float32)
     return np.asarray(np.searchsorted(boundaries, x, side="right"), dtype=np.int32)
-
-
-shape_fn("Bucketize")(unchanged)
-
-
-flop_rule("Bucketize")(free)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.identity import declared_once_shape
@@ -20,7 +18,9 @@ from mobileprep.ops.numerics.differences import edges, summary
 from mobileprep.ops.numerics.texts import one_text
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
+    behind_handle,
     common,
     concatenate,
     declared_shape,
@@ -36,7 +36,7 @@ _MOST_ROUNDS: Final = 16
 
 
 @shape_fn("Switch", "RefSwitch")
-def switch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def switch_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape for both outputs."""
     return [args.shapes[0]] * 2
 
@@ -45,7 +45,7 @@ flop_rule("Switch")(free)
 
 
 @shape_fn("Merge", "RefMerge")
-def merge_branches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def merge_branches_shape(args: ShapeArgs) -> OutputShapes:
     """Return the common shape of all inputs, and a scalar index."""
     return [common(args.shapes), ()]
 
@@ -54,7 +54,7 @@ flop_rule("Merge")(free)
 
 
 @shape_fn("Enter")
-def enter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def enter_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, unless an iteration of the loop may change it."""
     return [args.shapes[0] if args.node.attr_bool("is_constant", False) else None]
 
@@ -69,13 +69,13 @@ flop_rule("Exit", "NextIteration")(free)
 
 
 @shape_fn("Case", "StatelessCase")
-def declared_outputs_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def declared_outputs_shape(args: ShapeArgs) -> OutputShapes:
     """Return the declared output shapes, if there are any."""
     return _declared(args) or [None] * args.count()
 
 
 @shape_fn("If", "StatelessIf")
-def if_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def if_shape(args: ShapeArgs) -> OutputShapes:
     """Return the declared shapes, or the common shapes of both branches."""
     declared = _declared(args)
     if declared:
@@ -85,7 +85,7 @@ def if_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 
 @shape_fn("StatelessWhile", "While")
-def while_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def while_shape(args: ShapeArgs) -> OutputShapes:
     """Return the declared shapes, or each variable's common shape over all iterations."""
     declared = _declared(args)
     if declared:
@@ -99,14 +99,14 @@ def while_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None] * len(shapes)
 
 
-def _declared(args: ShapeArgs) -> Sequence[TensorShape]:
+def _declared(args: ShapeArgs) -> OutputShapes:
     return args.node.attr_shapes("output_shapes") if "output_shapes" in args.node.attrs else ()
 
 
 _FILE = "file://"
 
 
-@context_kernel("Print")
+@context_kernel("Print", shape=unchanged, flops=free)
 def print_tensors(context: RunContext, node: Node, x: Array, *data: Array) -> Array:
     """Print the message and the data, and return the first input unchanged."""
     first = node.attr_int("first_n", -1)
@@ -121,12 +121,6 @@ def print_tensors(context: RunContext, node: Node, x: Array, *data: Array) -> Ar
     text = node.attr_str("message", "") + _all(node, "U", data)
     context.printer(Printed(node.name, "stderr", f"{text}\n"))
     return x
-
-
-shape_fn("Print")(unchanged)
-
-
-flop_rule("Print")(free)
 
 
 def _all(node: Node, types: str, data: tuple[Array, ...], between: str = "") -> str:
@@ -144,7 +138,7 @@ def _types(node: Node, name: str, data: tuple[Array, ...]) -> list[DType]:
     return [dtype_from_numpy(x.dtype) or DType.STRING for x in data]
 
 
-@context_kernel("PrintV2")
+@context_kernel("PrintV2", shape=no_outputs, flops=free)
 def print_text(context: RunContext, node: Node, text: Array) -> tuple[Array, ...]:
     """Print a string."""
     stream = node.attr_str("output_stream", "stderr")
@@ -157,13 +151,7 @@ def print_text(context: RunContext, node: Node, text: Array) -> tuple[Array, ...
     return ()
 
 
-shape_fn("PrintV2")(no_outputs)
-
-
-flop_rule("PrintV2")(free)
-
-
-@kernel("StringFormat")
+@kernel("StringFormat", shape=scalars_only, flops=free)
 def string_format(node: Node, *data: Array) -> Array:
     """Replace each placeholder of the template with the content of the next input."""
     count = node.attr_int("summarize", 3)
@@ -177,13 +165,7 @@ def string_format(node: Node, *data: Array) -> Array:
     return np.array(text.encode(), dtype=object)
 
 
-shape_fn("StringFormat")(scalars_only)
-
-
-flop_rule("StringFormat")(free)
-
-
-@kernel("Assert")
+@kernel("Assert", shape=no_outputs, flops=free)
 def assert_true(node: Node, condition: Array, *data: Array) -> tuple[Array, ...]:
     """Raise an error if the condition is false."""
     if condition.ndim:
@@ -195,12 +177,6 @@ def assert_true(node: Node, condition: Array, *data: Array) -> tuple[Array, ...]
     raise InvalidGraphError(message, "check the shapes and values that are fed")
 
 
-shape_fn("Assert")(no_outputs)
-
-
-flop_rule("Assert")(free)
-
-
 shape_fn("VariableV2")(declared_shape)
 
 
@@ -208,20 +184,17 @@ shape_fn("Variable")(declared_once_shape)
 
 
 @shape_fn("VarHandleOp")
-def var_handle_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def var_handle_shape(args: ShapeArgs) -> OutputShapes:
     """Return the scalar shape of a handle of a variable."""
     args.set_handle(args.node.attr_shape("shape"))
     return [()]
 
 
-@shape_fn("ReadVariableOp")
-def read_variable_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the variable's shape."""
-    return [args.handle(0)]
+shape_fn("ReadVariableOp")(behind_handle)
 
 
 @shape_fn("ResourceGather")
-def resource_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def resource_gather_shape(args: ShapeArgs) -> OutputShapes:
     """Return the variable's shape with the first dimension replaced by the indices' shape."""
     variable = args.handle(0)
     batch = args.node.attr_int("batch_dims", 0)
@@ -231,14 +204,14 @@ def resource_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 
 @shape_fn("VariableShape")
-def variable_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def variable_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector with an element for each of the variable's dimensions."""
     variable = args.handle(0)
     return [(UNKNOWN if variable is None else len(variable),)]
 
 
 @shape_fn("Assign", "AssignAdd", "AssignSub")
-def assign_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def assign_shape(args: ShapeArgs) -> OutputShapes:
     """Return the common shape of the variable and its new value."""
     if args.node.op == "Assign" and not args.node.attr_bool("validate_shape", True):
         return [args.shapes[1]]

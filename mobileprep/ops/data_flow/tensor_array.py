@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +10,24 @@ import numpy as np
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.arrays import check_allocation, integers, scalar
+from mobileprep.ops.arrays import (
+    check_allocation,
+    check_element,
+    handle_of,
+    integers,
+    object_of,
+    scalar,
+)
 from mobileprep.ops.context import RunContext, context_kernel
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.numerics.allocation import check_bytes, check_kept
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
+    behind_handle,
     concatenate,
+    fixed,
     is_full,
     no_outputs,
     scalars_only,
@@ -57,9 +67,7 @@ class TensorArray:
         if self.dynamic and len(self.items) <= index:
             check_places(index + 1, _MOST)
             self.items += [None] * (index + 1 - len(self.items))
-        if not 0 <= index < len(self.items):
-            message = f"no element {index} among {len(self.items)}"
-            raise IndexError(message)
+        check_element(index, len(self.items))
         old = self.items[index]
         self.nbytes += value.nbytes - (0 if old is None else old.nbytes)
         check_kept(value.nbytes, "an element")
@@ -78,9 +86,7 @@ class TensorArray:
         blanks, like = Blanks(self.dtype), self._like()
         elements = []
         for index in indices:
-            if not 0 <= index < len(self.items):
-                message = f"no element {index} among {len(self.items)}"
-                raise IndexError(message)
+            check_element(index, len(self.items))
             value = self.items[index]
             if value is None and (like is None or any(d < 0 for d in like)):
                 message = f"nothing was written to place {index}"
@@ -112,22 +118,11 @@ def _unknown_as_zero(shape: TensorShape) -> tuple[int, ...]:
     return tuple(max(d, 0) for d in shape or ())
 
 
-def handle_of(value: object) -> Array:
-    """Wrap an object in an array, the form in which resources and variants are passed."""
-    out = np.empty((), dtype=object)
-    out[()] = value
-    return out
-
-
 def _array(handle: Array) -> TensorArray:
-    value = handle.item() if handle.dtype == object and handle.size == 1 else None
-    if not isinstance(value, TensorArray):
-        message = "the handle is not a TensorArray"
-        raise TypeError(message)
-    return value
+    return object_of(handle, TensorArray, "TensorArray")
 
 
-@context_kernel("TensorArrayV2", "TensorArrayV3")
+@context_kernel("TensorArrayV2", "TensorArrayV3", flops=free)
 def tensor_array(context: RunContext, node: Node, size: Array) -> tuple[Array, Array]:
     """Create a list; return its handle and the flow, which orders the operations on it."""
     count = scalar(size)
@@ -142,17 +137,14 @@ def tensor_array(context: RunContext, node: Node, size: Array) -> tuple[Array, A
 
 
 @shape_fn("TensorArrayV2", "TensorArrayV3")
-def tensor_array_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_array_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of the handle and, for the third version, of the flow."""
     if args.node.attr_bool("identical_element_shapes", False):
         args.set_handle(args.node.attr_shape("element_shape"))
     return [(2,), ()] if args.node.op == "TensorArrayV3" else [(2,)]
 
 
-flop_rule("TensorArrayV2", "TensorArrayV3")(free)
-
-
-@context_kernel("TensorArrayWriteV2", "TensorArrayWriteV3")
+@context_kernel("TensorArrayWriteV2", "TensorArrayWriteV3", shape=scalars_only, flops=free)
 def write(
     context: RunContext, node: Node, handle: Array, index: Array, value: Array, flow: Array
 ) -> Array:
@@ -161,33 +153,20 @@ def write(
     return flow
 
 
-shape_fn("TensorArrayWriteV2", "TensorArrayWriteV3")(scalars_only)
-flop_rule("TensorArrayWriteV2", "TensorArrayWriteV3")(free)
-
-
-@context_kernel("TensorArrayReadV2", "TensorArrayReadV3")
+@context_kernel("TensorArrayReadV2", "TensorArrayReadV3", shape=behind_handle, flops=free)
 def read(context: RunContext, node: Node, handle: Array, index: Array, flow: Array) -> Array:
     """Read an element."""
     return _array(handle).read(scalar(index))
 
 
-@shape_fn("TensorArrayReadV2", "TensorArrayReadV3")
-def tensor_array_read_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape of an element, if all elements have the same."""
-    return [args.handle(0)]
-
-
-flop_rule("TensorArrayReadV2", "TensorArrayReadV3")(free)
-
-
-@context_kernel("TensorArrayGatherV2", "TensorArrayGatherV3")
+@context_kernel("TensorArrayGatherV2", "TensorArrayGatherV3", flops=free)
 def gather(context: RunContext, node: Node, handle: Array, indices: Array, flow: Array) -> Array:
     """Stack elements along a new first axis."""
     return _array(handle).stacked(integers(indices), node.attr_shape("element_shape"))
 
 
 @shape_fn("TensorArrayGatherV2", "TensorArrayGatherV3")
-def tensor_array_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_array_gather_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of the stacked elements."""
     count = with_rank(args.shapes[1], 1)
     element = args.handle(0)
@@ -196,29 +175,20 @@ def tensor_array_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [concatenate(count, element)]
 
 
-flop_rule("TensorArrayGatherV2", "TensorArrayGatherV3")(free)
-
-
-@context_kernel("TensorArrayScatterV2", "TensorArrayScatterV3")
+@context_kernel("TensorArrayScatterV2", "TensorArrayScatterV3", shape=scalars_only, flops=free)
 def scatter(
     context: RunContext, node: Node, handle: Array, indices: Array, value: Array, flow: Array
 ) -> Array:
     """Set slices of a tensor as elements and return the flow."""
-    places = integers(indices)
-    if value.ndim < 1 or len(places) != len(value):
-        message = f"{len(places)} places for a tensor of shape {list(value.shape)}"
-        raise ValueError(message)
     array = _array(handle)
-    for place, item in zip(places, value, strict=True):
-        array.write(place, np.asarray(item, dtype=value.dtype))
+    for place, item in slices_at(integers(indices), value):
+        array.write(place, item)
     return flow
 
 
-shape_fn("TensorArrayScatterV2", "TensorArrayScatterV3")(scalars_only)
-flop_rule("TensorArrayScatterV2", "TensorArrayScatterV3")(free)
-
-
-@context_kernel("TensorArrayConcatV2", "TensorArrayConcatV3")
+@context_kernel(
+    "TensorArrayConcatV2", "TensorArrayConcatV3", shape=fixed(None, (UNKNOWN,)), flops=free
+)
 def concat(context: RunContext, node: Node, handle: Array, flow: Array) -> tuple[Array, Array]:
     """Concatenate all elements along their first axis; return also the length of each."""
     array = _array(handle)
@@ -230,59 +200,30 @@ def concat(context: RunContext, node: Node, handle: Array, flow: Array) -> tuple
     return array.joined(node.attr_shape("element_shape_except0")), lengths
 
 
-@shape_fn("TensorArrayConcatV2", "TensorArrayConcatV3")
-def tensor_array_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shapes of the concatenated elements and of their lengths."""
-    return [None, (UNKNOWN,)]
-
-
-flop_rule("TensorArrayConcatV2", "TensorArrayConcatV3")(free)
-
-
-@context_kernel("TensorArraySplitV2", "TensorArraySplitV3")
+@context_kernel("TensorArraySplitV2", "TensorArraySplitV3", shape=scalars_only, flops=free)
 def split(
     context: RunContext, node: Node, handle: Array, value: Array, lengths: Array, flow: Array
 ) -> Array:
     """Split a tensor along its first axis into elements and return the flow."""
-    array, sizes = _array(handle), integers(lengths)
-    if value.ndim < 1 or sum(sizes) != len(value) or any(n < 0 for n in sizes):
-        message = f"lengths {list(sizes)} do not fit the shape {list(value.shape)}"
-        raise ValueError(message)
-    start = 0
-    for place, length in enumerate(sizes):
-        array.write(place, value[start : start + length])
-        start += length
+    array = _array(handle)
+    for place, part in enumerate(split_rows(value, integers(lengths))):
+        array.write(place, part)
     return flow
 
 
-shape_fn("TensorArraySplitV2", "TensorArraySplitV3")(scalars_only)
-flop_rule("TensorArraySplitV2", "TensorArraySplitV3")(free)
-
-
-@context_kernel("TensorArraySizeV2", "TensorArraySizeV3")
+@context_kernel("TensorArraySizeV2", "TensorArraySizeV3", shape=scalars_only, flops=free)
 def size(context: RunContext, node: Node, handle: Array, flow: Array) -> Array:
     """Return the number of elements."""
     return np.array(len(_array(handle).items), dtype=np.int32)
 
 
-shape_fn("TensorArraySizeV2", "TensorArraySizeV3")(scalars_only)
-flop_rule("TensorArraySizeV2", "TensorArraySizeV3")(free)
-
-
-@context_kernel("TensorArrayCloseV2", "TensorArrayCloseV3")
+@context_kernel("TensorArrayCloseV2", "TensorArrayCloseV3", shape=no_outputs, flops=free)
 def close(context: RunContext, node: Node, handle: Array) -> tuple[Array, ...]:
     """Do nothing; the list is freed with its last handle."""
     return ()
 
 
-shape_fn("TensorArrayCloseV2", "TensorArrayCloseV3")(no_outputs)
-flop_rule("TensorArrayCloseV2", "TensorArrayCloseV3")(free)
-
-
-@shape_fn("TensorArrayGradV3")
-def tensor_array_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shapes of a handle and its flow."""
-    return [(2,), ()]
+shape_fn("TensorArrayGradV3")(fixed((2,), ()))
 
 
 _POINTER = 8
@@ -330,3 +271,19 @@ def joined(parts: Sequence[Array]) -> Array:
     """Concatenate elements along their first axis; raise the same errors as ``stacked``."""
     check_bytes(sum(x.nbytes for x in parts), "the joined elements")
     return np.concatenate(parts)
+
+
+def slices_at(places: Sequence[int], x: Array) -> Iterator[tuple[int, Array]]:
+    """Pair places with the slices of a tensor along its first axis."""
+    if x.ndim < 1 or len(places) != len(x):
+        message = f"{len(places)} places for a tensor of shape {list(x.shape)}"
+        raise ValueError(message)
+    return zip(places, (np.asarray(part, dtype=x.dtype) for part in x), strict=True)
+
+
+def split_rows(x: Array, lengths: Sequence[int]) -> list[Array]:
+    """Split a tensor along its first axis."""
+    if x.ndim < 1 or sum(lengths) != len(x) or any(n < 0 for n in lengths):
+        message = f"lengths {list(lengths)} do not fit the shape {list(x.shape)}"
+        raise ValueError(message)
+    return np.split(x, np.cumsum(lengths[:-1])) if lengths else []

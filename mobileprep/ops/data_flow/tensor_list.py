@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -12,14 +12,23 @@ from msgspec.structs import replace
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.arrays import integers, scalar
-from mobileprep.ops.cost import flop_rule, free
-from mobileprep.ops.data_flow.tensor_array import Blanks, check_places, handle_of, joined, stacked
+from mobileprep.ops.arrays import check_element, handle_of, integers, object_of, scalar
+from mobileprep.ops.cost import free
+from mobileprep.ops.data_flow.tensor_array import (
+    Blanks,
+    check_places,
+    joined,
+    slices_at,
+    split_rows,
+    stacked,
+)
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.allocation import check_kept
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
+    ShapeFn,
     at_least_rank,
     concatenate,
     merge,
@@ -54,24 +63,17 @@ class TensorList(Struct, frozen=True):
         Args:
             shape: additional knowledge about its shape.
         """
-        self._check(index)
-        value = self.items[index]
-        return Blanks(self.dtype).zeros(self.full_shape(shape)) if value is None else value
+        return self.read_all([(index, shape)])[0]
 
     def read_all(self, requests: Iterable[tuple[int, TensorShape]]) -> list[Array]:
         """Return several read-only elements, each with its known shape."""
         blanks, like = Blanks(self.dtype), self._set_shape()
         elements = []
         for index, shape in requests:
-            self._check(index)
+            check_element(index, len(self.items))
             value = self.items[index]
             elements.append(blanks.zeros(self._full(like, shape)) if value is None else value)
         return elements
-
-    def _check(self, index: int) -> None:
-        if not 0 <= index < len(self.items):
-            message = f"no element {index} among {len(self.items)}"
-            raise IndexError(message)
 
     def full_shape(self, shape: TensorShape) -> tuple[int, ...]:
         """Return the shape of the elements, from all available information."""
@@ -126,11 +128,7 @@ def shape_of(array: Array) -> TensorShape:
 
 def list_in(handle: Array) -> TensorList:
     """Return the list of a handle."""
-    value = handle.item() if handle.dtype == object and handle.size == 1 else None
-    if not isinstance(value, TensorList):
-        message = "the handle is not a TensorList"
-        raise TypeError(message)
-    return value
+    return object_of(handle, TensorList, "TensorList")
 
 
 def element_type(node: Node) -> np.dtype[np.generic]:
@@ -150,35 +148,35 @@ def checked_count(count: int) -> int:
     return count
 
 
-@kernel("EmptyTensorList")
+def new_list_shape(index: int) -> ShapeFn:
+    """Create the rule of ops that return a list whose elements have the shape in an input."""
+
+    def rule(args: ShapeArgs) -> OutputShapes:
+        args.set_handle(args.as_shape(index))
+        return [()]
+
+    return rule
+
+
+def changed_list_shape(args: ShapeArgs) -> OutputShapes:
+    """Return the scalar shape of a handle of a list with the same elements."""
+    args.set_handle(args.handle(0))
+    return [()]
+
+
+@kernel("EmptyTensorList", shape=new_list_shape(0), flops=free)
 def empty_list(node: Node, shape: Array, limit: Array) -> Array:
     """Create a list without elements."""
     return new_list(node, (), shape, scalar(limit))
 
 
-@shape_fn("EmptyTensorList")
-def tensor_list_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the scalar shape of a handle of a list."""
-    args.set_handle(args.as_shape(0))
-    return [()]
-
-
-flop_rule("EmptyTensorList")(free)
-
-
-@kernel("TensorListReserve")
+@kernel("TensorListReserve", shape=new_list_shape(0), flops=free)
 def reserve(node: Node, shape: Array, count: Array) -> Array:
     """Create a list of elements that are not set."""
     return new_list(node, (None,) * checked_count(scalar(count)), shape)
 
 
-shape_fn("TensorListReserve")(tensor_list_shape)
-
-
-flop_rule("TensorListReserve")(free)
-
-
-@kernel("TensorListResize")
+@kernel("TensorListResize", shape=changed_list_shape, flops=free)
 def resize(node: Node, handle: Array, size: Array) -> Array:
     """Truncate a list, or extend it by elements that are not set."""
     tensor_list, count = list_in(handle), checked_count(scalar(size))
@@ -186,29 +184,13 @@ def resize(node: Node, handle: Array, size: Array) -> Array:
     return tensor_list.with_items((*items, *[None] * (count - len(items))))
 
 
-@shape_fn("TensorListResize")
-def tensor_list_changed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the scalar shape of a handle of a list with the same elements."""
-    args.set_handle(args.handle(0))
-    return [()]
-
-
-flop_rule("TensorListResize")(free)
-
-
-@kernel("TensorListLength")
+@kernel("TensorListLength", shape=scalars_only, flops=free)
 def length(node: Node, handle: Array) -> Array:
     """Return the number of elements."""
     return np.array(len(list_in(handle).items), dtype=np.int32)
 
 
-shape_fn("TensorListLength")(scalars_only)
-
-
-flop_rule("TensorListLength")(free)
-
-
-@kernel("TensorListElementShape")
+@kernel("TensorListElementShape", flops=free)
 def element_shape(node: Node, handle: Array) -> Array:
     """Return the elements' shape, as far as it is known."""
     shape = list_in(handle).shape
@@ -216,16 +198,13 @@ def element_shape(node: Node, handle: Array) -> Array:
 
 
 @shape_fn("TensorListElementShape")
-def tensor_list_element_shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_list_element_shape_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector with a size for each axis; unknown for an unknown rank, which is a scalar."""
     element = args.handle(0)
     return [None if element is None else (len(element),)]
 
 
-flop_rule("TensorListElementShape")(free)
-
-
-@kernel("TensorListSetItem")
+@kernel("TensorListSetItem", shape=changed_list_shape, flops=free)
 def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
     """Replace one element; beyond the end only if the node allows it."""
     tensor_list, place = list_in(handle), scalar(index)
@@ -235,49 +214,32 @@ def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
         and len(items) <= place < MOST_ELEMENTS
     ):
         items += [None] * (checked_count(place + 1) - len(items))
-    if not 0 <= place < len(items):
-        message = f"no element {place} among {len(items)}"
-        raise IndexError(message)
+    check_element(place, len(items))
     old = items[place]
     items[place] = tensor_list.checked(value)
     return tensor_list.with_items(tuple(items), value.nbytes - bytes_of((old,)))
 
 
-shape_fn("TensorListSetItem")(tensor_list_changed_shape)
-
-
-flop_rule("TensorListSetItem")(free)
-
-
-@kernel("TensorListGetItem")
+@kernel("TensorListGetItem", flops=free)
 def get_item(node: Node, handle: Array, index: Array, shape: Array) -> Array:
     """Return an element."""
     return list_in(handle).item(scalar(index), shape_of(shape))
 
 
 @shape_fn("TensorListGetItem")
-def tensor_list_item_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_list_item_shape(args: ShapeArgs) -> OutputShapes:
     """Return an element's shape."""
     return [merge(args.handle(0), args.as_shape(2))]
 
 
-flop_rule("TensorListGetItem")(free)
-
-
-@kernel("TensorListPushBack")
+@kernel("TensorListPushBack", shape=changed_list_shape, flops=free)
 def push_back(node: Node, handle: Array, value: Array) -> Array:
     """Append an element."""
     tensor_list = list_in(handle)
     return tensor_list.with_items((*tensor_list.items, tensor_list.checked(value)), value.nbytes)
 
 
-shape_fn("TensorListPushBack")(tensor_list_changed_shape)
-
-
-flop_rule("TensorListPushBack")(free)
-
-
-@kernel("TensorListPopBack")
+@kernel("TensorListPopBack", flops=free)
 def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
     """Remove the last element; return the list and that element."""
     tensor_list = list_in(handle)
@@ -286,16 +248,13 @@ def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
 
 
 @shape_fn("TensorListPopBack")
-def tensor_list_pop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_list_pop_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of a handle of the same elements, and of an element."""
     args.set_handle(args.handle(0))
     return [(), args.handle(0)]
 
 
-flop_rule("TensorListPopBack")(free)
-
-
-@kernel("TensorListStack")
+@kernel("TensorListStack", flops=free)
 def stack(node: Node, handle: Array, shape: Array) -> Array:
     """Stack all elements along a new first axis."""
     tensor_list, expected = list_in(handle), node.attr_int("num_elements", -1)
@@ -306,13 +265,10 @@ def stack(node: Node, handle: Array, shape: Array) -> Array:
 
 
 @shape_fn("TensorListStack")
-def tensor_list_stack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_list_stack_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of the stacked elements."""
     count = args.node.attr_int("num_elements", UNKNOWN)
     return [concatenate((count,), merge(args.handle(0), args.as_shape(1)))]
-
-
-flop_rule("TensorListStack")(free)
 
 
 def _stacked(tensor_list: TensorList, indices: tuple[int, ...], shape: TensorShape) -> Array:
@@ -321,22 +277,19 @@ def _stacked(tensor_list: TensorList, indices: tuple[int, ...], shape: TensorSha
     return stacked(tensor_list.read_all((i, shape) for i in indices))
 
 
-@kernel("TensorListGather")
+@kernel("TensorListGather", flops=free)
 def gather(node: Node, handle: Array, indices: Array, shape: Array) -> Array:
     """Stack selected elements along a new first axis."""
     return _stacked(list_in(handle), integers(indices), shape_of(shape))
 
 
 @shape_fn("TensorListGather")
-def tensor_list_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_list_gather_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of an element for each index."""
     return [concatenate(args.shapes[1], merge(args.handle(0), args.as_shape(2)))]
 
 
-flop_rule("TensorListGather")(free)
-
-
-@kernel("TensorListFromTensor")
+@kernel("TensorListFromTensor", flops=free)
 def from_tensor(node: Node, x: Array, shape: Array) -> Array:
     """Create a list of the slices of a tensor along its first axis."""
     if x.ndim < 1:
@@ -346,17 +299,14 @@ def from_tensor(node: Node, x: Array, shape: Array) -> Array:
 
 
 @shape_fn("TensorListFromTensor")
-def tensor_list_from_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_list_from_shape(args: ShapeArgs) -> OutputShapes:
     """Return the scalar shape of a handle of a list of rows."""
     source = args.shapes[0]
     args.set_handle(merge(None if source is None else source[1:], args.as_shape(1)))
     return [()]
 
 
-flop_rule("TensorListFromTensor")(free)
-
-
-@kernel("TensorListScatter", "TensorListScatterV2")
+@kernel("TensorListScatter", "TensorListScatterV2", shape=new_list_shape(2), flops=free)
 def scatter(
     node: Node, x: Array, indices: Array, shape: Array, count: Array | None = None
 ) -> Array:
@@ -369,46 +319,21 @@ def scatter(
     return _scattered(blank, x, places)
 
 
-@shape_fn("TensorListScatter", "TensorListScatterV2")
-def tensor_list_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the scalar shape of a handle of a list of elements of the given shape."""
-    args.set_handle(args.as_shape(2))
-    return [()]
-
-
-flop_rule("TensorListScatter", "TensorListScatterV2")(free)
-
-
 def _scattered(tensor_list: TensorList, x: Array, places: tuple[int, ...]) -> Array:
-    if x.ndim < 1 or len(x) != len(places):
-        message = f"{len(places)} places for a tensor of shape {list(x.shape)}"
-        raise ValueError(message)
     items = list(tensor_list.items)
-    for place, part in zip(places, x, strict=True):
-        if not 0 <= place < len(items):
-            message = f"no element {place} among {len(items)}"
-            raise IndexError(message)
-        items[place] = tensor_list.checked(np.asarray(part, dtype=x.dtype))
+    for place, part in slices_at(places, x):
+        check_element(place, len(items))
+        items[place] = tensor_list.checked(part)
     return tensor_list.with_items(tuple(items))
 
 
-@kernel("TensorListScatterIntoExistingList")
+@kernel("TensorListScatterIntoExistingList", shape=changed_list_shape, flops=free)
 def scatter_into(node: Node, handle: Array, x: Array, indices: Array) -> Array:
     """Replace selected elements of a list by slices of a tensor."""
     return _scattered(list_in(handle), x, integers(indices))
 
 
-@shape_fn("TensorListScatterIntoExistingList")
-def tensor_list_scatter_into_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the scalar shape of a handle of a list with the same elements."""
-    args.set_handle(args.handle(0))
-    return [()]
-
-
-flop_rule("TensorListScatterIntoExistingList")(free)
-
-
-@kernel("TensorListConcat", "TensorListConcatV2")
+@kernel("TensorListConcat", "TensorListConcatV2", flops=free)
 def concat(
     node: Node, handle: Array, shape: Array | None = None, leading: Array | None = None
 ) -> tuple[Array, Array]:
@@ -428,7 +353,7 @@ def concat(
 
 
 @shape_fn("TensorListConcat", "TensorListConcatV2")
-def tensor_list_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_list_concat_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of the concatenated elements and of their lengths."""
     first = args.node.op == "TensorListConcat"
     item_shape = args.node.attr_shape("element_shape") if first else args.as_shape(1)
@@ -436,35 +361,18 @@ def tensor_list_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None if element is None else (UNKNOWN, *element[1:]), (UNKNOWN,)]
 
 
-flop_rule("TensorListConcat", "TensorListConcatV2")(free)
-
-
 def _with_rows(shape: TensorShape, rows: int) -> TensorShape:
     """Set the first dimension of a shape, if it is known."""
     return shape if not shape or rows < 0 else (rows, *shape[1:])
 
 
-@kernel("TensorListSplit")
+@kernel("TensorListSplit", shape=new_list_shape(1), flops=free)
 def split(node: Node, x: Array, shape: Array, lengths: Array) -> Array:
     """Split a tensor along its first axis into a list."""
-    sizes = integers(lengths)
-    if x.ndim < 1 or sum(sizes) != len(x) or any(n < 0 for n in sizes):
-        message = f"lengths {list(sizes)} do not fit the shape {list(x.shape)}"
-        raise ValueError(message)
-    return new_list(node, tuple(np.split(x, np.cumsum(sizes[:-1]))) if sizes else (), shape)
+    return new_list(node, tuple(split_rows(x, integers(lengths))), shape)
 
 
-@shape_fn("TensorListSplit")
-def tensor_list_split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the scalar shape of a handle of a list of elements of the given shape."""
-    args.set_handle(args.as_shape(1))
-    return [()]
-
-
-flop_rule("TensorListSplit")(free)
-
-
-@kernel("TensorListConcatLists")
+@kernel("TensorListConcatLists", flops=free)
 def concat_lists(node: Node, a: Array, b: Array) -> Array:
     """Concatenate two lists."""
     first, second = list_in(a), list_in(b)
@@ -472,10 +380,7 @@ def concat_lists(node: Node, a: Array, b: Array) -> Array:
 
 
 @shape_fn("TensorListConcatLists")
-def tensor_list_concat_lists_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def tensor_list_concat_lists_shape(args: ShapeArgs) -> OutputShapes:
     """Return the scalar shape of a handle of a list with the elements of both lists."""
     args.set_handle(merge(args.handle(0), args.handle(1)))
     return [merge(args.shapes[0], args.shapes[1])]
-
-
-flop_rule("TensorListConcatLists")(free)

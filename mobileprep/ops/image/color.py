@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import as_array, check_allocation
-from mobileprep.ops.cost import depends_on_values, flop_rule, free, per_output
+from mobileprep.ops.cost import depends_on_values, free, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.window_shapes import window_places
 from mobileprep.ops.numerics.boxes import Boxes, SuppressionLimits, suppress
-from mobileprep.ops.numerics.windows import NHWC, make_window, patches, spatial, whole_tile
+from mobileprep.ops.numerics.windows import NHWC, attr_window, patches, spatial, whole_tile
 from mobileprep.ops.shape_function import (
+    OutputShapes,
     ShapeArgs,
     ShapeConflictError,
     at_least_rank,
+    input_at_least,
     merge_dim,
     multiply_dims,
     shape_fn,
@@ -27,7 +27,7 @@ from mobileprep.ops.shape_function import (
 )
 
 
-@kernel("RGBToHSV")
+@kernel("RGBToHSV", flops=per_output(4))
 def rgb_to_hsv(node: Node, images: Array) -> Array:
     """Convert to hue, saturation, and value, each from 0 to 1, along the last axis."""
     return np.stack(_hsv(images), axis=-1)
@@ -49,21 +49,17 @@ def _hsv(images: Array) -> tuple[Array, Array, Array]:
     return np.where(hue < 0, hue + 1, hue), saturation, value
 
 
-@kernel("HSVToRGB")
+@kernel("HSVToRGB", flops=per_output(5))
 def hsv_to_rgb(node: Node, images: Array) -> Array:
     """Convert to red, green, and blue, each from 0 to 1, along the last axis."""
     return _rgb(*_channels(images))
 
 
 @shape_fn("RGBToHSV", "HSVToRGB")
-def colors_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def colors_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, whose last dimension has three channels."""
     shape = at_least_rank(args.shapes[0], 1)
     return [None if shape is None else (*shape[:-1], merge_dim(shape[-1], 3))]
-
-
-flop_rule("RGBToHSV")(per_output(4))
-flop_rule("HSVToRGB")(per_output(5))
 
 
 def _rgb(hue: Array, saturation: Array, value: Array) -> Array:
@@ -76,7 +72,7 @@ def _rgb(hue: Array, saturation: Array, value: Array) -> Array:
     return out
 
 
-@kernel("AdjustHue")
+@kernel("AdjustHue", flops=per_output(10))
 def adjust_hue(node: Node, images: Array, delta: Array) -> Array:
     """Shift the hue of images by a fraction of the circle, from -1 to 1."""
     hue, saturation, value = _hsv(images.astype(np.float32))
@@ -84,7 +80,7 @@ def adjust_hue(node: Node, images: Array, delta: Array) -> Array:
     return _rgb(turned, saturation, value).astype(images.dtype)
 
 
-@kernel("AdjustSaturation")
+@kernel("AdjustSaturation", flops=per_output(10))
 def adjust_saturation(node: Node, images: Array, scale: Array) -> Array:
     """Multiply the saturation of images, up to 1."""
     hue, saturation, value = _hsv(images.astype(np.float32))
@@ -92,10 +88,7 @@ def adjust_saturation(node: Node, images: Array, scale: Array) -> Array:
     return _rgb(hue, strong, value).astype(images.dtype)
 
 
-flop_rule("AdjustHue", "AdjustSaturation")(per_output(10))
-
-
-@kernel("AdjustContrastv2")
+@kernel("AdjustContrastv2", flops=per_output(4))
 def adjust_contrast(node: Node, images: Array, factor: Array) -> Array:
     """Multiply each channel's distance from its mean."""
     if images.ndim < 3:
@@ -108,13 +101,7 @@ def adjust_contrast(node: Node, images: Array, factor: Array) -> Array:
     return as_array(spread, images).astype(images.dtype)
 
 
-@shape_fn("AdjustContrast", "AdjustContrastv2", "AdjustHue", "AdjustSaturation")
-def adjusted_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the images' shape, with at least height, width, and channels."""
-    return [at_least_rank(args.shapes[0], 3)]
-
-
-flop_rule("AdjustContrastv2")(per_output(4))
+shape_fn("AdjustContrast", "AdjustContrastv2", "AdjustHue", "AdjustSaturation")(input_at_least(3))
 
 
 def _channels(images: Array) -> tuple[Array, Array, Array]:
@@ -124,27 +111,21 @@ def _channels(images: Array) -> tuple[Array, Array, Array]:
     return images[..., 0], images[..., 1], images[..., 2]
 
 
-@kernel("ExtractImagePatches")
+@kernel("ExtractImagePatches", flops=free)
 def extract_image_patches(node: Node, x: Array) -> Array:
     """Return the pixels of each window, concatenated along the last axis."""
     if x.ndim != 4:
         message = "four axes are needed"
         raise ValueError(message)
-    window = make_window(
-        node,
-        x.shape[1:3],
-        spatial(node.attr_ints("ksizes"), NHWC),
-        spatial(node.attr_ints("strides"), NHWC),
-        spatial(node.attr_ints("rates"), NHWC),
-    )
+    size = spatial(node.attr_ints("ksizes"), NHWC)
+    window = attr_window(node, x.shape[1:3], size, dilations="rates")
     positions = window.positions(x.shape[1:3])
     pixels = patches(x, window, whole_tile(x, window), positions)
-    channels = math.prod(spatial(node.attr_ints("ksizes"), NHWC)) * x.shape[3]
-    return np.ascontiguousarray(pixels).reshape(len(x), *positions, channels)
+    return np.ascontiguousarray(pixels).reshape(len(x), *positions, math.prod(size) * x.shape[3])
 
 
 @shape_fn("ExtractImagePatches")
-def extract_image_patches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def extract_image_patches_shape(args: ShapeArgs) -> OutputShapes:
     """Return the elements of each window as channels."""
     image, sizes = with_rank(args.shapes[0], 4), args.node.attr_ints("ksizes")
     if len(sizes) != 4:
@@ -154,10 +135,7 @@ def extract_image_patches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(image[0], rows, columns, multiply_dims(image[3], sizes[1] * sizes[2]))]
 
 
-flop_rule("ExtractImagePatches")(free)
-
-
-@kernel("TFLite_Detection_PostProcess")
+@kernel("TFLite_Detection_PostProcess", flops=depends_on_values)
 def detection_postprocess(
     node: Node, encodings: Array, scores: Array, anchors: Array
 ) -> tuple[Array, Array, Array, Array]:
@@ -191,18 +169,15 @@ def detection_postprocess(
         selections = [suppress(of_class, Boxes(boxes).overlap, limits) for of_class in foreground.T]
         places = np.concatenate([np.zeros(0, np.intp), *selections])
         numbers = np.repeat(np.arange(classes), [len(places) for places in selections])
+        best = np.argsort(-foreground[places, numbers], kind="stable")[:most]
+        places, numbers = places[best], numbers[best]
     else:
         per_box = min(node.attr_int("max_classes_per_detection", 1), classes)
         limits = SuppressionLimits(min(most, count), overlap, least)
         best = suppress(foreground.max(axis=1), Boxes(boxes).overlap, limits)
         order = np.argsort(-foreground[best], axis=1, kind="stable")[:, :per_box]
         places, numbers = np.repeat(best, per_box), order.reshape(-1)
-        total = len(best)
-    box_scores = foreground[places, numbers]
-    if node.attr_bool("use_regular_nms", False):
-        best = np.argsort(-box_scores, kind="stable")[:most]
-        places, numbers, box_scores = places[best], numbers[best], box_scores[best]
-        total = len(best)
+    box_scores, total = foreground[places, numbers], len(best)
     size, slots = len(box_scores), most * node.attr_int("max_classes_per_detection", 1)
     outputs = (np.zeros((1, slots, 4), np.float32), *np.zeros((2, 1, slots), np.float32))
     outputs[0][0, :size], outputs[1][0, :size] = boxes[places], numbers
@@ -211,14 +186,11 @@ def detection_postprocess(
 
 
 @shape_fn("TFLite_Detection_PostProcess")
-def detection_postprocess_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def detection_postprocess_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of boxes, classes, scores, and their number."""
     per_box = args.node.attr_int("max_classes_per_detection", 1)
     size = args.node.attr_int("max_detections") * per_box
     return [(1, size, 4), (1, size), (1, size), (1,)]
-
-
-flop_rule("TFLite_Detection_PostProcess")(depends_on_values)
 
 
 def _decoded(encodings: Array, anchors: Array) -> Array:

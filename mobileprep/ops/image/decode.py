@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import integers
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.image_files import (
     decode_bmp,
@@ -22,14 +19,23 @@ from mobileprep.ops.numerics.image_files import (
     image_kind,
     jpeg_shape,
 )
-from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, at_least_rank, scalars_only, shape_fn
+from mobileprep.ops.numerics.texts import file_contents
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    OutputShapes,
+    ShapeArgs,
+    at_least_rank,
+    fixed,
+    scalars_only,
+    shape_fn,
+)
 
 _BYTE = np.float32(1 / 255)
 _WORD = np.float32(1 / 65535)
 _EDGES = 4
 
 
-@kernel("DecodeJpeg", "DecodePng", "DecodeGif", "DecodeImage")
+@kernel("DecodeJpeg", "DecodePng", "DecodeGif", "DecodeImage", flops=free)
 def decode_image(node: Node, contents: Array) -> Array:
     """Decode an image.
 
@@ -39,7 +45,7 @@ def decode_image(node: Node, contents: Array) -> Array:
         [height, width, channels]; for ``DecodeGif``, and for ``DecodeImage`` of animations,
         [frames, height, width, channels].
     """
-    data = _scalar(contents)
+    data = file_contents(contents)
     dtype = node.attr_dtype("dtype", DType.UINT8)
     kind = image_kind(data)
     if kind == "PNG":
@@ -58,29 +64,23 @@ def decode_image(node: Node, contents: Array) -> Array:
 
 
 @shape_fn("DecodeJpeg", "DecodePng", "DecodeBmp")
-def decode_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def decode_image_shape(args: ShapeArgs) -> OutputShapes:
     """Return an image of unknown size; the channels may be known."""
     return [(UNKNOWN, UNKNOWN, _given_channels(args.node))]
 
 
-@shape_fn("DecodeGif")
-def decode_gif_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return any number of images of unknown size."""
-    return [(UNKNOWN, UNKNOWN, UNKNOWN, 3)]
+shape_fn("DecodeGif")(fixed((UNKNOWN, UNKNOWN, UNKNOWN, 3)))
 
 
 @shape_fn("DecodeImage")
-def decode_any_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def decode_any_image_shape(args: ShapeArgs) -> OutputShapes:
     """Return an image of unknown size, or several if animations are expanded."""
     if args.node.attr_bool("expand_animations", True):
         return [None]
     return decode_image_shape(args)
 
 
-flop_rule("DecodeJpeg", "DecodePng", "DecodeGif", "DecodeImage")(free)
-
-
-@kernel("DecodeAndCropJpeg")
+@kernel("DecodeAndCropJpeg", flops=free)
 def decode_and_crop_jpeg(node: Node, contents: Array, window: Array) -> Array:
     """Decode a JPEG image and crop it to a window [4]: top, left, height, and width.
 
@@ -100,7 +100,7 @@ def decode_and_crop_jpeg(node: Node, contents: Array, window: Array) -> Array:
 
 
 @shape_fn("DecodeAndCropJpeg")
-def decode_and_crop_jpeg_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def decode_and_crop_jpeg_shape(args: ShapeArgs) -> OutputShapes:
     """Return an image of the window's size; the channels may be known."""
     window = args.integers(1)
     if window is None or len(window) != _EDGES:
@@ -108,39 +108,24 @@ def decode_and_crop_jpeg_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*window[2:], _given_channels(args.node))]
 
 
-flop_rule("DecodeAndCropJpeg")(free)
-
-
-@kernel("ExtractJpegShape")
+@kernel("ExtractJpegShape", shape=fixed((3,)), flops=free)
 def extract_jpeg_shape(node: Node, contents: Array) -> Array:
     """Return the height, width, and channels of a JPEG image from its header."""
     shape = jpeg_shape(_jpeg(node, contents))
     return np.array(shape, node.attr_dtype("output_type", DType.INT32).numpy)
 
 
-@shape_fn("ExtractJpegShape")
-def extract_jpeg_shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return a vector of three numbers."""
-    return [(3,)]
-
-
-flop_rule("ExtractJpegShape")(free)
-
-
-@kernel("DecodeBmp")
+@kernel("DecodeBmp", flops=free)
 def decode_bmp_image(node: Node, contents: Array) -> Array:
     """Decode a BMP image as uint8 [height, width, channels]."""
-    data = _scalar(contents)
+    data = file_contents(contents)
     if image_kind(data) != "BMP":
         raise _unknown(node)
     return decode_bmp(data, _channels(node))
 
 
-flop_rule("DecodeBmp")(free)
-
-
 def _jpeg(node: Node, contents: Array) -> bytes:
-    data = _scalar(contents)
+    data = file_contents(contents)
     if image_kind(data) != "JPEG":
         raise _unknown(node)
     return data
@@ -183,13 +168,6 @@ def _as_type(pixels: Array, dtype: DType) -> Array:
     return pixels
 
 
-def _scalar(contents: Array) -> bytes:
-    if contents.size != 1 or contents.dtype != object:
-        message = "the contents of one file are needed"
-        raise ValueError(message)
-    return bytes(contents.reshape(-1)[0])
-
-
 def _unknown(node: Node) -> CorruptFileError:
     kinds = {
         "DecodeAndCropJpeg": "JPEG",
@@ -205,7 +183,7 @@ shape_fn("EncodeJpeg")(scalars_only)
 
 
 @shape_fn("EncodePng")
-def encode_png_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def encode_png_shape(args: ShapeArgs) -> OutputShapes:
     """Return a string for each image."""
     image = at_least_rank(args.shapes[0], 3)
     return [None if image is None else image[:-3]]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, scalar
-from mobileprep.ops.cost import depends_on_values, flop_rule
+from mobileprep.ops.cost import depends_on_values
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.boxes import (
     Boxes,
@@ -18,101 +15,83 @@ from mobileprep.ops.numerics.boxes import (
     suppress,
     suppress_softly,
 )
-from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, dim, merge_dim, shape_fn, with_rank
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    OutputShapes,
+    ShapeArgs,
+    dim,
+    merge_dim,
+    shape_fn,
+    with_rank,
+)
 
 
-@kernel("NonMaxSuppression", "NonMaxSuppressionV2")
+@kernel("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3", flops=depends_on_values)
 def non_max_suppression(
-    node: Node, boxes: Array, scores: Array, count: Array, overlap: Array | None = None
+    node: Node,
+    boxes: Array,
+    scores: Array,
+    count: Array,
+    overlap: Array | None = None,
+    least: Array | None = None,
 ) -> Array:
-    """Return the indices of the selected boxes; the threshold is an attribute, or an input."""
+    """Return the indices of the selected boxes.
+
+    Args:
+        overlap: the threshold; an attribute in the first version.
+        least: the minimum score, since the third version.
+    """
     if overlap is None:
         overlap = np.array(node.attr_float("iou_threshold", 0.5), np.float32)
-    lowest = np.array(np.finfo(scores.dtype).min)
-    limits = _limits(scores, count, overlap, lowest)
+    if least is None:
+        least = np.array(np.finfo(scores.dtype).min)
+    limits = _limits(scores, count, overlap, least)
     return suppress(scores, _measured(boxes, scores).overlap, limits)
 
 
 @shape_fn("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3")
-def non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def non_max_suppression_shape(args: ShapeArgs) -> OutputShapes:
     """Return an unknown number of indices."""
     _check_boxes(args)
     return [(UNKNOWN,)]
 
 
-flop_rule("NonMaxSuppression", "NonMaxSuppressionV2")(depends_on_values)
-
-
-@kernel("NonMaxSuppressionV3")
-def non_max_suppression_v3(
-    node: Node, boxes: Array, scores: Array, count: Array, overlap: Array, least: Array
-) -> Array:
-    """Return the indices of the selected boxes above a minimum score."""
-    limits = _limits(scores, count, overlap, least)
-    return suppress(scores, _measured(boxes, scores).overlap, limits)
-
-
-flop_rule("NonMaxSuppressionV3")(depends_on_values)
-
-
-@kernel("NonMaxSuppressionV4")
-def non_max_suppression_v4(
-    node: Node, boxes: Array, scores: Array, count: Array, overlap: Array, least: Array
-) -> tuple[Array, Array]:
-    """Return the indices of the selected boxes, optionally padded with zeros, and their number."""
-    limits = _limits(scores, count, overlap, least)
-    indices = suppress(scores, _measured(boxes, scores).overlap, limits)
-    return _filled(node, indices, scalar(count)), np.array(len(indices), np.int32)
-
-
-@shape_fn("NonMaxSuppressionV4")
-def non_max_suppression_v4_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shapes of the indices, of full length if padded, and of their number."""
-    _check_boxes(args)
-    return [(_padded(args),), ()]
-
-
-flop_rule("NonMaxSuppressionV4")(depends_on_values)
-
-
-@kernel("NonMaxSuppressionV5")
-def non_max_suppression_v5(
+@kernel("NonMaxSuppressionV4", "NonMaxSuppressionV5", flops=depends_on_values)
+def padded_non_max_suppression(
     node: Node,
     boxes: Array,
     scores: Array,
     count: Array,
     overlap: Array,
     least: Array,
-    sigma: Array,
-) -> tuple[Array, Array, Array]:
-    """Return the indices of the selected boxes, their scores, and their number.
+    sigma: Array | None = None,
+) -> tuple[Array, ...]:
+    """Return the indices of the selected boxes, optionally padded with zeros, and their number.
 
-    With a sigma above 0, overlapping boxes have reduced scores, and are selected if these suffice.
+    The fifth version also returns their scores. With a sigma above 0, overlapping boxes have
+    reduced scores, and are selected if these suffice.
     """
     limits = _limits(scores, count, overlap, least)
     measured = _measured(boxes, scores)
-    spread = float(sigma.reshape(()))
+    spread = 0.0 if sigma is None else float(sigma.reshape(()))
     if spread > 0:
         indices, lowered = suppress_softly(scores, measured.overlap, limits, spread)
     else:
         indices = suppress(scores, measured.overlap, limits)
         lowered = scores[indices]
     most, number = scalar(count), np.array(len(indices), np.int32)
-    return _filled(node, indices, most), _filled(node, lowered, most), number
+    best = () if sigma is None else (_filled(node, lowered, most),)
+    return (_filled(node, indices, most), *best, number)
 
 
-@shape_fn("NonMaxSuppressionV5")
-def non_max_suppression_v5_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shapes of indices and scores, of full length if padded, and of their number."""
+@shape_fn("NonMaxSuppressionV4", "NonMaxSuppressionV5")
+def padded_non_max_suppression_shape(args: ShapeArgs) -> OutputShapes:
+    """Return the shapes of indices (and scores), of full length if padded, and their number."""
     _check_boxes(args)
-    size = _padded(args)
-    return [(size,), (size,), ()]
+    return [*[(_padded(args),)] * (args.count() - 1), ()]
 
 
-flop_rule("NonMaxSuppressionV5")(depends_on_values)
-
-
-@kernel("NonMaxSuppressionWithOverlaps")
+@kernel("NonMaxSuppressionWithOverlaps", flops=depends_on_values)
 def non_max_suppression_with_overlaps(
     node: Node, matrix: Array, scores: Array, count: Array, overlap: Array, least: Array
 ) -> Array:
@@ -125,7 +104,7 @@ def non_max_suppression_with_overlaps(
 
 
 @shape_fn("NonMaxSuppressionWithOverlaps")
-def non_max_suppression_with_overlaps_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def non_max_suppression_with_overlaps_shape(args: ShapeArgs) -> OutputShapes:
     """Return an unknown number of indices."""
     rows, columns = with_rank(args.shapes[0], 2)
     merge_dim(rows, columns)
@@ -133,10 +112,7 @@ def non_max_suppression_with_overlaps_shape(args: ShapeArgs) -> Sequence[TensorS
     return [(UNKNOWN,)]
 
 
-flop_rule("NonMaxSuppressionWithOverlaps")(depends_on_values)
-
-
-@kernel("CombinedNonMaxSuppression")
+@kernel("CombinedNonMaxSuppression", flops=depends_on_values)
 def combined_non_max_suppression(
     node: Node,
     boxes: Array,
@@ -178,7 +154,7 @@ def combined_non_max_suppression(
 
 
 @shape_fn("CombinedNonMaxSuppression")
-def combined_non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def combined_non_max_suppression_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of each image's boxes, scores, and classes, and of the valid counts."""
     batch = dim(args.shapes[0], 0)
     merge_dim(batch, dim(args.shapes[1], 0))
@@ -191,9 +167,6 @@ def combined_non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]
             total = min(total, per_class * classes)
     size = UNKNOWN if total is None else total
     return [(batch, size, 4), (batch, size), (batch, size), (batch,)]
-
-
-flop_rule("CombinedNonMaxSuppression")(depends_on_values)
 
 
 def _best_of_classes(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from mobileprep.core.limits import spend
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers
-from mobileprep.ops.cost import Sizes, flop_rule, free
+from mobileprep.ops.cost import Sizes, flop_rule, free, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.resizing import (
     Sampling,
@@ -25,9 +24,11 @@ from mobileprep.ops.numerics.resizing import (
 )
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     ShapeConflictError,
-    at_least_rank,
+    fixed,
+    input_at_least,
     merge_dim,
     shape_fn,
     with_rank,
@@ -64,9 +65,7 @@ def resize(node: Node, images: Array, size: Array) -> Array:
     The attributes ``align_corners`` and ``half_pixel_centers`` exclude each other.
     """
     nearest = node.op == "ResizeNearestNeighbor"
-    sampling = Sampling(
-        node.attr_bool("align_corners", False), node.attr_bool("half_pixel_centers", False)
-    )
+    sampling = Sampling.of(node)
     if sampling.align_corners and sampling.half_pixel:
         message = "align_corners and half_pixel_centers exclude each other"
         raise ValueError(message)
@@ -75,7 +74,7 @@ def resize(node: Node, images: Array, size: Array) -> Array:
 
 
 @shape_fn(*_METHODS, "ResizeNearestNeighborGrad", "ScaleAndTranslate")
-def resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def resize_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of images of the requested height and width."""
     shape = with_rank(args.shapes[0], 4)
     return [(shape[0], *given_size(args, 1), shape[3])]
@@ -84,16 +83,13 @@ def resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 flop_rule("ResizeNearestNeighbor")(free)
 
 
-@flop_rule("ResizeBilinear")
-def bilinear_flops(sizes: Sizes) -> float:
-    """Count three interpolations, each a difference, a product, and a sum."""
-    return 9 * sizes.output_elements()
+# Three interpolations, each a difference, a product, and a sum.
+bilinear_flops = per_output(9)
+flop_rule("ResizeBilinear")(bilinear_flops)
 
 
-@flop_rule("ResizeBicubic")
-def bicubic_flops(sizes: Sizes) -> float:
-    """Count five weighted sums of four elements."""
-    return 35 * sizes.output_elements()
+# Five weighted sums of four elements.
+flop_rule("ResizeBicubic")(per_output(35))
 
 
 @flop_rule("ResizeArea")
@@ -119,7 +115,7 @@ def _size(images: Array, size: Array, dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 @shape_fn("ResizeBilinearGrad", "ResizeBicubicGrad", "ScaleAndTranslateGrad")
-def resize_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def resize_gradient_shape(args: ShapeArgs) -> OutputShapes:
     """Return the original images' shape."""
     return [args.shapes[1]]
 
@@ -168,7 +164,7 @@ def crop_and_resize(node: Node, images: Array, boxes: Array, owners: Array, size
 
 
 @shape_fn("CropAndResize")
-def crop_and_resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def crop_and_resize_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of a crop of the requested size for each box."""
     channels = with_rank(args.shapes[0], 4)[3]
     count, edges = with_rank(args.shapes[1], 2)
@@ -244,20 +240,14 @@ def _bilinear(images: Array, owners: Array, rows: Array, columns: Array) -> Arra
 
 
 @shape_fn("ExtractGlimpse", "ExtractGlimpseV2")
-def extract_glimpse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def extract_glimpse_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of a glimpse of the requested size of each image."""
     shape = with_rank(args.shapes[0], 4)
     batch = merge_dim(shape[0], with_rank(args.shapes[2], 2)[0])
     return [(batch, *given_size(args, 1), shape[3])]
 
 
-@shape_fn("DrawBoundingBoxes", "DrawBoundingBoxesV2")
-def draw_bounding_boxes_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the images' shape."""
-    return [at_least_rank(args.shapes[0], 3)]
+shape_fn("DrawBoundingBoxes", "DrawBoundingBoxesV2")(input_at_least(3))
 
 
-@shape_fn("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2")
-def sample_distorted_bounding_box_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shapes of the box's start, its size, and the box."""
-    return [(3,), (3,), (1, 1, 4)]
+shape_fn("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2")(fixed((3,), (3,), (1, 1, 4)))

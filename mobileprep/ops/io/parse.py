@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.texts import as_texts, texts
-from mobileprep.ops.shape_function import ShapeArgs, no_outputs, scalars_only, shape_fn
+from mobileprep.ops.shape_function import (
+    OutputShapes,
+    ShapeArgs,
+    fixed,
+    no_outputs,
+    scalars_only,
+    shape_fn,
+)
 from mobileprep.ops.strings.conversion import number_in
 
 _QUOTE = b'"'
@@ -29,7 +35,7 @@ _STRAY = re.compile(rb'["\r\n]')
 _STRAY_LINE_END = re.compile(rb"[\r\n]")
 
 
-@kernel("DecodeCSV")
+@kernel("DecodeCSV", flops=free)
 def decode_csv(node: Node, records: Array, *defaults: Array) -> tuple[Array, ...]:
     """Parse records into a tensor for each column, in the shape of the records.
 
@@ -65,12 +71,9 @@ def decode_csv(node: Node, records: Array, *defaults: Array) -> tuple[Array, ...
 
 
 @shape_fn("DecodeCSV")
-def decode_csv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def decode_csv_shape(args: ShapeArgs) -> OutputShapes:
     """Return the records' shape for each column."""
     return [args.shapes[0]] * args.count()
-
-
-flop_rule("DecodeCSV")(free)
 
 
 def _fields(record: bytes, delimiter: bytes, *, quoted: bool) -> Iterator[bytes]:
@@ -137,7 +140,7 @@ shape_fn("Save", "SaveSlices", "SaveV2")(no_outputs)
 
 
 @shape_fn("RestoreV2")
-def restore_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def restore_v2_shape(args: ShapeArgs) -> OutputShapes:
     """Return unknown shapes."""
     return [None] * args.count()
 
@@ -147,10 +150,7 @@ shape_fn("MergeV2Checkpoints", "ReadFile", "SerializeTensor", "ShardedFilename",
 )
 
 
-@shape_fn("ParseTensor")
-def parse_tensor_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return an unknown shape."""
-    return [None]
+shape_fn("ParseTensor")(fixed(None))
 
 
 shape_fn(

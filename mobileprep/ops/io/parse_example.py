@@ -16,10 +16,10 @@ from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.texts import as_texts, one_text, texts
-from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_rank
+from mobileprep.ops.shape_function import UNKNOWN, OutputShapes, ShapeArgs, shape_fn, with_rank
 
 _INT64 = np.dtype(np.int64)
 # Steps for reading a feature of an example.
@@ -60,7 +60,7 @@ class _Batch(Struct, frozen=True):
         return features
 
 
-@kernel("ParseExample")
+@kernel("ParseExample", flops=free)
 def parse_example(node: Node, serialized: Array, names: Array, *rest: Array) -> tuple[Array, ...]:
     """Parse features of serialized examples into sparse and dense tensors.
 
@@ -84,16 +84,13 @@ def parse_example(node: Node, serialized: Array, names: Array, *rest: Array) -> 
 
 
 @shape_fn("ParseExample")
-def parse_example_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def parse_example_shape(args: ShapeArgs) -> OutputShapes:
     """Return shapes of sparse indices, values, and shapes, then of dense tensors with the batch."""
     batch = with_rank(args.shapes[0], 1)[0]
     sparse = args.node.attr_int("Nsparse")
     dense = args.node.attr_shapes("dense_shapes")
     rows: list[TensorShape] = [None if s is None else (batch, *s) for s in dense]
     return [*[(UNKNOWN, 2)] * sparse, *[(UNKNOWN,)] * sparse, *[(2,)] * sparse, *rows]
-
-
-flop_rule("ParseExample")(free)
 
 
 def _all_sparse(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
@@ -209,7 +206,7 @@ def _refuse(key: bytes, what: str) -> NoReturn:
     raise ValueError(message)
 
 
-@kernel("ParseExampleV2")
+@kernel("ParseExampleV2", flops=free)
 def parse_example_v2(
     node: Node,
     serialized: Array,
@@ -229,7 +226,7 @@ def parse_example_v2(
 
 
 @shape_fn("ParseExampleV2")
-def parse_example_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def parse_example_v2_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of sparse, dense, and ragged tensors, with a batch axis unless single."""
     serialized = args.shapes[0]
     if serialized is None:
@@ -244,9 +241,6 @@ def parse_example_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         *(None if shape is None else (*serialized, *shape) for shape in shapes),
         *[(UNKNOWN,)] * ragged,
     ]
-
-
-flop_rule("ParseExampleV2")(free)
 
 
 def _all_ragged(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
@@ -264,7 +258,7 @@ def _row_splits(column: Sequence[Feature | None], kind: DType, batch: _Batch) ->
     return np.concatenate([[0], np.cumsum(_counts(column))]).astype(kind.numpy)
 
 
-@kernel("ParseSingleExample")
+@kernel("ParseSingleExample", flops=free)
 def parse_single_example(node: Node, serialized: Array, *defaults: Array) -> tuple[Array, ...]:
     """Parse features of one serialized example, with names in attributes."""
     batch = _Batch.of(serialized, single=True)
@@ -275,11 +269,8 @@ def parse_single_example(node: Node, serialized: Array, *defaults: Array) -> tup
 
 
 @shape_fn("ParseSingleExample")
-def parse_single_example_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def parse_single_example_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of sparse indices, values, and shapes, then of dense tensors."""
     sparse = args.node.attr_int("num_sparse")
     dense = args.node.attr_shapes("dense_shapes")
     return [*[(UNKNOWN, 1)] * sparse, *[(UNKNOWN,)] * sparse, *[(1,)] * sparse, *dense]
-
-
-flop_rule("ParseSingleExample")(free)

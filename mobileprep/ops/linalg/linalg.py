@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
 from msgspec import Struct
 
 from mobileprep.core.limits import spend
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers, scalar
@@ -18,6 +16,7 @@ from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     ShapeConflictError,
     at_least_rank,
@@ -62,7 +61,7 @@ def linear_algebra(node: Node, x: Array, *rest: Array) -> Array:
 
 
 @shape_fn("Cholesky", "MatrixInverse")
-def square_matrices_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def square_matrices_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, merged to square matrices."""
     shape = at_least_rank(args.shapes[0], 2)
     if shape is None:
@@ -72,14 +71,14 @@ def square_matrices_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 
 @shape_fn("MatrixDeterminant")
-def determinant_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def determinant_shape(args: ShapeArgs) -> OutputShapes:
     """Return a number for each matrix."""
     shape = at_least_rank(args.shapes[0], 2)
     return [None if shape is None else shape[:-2]]
 
 
 @shape_fn("MatrixSolve")
-def matrix_solve_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def matrix_solve_shape(args: ShapeArgs) -> OutputShapes:
     """Return the rows of the matrix by the columns of the right-hand side."""
     matrix, right = at_least_rank(args.shapes[0], 2), at_least_rank(args.shapes[1], 2)
     if matrix is None or right is None:
@@ -114,7 +113,7 @@ shape_fn("MatrixTriangularSolve")(matrix_solve_shape)
 shape_fn("Cross")(same_as_both)
 
 
-@kernel("MatrixBandPart")
+@kernel("MatrixBandPart", shape=unchanged, flops=free)
 def matrix_band_part(node: Node, x: Array, lower: Array, upper: Array) -> Array:
     """Set elements of x outside of a band to zero; a negative width keeps that whole side."""
     check_matrices(x)
@@ -122,12 +121,6 @@ def matrix_band_part(node: Node, x: Array, lower: Array, upper: Array) -> Array:
     rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
     band = ((below < 0) | (rows - columns <= below)) & ((above < 0) | (columns - rows <= above))
     return np.where(band, x, x.dtype.type(0))
-
-
-shape_fn("MatrixBandPart")(unchanged)
-
-
-flop_rule("MatrixBandPart")(free)
 
 
 class _Diagonals(Struct, frozen=True):
@@ -167,7 +160,7 @@ class _Diagonals(Struct, frozen=True):
         return row, column, valid
 
 
-@kernel("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
+@kernel("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3", flops=free)
 def matrix_diag_part(
     node: Node, x: Array, k: Array | None = None, padding: Array | None = None
 ) -> Array:
@@ -185,14 +178,14 @@ def matrix_diag_part(
 
 
 @shape_fn("MatrixDiagPart")
-def matrix_diag_part_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def matrix_diag_part_shape(args: ShapeArgs) -> OutputShapes:
     """Replace the last two dimensions of the input by the smaller one."""
     source = at_least_rank(args.shapes[0], 2)
     return [None if source is None else (*source[:-2], _smaller(*source[-2:]))]
 
 
 @shape_fn("MatrixDiagPartV2", "MatrixDiagPartV3")
-def matrix_diag_part_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def matrix_diag_part_v2_shape(args: ShapeArgs) -> OutputShapes:
     """Replace the last two dimensions by the number of diagonals, if several, and their length."""
     source, band = at_least_rank(args.shapes[0], 2), _band(args)
     if source is None or band is None:
@@ -209,10 +202,7 @@ def matrix_diag_part_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*source[:-2], *_several(band), length)]
 
 
-flop_rule("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")(free)
-
-
-@kernel("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3")
+@kernel("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3", flops=free)
 def matrix_diag(
     node: Node,
     diagonal: Array,
@@ -240,14 +230,14 @@ def matrix_diag(
 
 
 @shape_fn("MatrixDiag")
-def matrix_diag_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def matrix_diag_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape with the last dimension repeated."""
     source = at_least_rank(args.shapes[0], 1)
     return [None if source is None else (*source, source[-1])]
 
 
 @shape_fn("MatrixDiagV2", "MatrixDiagV3")
-def matrix_diag_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def matrix_diag_v2_shape(args: ShapeArgs) -> OutputShapes:
     """Return the matrices' shape; rows or columns of -1 mean the minimum for the diagonals."""
     source, band = args.shapes[0], _band(args)
     if source is None or band is None:
@@ -304,9 +294,6 @@ def _smaller(a: int, b: int) -> int:
     return 0 if 0 in (a, b) else min(a, b)
 
 
-flop_rule("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3")(free)
-
-
 def _set(out: Array, diagonal: Array, diagonals: _Diagonals) -> Array:
     row, column, valid = diagonals.places(*out.shape[-2:])
     if diagonals.low == diagonals.high:
@@ -318,20 +305,14 @@ def _set(out: Array, diagonal: Array, diagonals: _Diagonals) -> Array:
     return out
 
 
-@kernel("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
+@kernel("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3", shape=unchanged, flops=free)
 def matrix_set_diag(node: Node, x: Array, diagonal: Array, k: Array | None = None) -> Array:
     """Replace the diagonals of matrices."""
     check_matrices(x)
     return _set(x.copy(), diagonal, _Diagonals.of(node, k))
 
 
-shape_fn("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")(unchanged)
-
-
-flop_rule("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")(free)
-
-
-@kernel("Diag")
+@kernel("Diag", flops=free)
 def diag(node: Node, x: Array) -> Array:
     """Create a tensor with the axes of x twice, and x on its diagonal."""
     check_allocation((x.size, x.size), x.dtype)
@@ -339,16 +320,13 @@ def diag(node: Node, x: Array) -> Array:
 
 
 @shape_fn("Diag")
-def diag_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def diag_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, repeated."""
     source = args.shapes[0]
     return [None if source is None else source + source]
 
 
-flop_rule("Diag")(free)
-
-
-@kernel("DiagPart")
+@kernel("DiagPart", flops=free)
 def diag_part(node: Node, x: Array) -> Array:
     """Extract the diagonal of a tensor whose shape is repeated."""
     half = x.ndim // 2
@@ -360,13 +338,10 @@ def diag_part(node: Node, x: Array) -> Array:
 
 
 @shape_fn("DiagPart")
-def diag_part_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def diag_part_shape(args: ShapeArgs) -> OutputShapes:
     """Return the first half of the dimensions, merged with the second."""
     source = args.shapes[0]
     if source is None:
         return [None]
     half = len(source) // 2
     return [merge(source[:half], source[half:])]
-
-
-flop_rule("DiagPart")(free)

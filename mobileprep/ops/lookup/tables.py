@@ -13,13 +13,19 @@ from msgspec import Struct
 from mobileprep.core.files import read_bytes
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
+from mobileprep.ops.arrays import handle_of, object_of
 from mobileprep.ops.context import RunContext, context_kernel
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.numerics.texts import as_texts, one_text
-from mobileprep.ops.shape_function import ShapeArgs, no_outputs, scalars_only, shape_fn
+from mobileprep.ops.shape_function import (
+    OutputShapes,
+    ShapeArgs,
+    no_outputs,
+    scalars_only,
+    shape_fn,
+)
 
 _MOST_BYTES = 1 << 30
 
@@ -69,31 +75,24 @@ def _elements(values: Collection[Any], kind: DType) -> Array:
     return np.array(list(values), dtype=kind.numpy)
 
 
-@context_kernel("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
+@context_kernel("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2", flops=free)
 def hash_table(context: RunContext, node: Node) -> Array:
     """Return a handle of the table with the node's name; create it if necessary."""
     name = node.attr_str("shared_name", "") or node.name
     key, value = node.attr_dtype("key_dtype"), node.attr_dtype("value_dtype")
-    table = context.resources.setdefault(
-        f"table {name}", Table(key, value, filled=node.op.startswith("Mutable"))
-    )
-    handle = np.empty((), dtype=object)
-    handle[()] = table
-    return handle
+    table = Table(key, value, filled=node.op.startswith("Mutable"))
+    return handle_of(context.resources.setdefault(f"table {name}", table))
 
 
 @shape_fn(
     *("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2"),
 )
-def table_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def table_shape(args: ShapeArgs) -> OutputShapes:
     """Return a scalar handle, or a reference of two strings."""
     return [() if args.node.op.endswith("V2") else (2,)]
 
 
-flop_rule("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")(free)
-
-
-@context_kernel("InitializeTable", "InitializeTableV2")
+@context_kernel("InitializeTable", "InitializeTableV2", shape=no_outputs, flops=free)
 def initialize_table(
     context: RunContext, node: Node, handle: Array, keys: Array, values: Array
 ) -> Array:
@@ -102,21 +101,13 @@ def initialize_table(
     return handle
 
 
-shape_fn("InitializeTable", "InitializeTableV2")(no_outputs)
-
-
-flop_rule("InitializeTable", "InitializeTableV2")(free)
-
-
 def _table(handle: Array) -> Table:
-    value = handle.item() if handle.dtype == object and handle.size == 1 else None
-    if not isinstance(value, Table):
-        message = "the handle is not a table"
-        raise TypeError(message)
-    return value
+    return object_of(handle, Table, "table")
 
 
-@context_kernel("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
+@context_kernel(
+    "InitializeTableFromTextFile", "InitializeTableFromTextFileV2", shape=no_outputs, flops=free
+)
 def initialize_from_file(context: RunContext, node: Node, handle: Array, file: Array) -> Array:
     """Fill a table from the lines of a file and return its handle.
 
@@ -138,12 +129,6 @@ def fill_from_file(table: Table, node: Node, path: Path) -> None:
     table.add(keys, values, fixed=True)
 
 
-shape_fn("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(no_outputs)
-
-
-flop_rule("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(free)
-
-
 class _Row(Struct, frozen=True):
     number: int
     line: bytes
@@ -156,10 +141,10 @@ def _rows(node: Node, path: Path) -> Iterator[_Row]:
     size = node.attr_int("vocab_size", -1)
     if size > len(lines):
         message = f"has {len(lines)} lines, and {size} are needed"
-        raise InvalidGraphError(message, "take the vocabulary that the model has", str(path))
+        raise _unfit(message, path)
     if not lines:
         message = "has no lines to fill a table from"
-        raise InvalidGraphError(message, "take the vocabulary that the model has", str(path))
+        raise _unfit(message, path)
     for number, line in enumerate(lines[: size if size > 0 else None]):
         text = line.rstrip(b"\r")
         if not text:
@@ -178,7 +163,7 @@ def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  
         columns = row.line.split(node.attr_str("delimiter", "\t").encode())
         if not 0 <= place < len(columns):
             message = f"line {row.number + 1} has no column {place}"
-            raise InvalidGraphError(message, "take the vocabulary that the model has", str(path))
+            raise _unfit(message, path)
         text = columns[place]
     if kind is DType.STRING:
         return text
@@ -186,13 +171,17 @@ def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  
         return float(text) if kind.is_floating else int(text)
     except ValueError as error:
         message = f"line {row.number + 1} holds {text[:20]!r}, which is not of dtype {kind.short}"
-        raise InvalidGraphError(
-            message, "take the vocabulary that the model has", str(path)
-        ) from error
+        raise _unfit(message, path) from error
+
+
+def _unfit(message: str, path: Path) -> InvalidGraphError:
+    return InvalidGraphError(message, "take the vocabulary that the model has", str(path))
 
 
 @context_kernel(
-    *("LookupTableInsert", "LookupTableInsertV2", "LookupTableImport", "LookupTableImportV2")
+    *("LookupTableInsert", "LookupTableInsertV2", "LookupTableImport", "LookupTableImportV2"),
+    shape=no_outputs,
+    flops=free,
 )
 def insert(context: RunContext, node: Node, handle: Array, keys: Array, values: Array) -> Array:
     """Insert keys, or replace the content of the table, and return its handle."""
@@ -203,17 +192,7 @@ def insert(context: RunContext, node: Node, handle: Array, keys: Array, values: 
     return handle
 
 
-shape_fn("LookupTableImport", "LookupTableImportV2", "LookupTableInsert", "LookupTableInsertV2")(
-    no_outputs
-)
-
-
-flop_rule("LookupTableImport", "LookupTableImportV2", "LookupTableInsert", "LookupTableInsertV2")(
-    free
-)
-
-
-@context_kernel("LookupTableFind", "LookupTableFindV2")
+@context_kernel("LookupTableFind", "LookupTableFindV2", flops=free)
 def find(context: RunContext, node: Node, handle: Array, keys: Array, default: Array) -> Array:
     """Return the value of each key, or the default for missing keys."""
     entries = _filled(handle, node).entries
@@ -225,13 +204,10 @@ def find(context: RunContext, node: Node, handle: Array, keys: Array, default: A
 
 
 @shape_fn("LookupTableFind", "LookupTableFindV2")
-def find_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def find_shape(args: ShapeArgs) -> OutputShapes:
     """Return a value for each key, in the default's shape; unknown for a reference."""
     is_known = args.node.op.endswith("V2") and args.shapes[2] == ()
     return [args.shapes[1] if is_known else None]
-
-
-flop_rule("LookupTableFind", "LookupTableFindV2")(free)
 
 
 def _filled(handle: Array, node: Node) -> Table:
@@ -242,13 +218,7 @@ def _filled(handle: Array, node: Node) -> Table:
     return table
 
 
-@context_kernel("LookupTableSize", "LookupTableSizeV2")
+@context_kernel("LookupTableSize", "LookupTableSizeV2", shape=scalars_only, flops=free)
 def size(context: RunContext, node: Node, handle: Array) -> Array:
     """Return the number of keys."""
     return np.array(len(_filled(handle, node).entries), dtype=np.int64)
-
-
-shape_fn("LookupTableSize", "LookupTableSizeV2")(scalars_only)
-
-
-flop_rule("LookupTableSize", "LookupTableSizeV2")(free)

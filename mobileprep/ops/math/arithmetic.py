@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.arrays import as_array, check_allocation, check_broadcast, same_type
+from mobileprep.ops.arrays import as_array, check_broadcast, same_type
 from mobileprep.ops.cost import Sizes, flop_rule, free, per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.numerics.allocation import OverBudgetError
+from mobileprep.ops.numerics.allocation import OverBudgetError, allocated
 from mobileprep.ops.shape_function import (
+    OutputShapes,
     ShapeArgs,
     at_least_rank,
     broadcast_binary,
@@ -118,29 +118,20 @@ def _as_kernel(function: Unary) -> Callable[[Node, Array], Array]:
 
 
 for _op, (_function, _flops) in _UNARY.items():
-    kernel(_op)(_as_kernel(_function))
-    shape_fn(_op)(unchanged)
-    flop_rule(_op)(per_output(_flops))
+    kernel(_op, shape=unchanged, flops=per_output(_flops))(_as_kernel(_function))
 
 
 shape_fn("InvGrad", "PopulationCount", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad")(unchanged)
 
 
-@kernel("Complex")
+@kernel("Complex", shape=broadcast_binary, flops=free)
 def complex_of_parts(node: Node, real: Array, imaginary: Array) -> Array:
     """Create complex numbers from real and imaginary parts, broadcast to each other."""
     shape = np.broadcast_shapes(real.shape, imaginary.shape)
     kind = np.result_type(real.dtype, np.complex64)
-    check_allocation(shape, kind)
-    out = np.empty(shape, kind)
+    out = allocated(shape, kind)
     out.real, out.imag = real, imaginary
     return out
-
-
-shape_fn("Complex")(broadcast_binary)
-
-
-flop_rule("Complex")(free)
 
 
 Binary = Callable[[Array, Array], Any]
@@ -257,12 +248,10 @@ def _binary_kernel(function: Binary) -> Callable[[Node, Array, Array], Array]:
 
 
 for _op, (_binary, _flops) in _BINARY.items():
-    kernel(_op)(_binary_kernel(_binary))
-    shape_fn(_op)(broadcast_binary)
-    flop_rule(_op)(per_output(_flops))
+    kernel(_op, shape=broadcast_binary, flops=per_output(_flops))(_binary_kernel(_binary))
 
 
-@kernel("Equal", "NotEqual")
+@kernel("Equal", "NotEqual", shape=broadcast_binary, flops=per_output(1))
 def equal(node: Node, x: Array, y: Array) -> Array:
     """Compare elements; if shapes do not broadcast, return False unless the node forbids it."""
     same_type(node, x, y)
@@ -278,13 +267,7 @@ def equal(node: Node, x: Array, y: Array) -> Array:
     return np.asarray(node.op == "NotEqual")
 
 
-shape_fn("Equal", "NotEqual")(broadcast_binary)
-
-
-flop_rule("Equal", "NotEqual")(per_output(1))
-
-
-@kernel("SquaredDifference")
+@kernel("SquaredDifference", shape=broadcast_binary, flops=per_output(2))
 def squared_difference(node: Node, x: Array, y: Array) -> Array:
     """Compute (x - y)^2; for complex numbers, the square of the modulus."""
     same_type(node, x, y)
@@ -293,13 +276,7 @@ def squared_difference(node: Node, x: Array, y: Array) -> Array:
     return as_array(np.multiply(np.conj(difference), difference), x)
 
 
-shape_fn("SquaredDifference")(broadcast_binary)
-
-
-flop_rule("SquaredDifference")(per_output(2))
-
-
-@kernel("ApproximateEqual")
+@kernel("ApproximateEqual", shape=same_as_both, flops=per_output(3))
 def approximate_equal(node: Node, x: Array, y: Array) -> Array:
     """Return whether elements differ by less than the attribute ``tolerance``."""
     same_type(node, x, y)
@@ -308,12 +285,6 @@ def approximate_equal(node: Node, x: Array, y: Array) -> Array:
         raise ValueError(message)
     tolerance = x.dtype.type(node.attr_float("tolerance", 1e-5))
     return as_array(np.abs(np.subtract(x, y)) < tolerance, x)
-
-
-shape_fn("ApproximateEqual")(same_as_both)
-
-
-flop_rule("ApproximateEqual")(per_output(3))
 
 
 @kernel("AddN", "AccumulateNV2")
@@ -332,7 +303,7 @@ def add_n(node: Node, *inputs: Array) -> Array:
 
 
 @shape_fn("AddN")
-def add_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def add_n_shape(args: ShapeArgs) -> OutputShapes:
     """Return the common shape of all inputs."""
     return [reduce(merge, args.shapes, None)]
 
@@ -346,7 +317,7 @@ def add_n_flops(sizes: Sizes) -> float:
     return sizes.output_elements() * (len(sizes.inputs) - 1)
 
 
-@kernel("BiasAdd", "BiasAddV1")
+@kernel("BiasAdd", "BiasAddV1", flops=per_output(1))
 def bias_add(node: Node, x: Array, bias: Array) -> Array:
     """Add one number for each channel: the last axis, or the second of NCHW."""
     same_type(node, x, bias)
@@ -362,7 +333,7 @@ def bias_add(node: Node, x: Array, bias: Array) -> Array:
 
 
 @shape_fn("BiasAdd", "BiasAddV1")
-def bias_add_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def bias_add_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, its channels merged with the bias's."""
     shape = at_least_rank(args.shapes[0], 2)
     channels = with_rank(args.shapes[1], 1)[0]
@@ -374,10 +345,7 @@ def bias_add_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:axis], merged, *shape[axis + 1 :])]
 
 
-flop_rule("BiasAdd", "BiasAddV1")(per_output(1))
-
-
-@kernel("ClipByValue")
+@kernel("ClipByValue", shape=unchanged, flops=per_output(2))
 def clip_by_value(node: Node, x: Array, low: Array, high: Array) -> Array:
     """Clip x to two bounds, each of one element or of the shape of x."""
     same_type(node, x, low, high)
@@ -386,14 +354,8 @@ def clip_by_value(node: Node, x: Array, low: Array, high: Array) -> Array:
     return as_array(np.maximum(np.minimum(x, high), low), x)
 
 
-shape_fn("ClipByValue")(unchanged)
-
-
-flop_rule("ClipByValue")(per_output(2))
-
-
 @shape_fn("BiasAddGrad")
-def bias_add_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def bias_add_grad_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector with an element for each channel."""
     shape = at_least_rank(args.shapes[0], 2)
     channel_first = args.node.attr_str("data_format", "NHWC") == "NCHW"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mobileprep.formats.dtypes import narrow_max
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
@@ -21,9 +20,11 @@ from mobileprep.ops.arrays import (
 )
 from mobileprep.ops.cost import Sizes, flop_rule, free, per_input
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.math.reduce import bound
 from mobileprep.ops.ragged.ragged import checked_splits
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     ShapeConflictError,
     at_least_rank,
@@ -34,7 +35,7 @@ from mobileprep.ops.shape_function import (
 from mobileprep.ops.sparse.math import sparse_shape
 
 
-@kernel("Bincount", "DenseBincount")
+@kernel("Bincount", "DenseBincount", flops=free)
 def bincount(node: Node, x: Array, size: Array, weights: Array) -> Array:
     """Count occurrences of each number below a size, or sum their weights; by row for a matrix."""
     # Bincount, the older op, does not support rows.
@@ -46,16 +47,13 @@ def bincount(node: Node, x: Array, size: Array, weights: Array) -> Array:
 
 
 @shape_fn("Bincount", "DenseBincount")
-def bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def bincount_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector of the given size, or a row for each row of a matrix."""
     shape, size = args.shapes[0], args.scalar(1)
     bins = UNKNOWN if size is None else size
     if args.node.op == "Bincount":
         return [(bins,)]
     return [(*shape[:-1], bins) if shape else None]
-
-
-flop_rule("Bincount", "DenseBincount")(free)
 
 
 def _counted(node: Node, rows: Array, height: int, x: Array, size: Array, weights: Array) -> Array:
@@ -76,7 +74,7 @@ def _counted(node: Node, rows: Array, height: int, x: Array, size: Array, weight
     return out
 
 
-@kernel("RaggedBincount")
+@kernel("RaggedBincount", flops=free)
 def ragged_bincount(node: Node, splits: Array, x: Array, size: Array, weights: Array) -> Array:
     """Count like ``DenseBincount`` for each row of a ragged matrix."""
     lengths = np.diff(checked_splits(splits, len(x)))
@@ -86,16 +84,13 @@ def ragged_bincount(node: Node, splits: Array, x: Array, size: Array, weights: A
 
 
 @shape_fn("RaggedBincount")
-def ragged_bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def ragged_bincount_shape(args: ShapeArgs) -> OutputShapes:
     """Return a row of the given size for each row of the ragged matrix."""
     splits, size = with_rank(args.shapes[0], 1)[0], args.scalar(2)
     return [(splits - 1 if splits > 0 else UNKNOWN, UNKNOWN if size is None else size)]
 
 
-flop_rule("RaggedBincount")(free)
-
-
-@kernel("SparseBincount")
+@kernel("SparseBincount", flops=free)
 def sparse_bincount(
     node: Node, indices: Array, x: Array, dims: Array, size: Array, weights: Array
 ) -> Array:
@@ -111,7 +106,7 @@ def sparse_bincount(
 
 
 @shape_fn("SparseBincount")
-def sparse_bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_bincount_shape(args: ShapeArgs) -> OutputShapes:
     """Return a vector of the given size, or a row for each row of a matrix."""
     dims, size = args.as_shape(2), args.scalar(3)
     if dims is None:
@@ -120,9 +115,6 @@ def sparse_bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         message = f"a sparse vector or matrix is needed, not one of {len(dims)} axes"
         raise ShapeConflictError(message)
     return [(*dims[:-1], UNKNOWN if size is None else size)]
-
-
-flop_rule("SparseBincount")(free)
 
 
 shape_fn("HistogramFixedWidth")(length_in(2))
@@ -145,14 +137,13 @@ def _extreme(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401 - a n
     return -limit if lowest else limit
 
 
-def _beyond(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401 - a numpy scalar
-    """Return a value that any number replaces; TensorFlow starts with the segment's first row."""
-    if kind.kind in "iu":
-        return _extreme(kind, lowest=lowest)
-    return kind.type(-np.inf if lowest else np.inf)
-
-
-@kernel("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum")
+@kernel(
+    "UnsortedSegmentMax",
+    "UnsortedSegmentMin",
+    "UnsortedSegmentProd",
+    "UnsortedSegmentSum",
+    flops=per_input(1),
+)
 def unsorted_segment(node: Node, x: Array, ids: Array, count: Array) -> Array:
     """Combine slices by segment; slices of a negative segment are dropped."""
     number = scalar(count)
@@ -172,17 +163,12 @@ def unsorted_segment(node: Node, x: Array, ids: Array, count: Array) -> Array:
     *("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"),
     "UnsortedSegmentSum",
 )
-def unsorted_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def unsorted_segments_shape(args: ShapeArgs) -> OutputShapes:
     """Replace the ids' dimensions by the given number of segments."""
     data, ids, count = args.shapes[0], args.shapes[1], args.scalar(2)
     if data is None or ids is None:
         return [None]
     return [(UNKNOWN if count is None else count, *data[len(ids) :])]
-
-
-flop_rule("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum")(
-    per_input(1)
-)
 
 
 @kernel("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum")
@@ -197,8 +183,9 @@ def segment(node: Node, x: Array, ids: Array) -> Array:
     shape = dimensions(np.array([length, *x.shape[1:]]), x.dtype)
     kind = node.op.removeprefix("Segment")
     write, start = _SEGMENTS["Sum" if kind == "Mean" else kind]
+    # TensorFlow starts with the segment's first row, which replaces any bound.
     lowest = {"Max": True, "Min": False}.get(kind)
-    first = start(x.dtype) if lowest is None else _beyond(x.dtype, lowest=lowest)
+    first = start(x.dtype) if lowest is None else bound(x.dtype, lowest=lowest)
     out = np.full(shape, first, dtype=x.dtype)
     write(out, (numbers,), x)
     counts = np.bincount(numbers, minlength=length).reshape(-1, *[1] * (x.ndim - 1))
@@ -211,7 +198,7 @@ def segment(node: Node, x: Array, ids: Array) -> Array:
 @shape_fn(
     *("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum"),
 )
-def segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def segments_shape(args: ShapeArgs) -> OutputShapes:
     """Return an unknown number of segments, which depends on the ids' values."""
     data = at_least_rank(args.shapes[0], 1)
     with_rank(args.shapes[1], 1)

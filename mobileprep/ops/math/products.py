@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mobileprep.core.limits import spend_products
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, same_type
@@ -17,6 +15,7 @@ from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     at_least_rank,
     broadcast,
@@ -24,6 +23,7 @@ from mobileprep.ops.shape_function import (
     merge,
     merge_dim,
     shape_fn,
+    unknown_dims,
     with_rank,
 )
 
@@ -68,9 +68,20 @@ def mat_mul(node: Node, x: Array, y: Array) -> Array:
 
 
 @shape_fn("MatMul")
-def matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def matmul_shape(args: ShapeArgs) -> OutputShapes:
     """Return the rows of the first by the columns of the second matrix."""
-    return [product_shape(args, 0, 1)]
+    a, b = with_rank(args.shapes[0], 2), with_rank(args.shapes[1], 2)
+    return [product_shape(args.node, a, b, ("transpose_a", "transpose_b"))]
+
+
+def product_shape(
+    node: Node, a: tuple[int, ...], b: tuple[int, ...], flags: tuple[str, str]
+) -> tuple[int, int]:
+    """Return the shape of the product of matrices, each transposed if its attribute is set."""
+    rows, inner = reversed(a) if node.attr_bool(flags[0], False) else a
+    other, columns = reversed(b) if node.attr_bool(flags[1], False) else b
+    merge_dim(inner, other)
+    return rows, columns
 
 
 @flop_rule("MatMul")
@@ -78,15 +89,6 @@ def matrix_product_flops(sizes: Sizes) -> float:
     """Count a multiplication and an addition for each pair."""
     inner = sizes.input(0)[0 if sizes.node.attr_bool("transpose_a", False) else 1]
     return 2 * sizes.output_elements() * inner + fused_ops_flops(sizes)
-
-
-def product_shape(args: ShapeArgs, lhs: int, rhs: int) -> TensorShape:
-    """Return the shape of the product of two matrices, given by input indices."""
-    a, b = with_rank(args.shapes[lhs], 2), with_rank(args.shapes[rhs], 2)
-    rows, inner = reversed(a) if args.node.attr_bool("transpose_a", False) else a
-    other, columns = reversed(b) if args.node.attr_bool("transpose_b", False) else b
-    merge_dim(inner, other)
-    return rows, columns
 
 
 def fused_ops_flops(sizes: Sizes) -> float:
@@ -119,19 +121,18 @@ def batch_mat_mul(node: Node, x: Array, y: Array) -> Array:
 
 
 @shape_fn("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-def batch_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def batch_matmul_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of pairwise products; the first version does not broadcast."""
     a, b = at_least_rank(args.shapes[0], 2), at_least_rank(args.shapes[1], 2)
     both = a is not None and b is not None
     exact = args.node.op == "BatchMatMul"
     if not both and not exact:
         return [None]
-    rows, inner = _matrix(a, args.node.attr_bool("adj_x", False))
-    other, columns = _matrix(b, args.node.attr_bool("adj_y", False))
-    merge_dim(inner, other)
+    lhs, rhs = (unknown_dims(2) if shape is None else shape[-2:] for shape in (a, b))
+    product = product_shape(args.node, lhs, rhs, ("adj_x", "adj_y"))
     batches = (None if a is None else a[:-2]), (None if b is None else b[:-2])
     batch = merge(*batches) if exact else broadcast(*batches)
-    return [concatenate(batch, (rows, columns))]
+    return [concatenate(batch, product)]
 
 
 @flop_rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -144,11 +145,6 @@ def batch_product_flops(sizes: Sizes) -> float:
 def _adjoint(x: Array) -> Array:
     swapped = np.swapaxes(x, -1, -2)
     return np.conj(swapped) if x.dtype.kind == "c" else swapped
-
-
-def _matrix(shape: TensorShape, adjoint: bool) -> tuple[int, int]:
-    rows, columns = (UNKNOWN, UNKNOWN) if shape is None else shape[-2:]
-    return (columns, rows) if adjoint else (rows, columns)
 
 
 _MOST_INPUTS = 16
@@ -178,7 +174,7 @@ def einsum(node: Node, *inputs: Array) -> Array:
 
 
 @shape_fn("Einsum")
-def einsum_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def einsum_shape(args: ShapeArgs) -> OutputShapes:
     """Return the sizes of the output's letters from the inputs."""
     equation = args.node.attr_str("equation").replace(" ", "")
     lhs, arrow, rhs = equation.partition("->")

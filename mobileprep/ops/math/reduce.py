@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from mobileprep.ops.arrays import as_array, axes_of, axis_of, numpy_attr, scalar
 from mobileprep.ops.cost import Sizes, flop_rule, free, per_input, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
+    OutputShapes,
     ShapeArgs,
     axis_index,
     scalars_only,
@@ -28,17 +29,18 @@ Reduction = Callable[[Array, tuple[int, ...], bool], Any]
 
 def _extreme(function: np.ufunc, *, lowest: bool) -> Reduction:
     def reduce(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401 - or a scalar
-        return function.reduce(x, axis=axes, keepdims=keep, initial=_bound(x, lowest=lowest))
+        initial = bound(x.dtype, lowest=lowest)
+        return function.reduce(x, axis=axes, keepdims=keep, initial=initial)
 
     return reduce
 
 
-def _bound(x: Array, *, lowest: bool) -> Any:  # noqa: ANN401
-    """Return the result of an empty maximum (the lowest value of the type) or minimum."""
-    if x.dtype.kind in "iu":
-        info = np.iinfo(x.dtype)
+def bound(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401
+    """Return the lowest or the highest value of a type, which is infinite for floats."""
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
         return info.min if lowest else info.max
-    return x.dtype.type(-np.inf if lowest else np.inf)
+    return kind.type(-np.inf if lowest else np.inf)
 
 
 def _sum(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
@@ -100,7 +102,7 @@ for _op, _function in _REDUCTIONS.items():
 
 
 @shape_fn(*_REDUCTIONS)
-def reduction_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def reduction_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape without the reduced axes, or with size 1 for them."""
     shape, axes = args.shapes[0], args.integers(1)
     keep = args.node.attr_bool("keep_dims", False)
@@ -108,10 +110,15 @@ def reduction_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         return [None]
     if axes is None:
         return [unknown_dims(len(shape)) if keep else _unknown_axes(args.shapes[1], len(shape))]
+    return [without_axes(args.node, shape, axes)]
+
+
+def without_axes(node: Node, shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape without some axes, or with size 1 for them if the node keeps axes."""
     reduced = {axis_index(a, len(shape)) for a in axes}
-    if keep:
-        return [tuple(1 if i in reduced else d for i, d in enumerate(shape))]
-    return [tuple(d for i, d in enumerate(shape) if i not in reduced)]
+    if node.attr_bool("keep_dims", False):
+        return tuple(1 if i in reduced else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in reduced)
 
 
 flop_rule("All", "Any")(free)
@@ -140,7 +147,7 @@ def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
     return None
 
 
-@kernel("ArgMax", "ArgMin")
+@kernel("ArgMax", "ArgMin", flops=reduction_flops)
 def arg_extreme(node: Node, x: Array, dimension: Array) -> Array:
     """Return the index of the first largest (smallest) element along an axis."""
     lowest = node.op == "ArgMax"
@@ -158,11 +165,11 @@ def _without_nan(x: Array, *, lowest: bool) -> Array:
     if x.dtype.kind in "iub":
         return x
     missing = np.isnan(x)
-    return np.where(missing, _bound(x, lowest=lowest), x) if missing.any() else x
+    return np.where(missing, bound(x.dtype, lowest=lowest), x) if missing.any() else x
 
 
 @shape_fn("ArgMax", "ArgMin")
-def arg_extreme_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def arg_extreme_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape without one axis."""
     shape, axis = args.shapes[0], args.scalar(1)
     if shape is None:
@@ -175,10 +182,7 @@ def arg_extreme_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:axis], *shape[axis + 1 :])]
 
 
-flop_rule("ArgMax", "ArgMin")(reduction_flops)
-
-
-@kernel("Cumsum", "Cumprod")
+@kernel("Cumsum", "Cumprod", shape=unchanged, flops=per_output(1))
 def cumulative(node: Node, x: Array, axis: Array) -> Array:
     """Compute running sums or products along an axis, optionally reversed or exclusive."""
     function = np.add if node.op == "Cumsum" else np.multiply
@@ -193,19 +197,10 @@ def cumulative(node: Node, x: Array, axis: Array) -> Array:
     return np.flip(out, along) if reverse else out
 
 
-shape_fn("Cumprod", "Cumsum")(unchanged)
-
-
-flop_rule("Cumprod", "Cumsum")(per_output(1))
-
-
-@kernel("L2Loss")
+@kernel("L2Loss", shape=scalars_only)
 def l2_loss(node: Node, x: Array) -> Array:
     """Return half the sum of squares, a scalar."""
     return np.asarray(np.add.reduce(np.square(x), axis=None) / x.dtype.type(2), dtype=x.dtype)
-
-
-shape_fn("L2Loss")(scalars_only)
 
 
 @flop_rule("L2Loss")

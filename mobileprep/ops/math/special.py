@@ -8,12 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.cost import flop_rule, per_output
+from mobileprep.ops.cost import per_output
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, broadcast_binary, merge, shape_fn, unchanged
+from mobileprep.ops.shape_function import (
+    OutputShapes,
+    ShapeArgs,
+    broadcast_binary,
+    merge,
+    shape_fn,
+    unchanged,
+)
 
 # W. J. Cody, "Rational Chebyshev Approximations for the Error Function", Math. Comp. 23 (1969):
 # erf on |x| <= 0.46875, and erfc(x) exp(x^2) up to 4 and beyond. Highest power last.
@@ -193,16 +199,10 @@ _FUNCTIONS: dict[str, Callable[[Array], Any]] = {
 }
 
 
-@kernel(*_FUNCTIONS)
+@kernel(*_FUNCTIONS, shape=unchanged, flops=per_output(1))
 def special(node: Node, x: Array) -> Array:
     """Apply the function that the op names, and round to the type of x."""
     return np.asarray(_FUNCTIONS[node.op](x.astype(np.float64)), dtype=x.dtype)
-
-
-shape_fn(*_FUNCTIONS)(unchanged)
-
-
-flop_rule(*_FUNCTIONS)(per_output(1))
 
 
 shape_fn("BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "CumulativeLogsumexp")(unchanged)
@@ -212,7 +212,7 @@ shape_fn("Igamma", "Igammac", "NextAfter", "Polygamma", "Zeta")(broadcast_binary
 
 
 @shape_fn("Betainc")
-def betainc_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def betainc_shape(args: ShapeArgs) -> OutputShapes:
     """Return the common shape of the inputs that are not scalars."""
     larger = [s for s in args.shapes if s != ()]
     return [reduce(merge, larger) if larger else ()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
@@ -14,13 +14,16 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import as_array
-from mobileprep.ops.cost import Sizes, flop_rule, per_output
+from mobileprep.ops.cost import Sizes, flop_rule, per_input, per_output
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.math.arithmetic import Unary
 from mobileprep.ops.numerics.quantization import clipped
 from mobileprep.ops.shape_function import (
+    OutputShapes,
     ShapeArgs,
-    at_least_rank,
     broadcast,
+    input_at_least,
+    input_with_rank,
     merge,
     merge_dim,
     same_as_both,
@@ -65,7 +68,7 @@ def _softsign(x: Array) -> Any:  # noqa: ANN401
 
 
 # The function of each op, and its number of operations for each element.
-_ACTIVATIONS: dict[str, tuple[Callable[[Array], Any], int]] = {
+_ACTIVATIONS: dict[str, tuple[Unary, int]] = {
     "Elu": (_elu, 2),
     "Relu": (_relu, 1),
     "Relu6": (_relu6, 2),
@@ -75,7 +78,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Array], Any], int]] = {
 }
 
 
-def _as_kernel(function: Callable[[Array], Any]) -> Callable[[Node, Array], Array]:
+def _as_kernel(function: Unary) -> Callable[[Node, Array], Array]:
     def run(node: Node, x: Array) -> Array:
         return as_array(function(x), x)
 
@@ -83,14 +86,10 @@ def _as_kernel(function: Callable[[Array], Any]) -> Callable[[Node, Array], Arra
 
 
 for _op, (_function, _operations) in _ACTIVATIONS.items():
-    kernel(_op)(_as_kernel(_function))
-    flop_rule(_op)(per_output(_operations))
+    kernel(_op, shape=unchanged, flops=per_output(_operations))(_as_kernel(_function))
 
 
-shape_fn(*_ACTIVATIONS)(unchanged)
-
-
-@kernel("LeakyRelu")
+@kernel("LeakyRelu", shape=unchanged, flops=per_output(2))
 def leaky_relu(node: Node, x: Array) -> Array:
     """Return x if positive, else x times the attribute ``alpha``."""
     # An attribute has 32 bits, and so has its default.
@@ -98,31 +97,21 @@ def leaky_relu(node: Node, x: Array) -> Array:
     return np.where(x > 0, x, np.multiply(x, alpha))
 
 
-shape_fn("LeakyRelu")(unchanged)
-flop_rule("LeakyRelu")(per_output(2))
-
-
-@kernel("Softmax")
+@kernel("Softmax", flops=per_output(5))
 def softmax(node: Node, x: Array) -> Array:
     """Compute exp(x) divided by its sum, along the last axis."""
     powers = np.exp(_shifted(x))
     return np.divide(powers, _sum(powers))
 
 
-@kernel("LogSoftmax")
+@kernel("LogSoftmax", flops=per_output(5))
 def log_softmax(node: Node, x: Array) -> Array:
     """Compute the logarithm of softmax, along the last axis."""
     shifted = _shifted(x)
     return np.subtract(shifted, np.log(_sum(np.exp(shifted))))
 
 
-@shape_fn("Softmax", "LogSoftmax")
-def softmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the input's shape."""
-    return [at_least_rank(args.shapes[0], 1)]
-
-
-flop_rule("Softmax", "LogSoftmax")(per_output(5))
+shape_fn("Softmax", "LogSoftmax")(input_at_least(1))
 
 
 def _shifted(x: Array) -> Array:
@@ -144,7 +133,8 @@ shape_fn("EluGrad", "LeakyReluGrad", "Relu6Grad", "ReluGrad")(same_as_both)
 shape_fn("SeluGrad", "SoftplusGrad", "SoftsignGrad")(same_as_both)
 
 
-@kernel("SoftmaxCrossEntropyWithLogits")
+# A softmax, its logarithms and products, and the gradient.
+@kernel("SoftmaxCrossEntropyWithLogits", flops=per_input(8))
 def softmax_cross_entropy(node: Node, features: Array, labels: Array) -> tuple[Array, Array]:
     """Compute the cross entropy of each row with its distribution, and the gradient."""
     shifted, total = _shifted_logits(features)
@@ -154,7 +144,7 @@ def softmax_cross_entropy(node: Node, features: Array, labels: Array) -> tuple[A
 
 
 @shape_fn("SoftmaxCrossEntropyWithLogits")
-def softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def softmax_cross_entropy_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of a loss for each row, and of the gradient."""
     shape = with_rank(broadcast(args.shapes[0], args.shapes[1]), 2)
     if None in args.shapes:
@@ -162,7 +152,8 @@ def softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [shape[:1], shape]
 
 
-@kernel("SparseSoftmaxCrossEntropyWithLogits")
+# A softmax, its logarithms and products, and the gradient.
+@kernel("SparseSoftmaxCrossEntropyWithLogits", flops=per_input(8))
 def sparse_softmax_cross_entropy(node: Node, features: Array, labels: Array) -> tuple[Array, Array]:
     """Compute the cross entropy of each row with its class, and the gradient."""
     shifted, total = _shifted_logits(features)
@@ -178,17 +169,11 @@ def sparse_softmax_cross_entropy(node: Node, features: Array, labels: Array) -> 
 
 
 @shape_fn("SparseSoftmaxCrossEntropyWithLogits")
-def sparse_softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_softmax_cross_entropy_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of a loss for each row, and of the gradient."""
     rows, classes = with_rank(args.shapes[0], 2)
     rows = merge_dim(rows, with_rank(args.shapes[1], 1)[0])
     return [(rows,), (rows, classes)]
-
-
-@flop_rule("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
-def cross_entropy_flops(sizes: Sizes) -> float:
-    """Count a softmax, its logarithms and products, and the gradient."""
-    return 8 * sizes.input_elements()
 
 
 def _shifted_logits(features: Array) -> tuple[Array, Array]:
@@ -235,7 +220,7 @@ def batch_norm_factor(node: Node, scale: Array, variance: Array) -> Array:
 
 
 @shape_fn("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
-def fused_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def fused_batch_norm_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, and vectors with an element for each channel."""
     order = args.node.attr_str("data_format", "NHWC")
     shape = list(with_rank(args.shapes[0], len(order)))
@@ -275,7 +260,7 @@ def _batch_statistics(
     return mean, variance, (new_mean, new_variance, mean, variance)
 
 
-@kernel("BatchNormWithGlobalNormalization")
+@kernel("BatchNormWithGlobalNormalization", flops=per_output(2))
 def batch_norm_with_global_normalization(
     node: Node, x: Array, mean: Array, variance: Array, beta: Array, gamma: Array
 ) -> Array:
@@ -289,12 +274,9 @@ def batch_norm_with_global_normalization(
 
 
 @shape_fn("BatchNormWithGlobalNormalization")
-def batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def batch_norm_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, its channels merged with those of the statistics."""
     return [normalized_shape(args.shapes[0], args.shapes[1:])]
-
-
-flop_rule("BatchNormWithGlobalNormalization")(per_output(2))
 
 
 def normalized_shape(image: TensorShape, vectors: Iterable[TensorShape]) -> tuple[int, ...]:
@@ -304,7 +286,7 @@ def normalized_shape(image: TensorShape, vectors: Iterable[TensorShape]) -> tupl
     return (*shape[:3], channels)
 
 
-@kernel("LRN")
+@kernel("LRN", shape=input_with_rank(4))
 def local_response_normalization(node: Node, x: Array) -> Array:
     """Divide by a power of the sum of squares of neighboring channels.
 
@@ -324,12 +306,6 @@ def local_response_normalization(node: Node, x: Array) -> Array:
             total[..., low - shift : high - shift] += squares[..., low:high]
     out: Array = np.multiply(x, np.power(bias + alpha * total, -beta))
     return out
-
-
-@shape_fn("LRN")
-def lrn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the input's shape, which must be an image's."""
-    return [with_rank(args.shapes[0], 4)]
 
 
 @flop_rule("LRN")

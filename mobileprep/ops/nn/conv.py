@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -27,16 +27,16 @@ from mobileprep.ops.numerics.convolution import convolve, convolve_depthwise, co
 from mobileprep.ops.numerics.windows import (
     NHWC,
     Window,
+    attr_window,
     filter_window,
     layout_of,
     lowest,
-    make_window,
     padded_rows,
-    spatial,
     whole_tile,
 )
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     ShapeConflictError,
     merge_dim,
@@ -65,7 +65,7 @@ def conv(node: Node, x: Array, filters: Array) -> Array:
 
 
 @shape_fn("Conv2D", "Conv3D")
-def conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def conv_shape(args: ShapeArgs) -> OutputShapes:
     """Return an image's shape with a channel for each filter."""
     rank = 5 if args.node.op == "Conv3D" else 4
     return [convolved_shape(args.node, with_rank(args.shapes[0], rank), args.shapes[1])]
@@ -94,7 +94,7 @@ def depthwise_conv(node: Node, x: Array, filters: Array) -> Array:
 
 
 @shape_fn("DepthwiseConv2dNative")
-def depthwise_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def depthwise_conv_shape(args: ShapeArgs) -> OutputShapes:
     """Return the image's shape with channels multiplied by the filters for each."""
     layout = image_layout(args.node)
     shape, filters = with_rank(args.shapes[0], 4), with_rank(args.shapes[1], 4)
@@ -121,13 +121,6 @@ def _convolved(
     return channels_as_in(out.astype(x.dtype, copy=False), layout)
 
 
-@shape_fn("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
-def filter_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape that the second input holds."""
-    rank = 5 if args.node.op.startswith("Conv3D") else 4
-    return [with_rank(args.as_shape(1), rank)]
-
-
 @kernel("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
 def conv_backprop_input(node: Node, sizes: Array, filters: Array, y: Array) -> Array:
     """Compute a transposed convolution, which networks use for upsampling."""
@@ -141,25 +134,21 @@ def conv_backprop_input(node: Node, sizes: Array, filters: Array, y: Array) -> A
     if layout != NHWC:
         shape = (shape[0], *shape[2:], shape[1])
     check_allocation(shape, y.dtype)
-    ones = (1,) * rank
-    window = make_window(
-        node,
-        shape[1:-1],
-        filters.shape[:-2],
-        spatial(node.attr_ints("strides"), layout),
-        spatial(node.attr_ints("dilations", ones) or ones, layout),
-    )
+    window = attr_window(node, shape[1:-1], filters.shape[:-2], layout)
     source, bank = widened(channels_last(y, layout), filters)
     depthwise = node.op.startswith("Depthwise")
     out = convolve_transposed(shape, bank, source, window, depthwise=depthwise)
     return channels_as_in(out.astype(y.dtype, copy=False), layout)
 
 
-@shape_fn("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
-def conv_input_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape that the first input holds."""
+@shape_fn(
+    *("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput"),
+    *("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter"),
+)
+def gradient_shape(args: ShapeArgs) -> OutputShapes:
+    """Return the shape of the image or the filters, which an input holds."""
     rank = 5 if args.node.op.startswith("Conv3D") else 4
-    return [with_rank(args.as_shape(0), rank)]
+    return [with_rank(args.as_shape(1 if "Filter" in args.node.op else 0), rank)]
 
 
 @flop_rule("Conv2DBackpropInput", "Conv3DBackpropInputV2")
@@ -193,13 +182,7 @@ def dilation_2d(node: Node, x: Array, filters: Array) -> Array:
     if x.ndim != 4 or filters.ndim != 3 or x.shape[-1] != filters.shape[-1]:
         message = "filters [height, width, channels] for an input of as many channels are needed"
         raise ValueError(message)
-    window = make_window(
-        node,
-        x.shape[1:3],
-        filters.shape[:2],
-        spatial(node.attr_ints("strides"), NHWC),
-        spatial(node.attr_ints("rates"), NHWC),
-    )
+    window = attr_window(node, x.shape[1:3], filters.shape[:2], dilations="rates")
     positions = window.positions(x.shape[1:3])
     each = len(x) * math.prod(positions) * x.shape[-1]
     spend(filters[..., 0].size * (_COST * each + STEP), "the filter")
@@ -215,7 +198,7 @@ def dilation_2d(node: Node, x: Array, filters: Array) -> Array:
 
 
 @shape_fn("Dilation2D")
-def dilation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def dilation_shape(args: ShapeArgs) -> OutputShapes:
     """Return the image's shape with a result for each window."""
     image, filters = with_rank(args.shapes[0], 4), with_rank(args.shapes[1], 3)
     rows, columns = window_places(args.node, image, filters[:2])

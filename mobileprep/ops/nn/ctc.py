@@ -10,12 +10,18 @@ from typing import Any
 import numpy as np
 
 from mobileprep.core.limits import STEP, spend
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.cost import Sizes, flop_rule, per_input
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, merge_dim, shape_fn, with_rank
+from mobileprep.ops.shape_function import (
+    UNKNOWN,
+    OutputShapes,
+    ShapeArgs,
+    merge_dim,
+    shape_fn,
+    with_rank,
+)
 
 # Steps for an entry of a batch.
 _STEPS = 8
@@ -23,7 +29,7 @@ _STEPS = 8
 _BEAM_STEPS = 8
 
 
-@kernel("CTCGreedyDecoder")
+@kernel("CTCGreedyDecoder", flops=per_input(1))
 def ctc_greedy_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array, ...]:
     """Return the best class of each step, without blanks (and, optionally, repetitions).
 
@@ -51,13 +57,10 @@ def ctc_greedy_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array
 
 
 @shape_fn("CTCGreedyDecoder")
-def ctc_greedy_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def ctc_greedy_decoder_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of a sparse tensor of labels, and of a score for each batch entry."""
     batch = merge_dim(with_rank(args.shapes[0], 3)[1], with_rank(args.shapes[1], 1)[0])
     return [(UNKNOWN, 2), (UNKNOWN,), (2,), (batch, 1)]
-
-
-flop_rule("CTCGreedyDecoder")(per_input(1))
 
 
 @kernel("CTCBeamSearchDecoder")
@@ -102,7 +105,7 @@ def ctc_beam_search_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[
 
 
 @shape_fn("CTCBeamSearchDecoder")
-def ctc_beam_search_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def ctc_beam_search_decoder_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of sparse tensors of labels, and of a score of each per batch entry."""
     batch = merge_dim(with_rank(args.shapes[0], 3)[1], with_rank(args.shapes[1], 1)[0])
     count = args.node.attr_int("top_paths")

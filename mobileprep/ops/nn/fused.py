@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -26,31 +26,15 @@ from mobileprep.ops.nn.conv import (
     depthwise_flops,
 )
 from mobileprep.ops.nn.window_shapes import image_layout, slid
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn, with_rank
+from mobileprep.ops.shape_function import OutputShapes, ShapeArgs, shape_fn, with_rank
 
-Activation = Callable[[Node, Array], Array]
-
-
-def _by_op(op: str) -> Activation:
-    def run(node: Node, x: Array) -> Array:
-        return _run(op, node, x)
-
-    return run
+_ACTIVATIONS = ("Elu", "LeakyRelu", "Relu", "Relu6", "Sigmoid", "Tanh")
 
 
-def _leaky(node: Node, x: Array) -> Array:
-    alpha = node.attr_float("leakyrelu_alpha", 0.2)
-    return _run("LeakyRelu", node.with_attrs(alpha=attr.floating(alpha)), x)
-
-
-_ACTIVATIONS: dict[str, Activation] = {
-    "Elu": _by_op("Elu"),
-    "LeakyRelu": _leaky,
-    "Relu": _by_op("Relu"),
-    "Relu6": _by_op("Relu6"),
-    "Sigmoid": _by_op("Sigmoid"),
-    "Tanh": _by_op("Tanh"),
-}
+def _activated(name: str, node: Node, x: Array) -> Array:
+    if name == "LeakyRelu":
+        node = node.with_attrs(alpha=attr.floating(node.attr_float("leakyrelu_alpha", 0.2)))
+    return _run(name, node, x)
 
 
 def _run(op: str, node: Node, *inputs: Array) -> Array:
@@ -81,7 +65,7 @@ def _finished(node: Node, x: Array, args: Sequence[Array]) -> Array:
             inference = node.with_attrs(is_training=attr.boolean(False))
             x = _run("FusedBatchNorm", inference, x, *statistics)
         elif name in _ACTIVATIONS:
-            x = _ACTIVATIONS[name](node, x)
+            x = _activated(name, node, x)
         else:
             message = f"the fused op {name!r} is not known"
             raise ValueError(message)
@@ -105,7 +89,7 @@ def fused_conv_2d(node: Node, x: Array, filters: Array, *args: Array) -> Array:
 
 
 @shape_fn("_FusedConv2D")
-def fused_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def fused_conv_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of ``Conv2D`` with filters in the order of ``filter_format``."""
     axes = _filter_axes(args.node)
     filters = with_rank(args.shapes[1] if axes else None, 4)
@@ -123,27 +107,19 @@ def fused_conv_flops(sizes: Sizes) -> float:
     return convolution_flops(replace(sizes, inputs=(sizes.inputs[0], ordered, *sizes.inputs[2:])))
 
 
-@kernel("_FusedDepthwiseConv2dNative")
+@kernel("_FusedDepthwiseConv2dNative", shape=depthwise_conv_shape, flops=depthwise_flops)
 def fused_depthwise_conv(node: Node, x: Array, filters: Array, *args: Array) -> Array:
     """Compute a depthwise convolution with bias or batch normalization, and activation."""
     return _finished(node, _run("DepthwiseConv2dNative", node, x, filters), args)
 
 
-shape_fn("_FusedDepthwiseConv2dNative")(depthwise_conv_shape)
-flop_rule("_FusedDepthwiseConv2dNative")(depthwise_flops)
-
-
-@kernel("_FusedMatMul")
+@kernel("_FusedMatMul", shape=matmul_shape, flops=matrix_product_flops)
 def fused_mat_mul(node: Node, x: Array, y: Array, *args: Array) -> Array:
     """Compute a matrix product with bias and activation."""
     return _finished(node, _run("MatMul", node, x, y), args)
 
 
-shape_fn("_FusedMatMul")(matmul_shape)
-flop_rule("_FusedMatMul")(matrix_product_flops)
-
-
-@kernel("_FusedBatchNormEx")
+@kernel("_FusedBatchNormEx", shape=fused_batch_norm_shape, flops=batch_norm_flops)
 def fused_batch_norm_ex(
     node: Node,
     x: Array,
@@ -159,12 +135,8 @@ def fused_batch_norm_ex(
         y = np.add(y, other)
     mode = node.attr_str("activation_mode", "Identity")
     if mode != "Identity":
-        y = _ACTIVATIONS[mode](node, y)
+        y = _activated(mode, node, y)
     return (y, *rest)
-
-
-shape_fn("_FusedBatchNormEx")(fused_batch_norm_shape)
-flop_rule("_FusedBatchNormEx")(batch_norm_flops)
 
 
 @kernel("FusedPadConv2D")
@@ -174,7 +146,7 @@ def fused_pad_conv_2d(node: Node, x: Array, paddings: Array, filters: Array) -> 
 
 
 @shape_fn("FusedPadConv2D")
-def padded_convolution_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def padded_convolution_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of ``Conv2D`` for the padded image."""
     return [_padded_convolution(args, with_rank(args.shapes[0], 4), 1)]
 
@@ -197,7 +169,7 @@ def fused_resize_and_pad_conv_2d(
 
 
 @shape_fn("FusedResizeAndPadConv2D")
-def resized_convolution_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def resized_convolution_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of ``Conv2D`` for the resized and padded image."""
     batch, _, _, channels = with_rank(args.shapes[0], 4)
     return [_padded_convolution(args, (batch, *given_size(args, 1), channels), 2)]

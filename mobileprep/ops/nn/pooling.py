@@ -11,7 +11,6 @@ import numpy as np
 
 from mobileprep.core.limits import STEP, spend
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import integers, numpy_attr
@@ -38,15 +37,27 @@ from mobileprep.ops.numerics.windows import (
     tiles,
     whole_tile,
 )
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn, with_rank
+from mobileprep.ops.shape_function import (
+    OutputShapes,
+    ShapeArgs,
+    input_with_rank,
+    shape_fn,
+    with_rank,
+)
 
 _IMAGE_RANK: Final = 4
 
 
-@kernel("MaxPool", "MaxPool3D")
-def max_pool(node: Node, x: Array) -> Array:
-    """Return the maximum of each window."""
-    return _maximum(node, x, node.attr_ints("ksize"), node.attr_ints("strides"))
+@kernel("MaxPool", "MaxPool3D", "MaxPoolV2")
+def max_pool(node: Node, x: Array, *inputs: Array) -> Array:
+    """Return the maximum of each window, whose size and strides are attributes, or inputs."""
+    size, strides = map(integers, inputs) if inputs else map(node.attr_ints, ("ksize", "strides"))
+    layout = layout_of(node)
+    if layout == NHWC and x.ndim == len(size) == len(strides) == _IMAGE_RANK and size[-1] > 1:
+        return _deepest(x, size, strides)
+    source = channels_last(x, layout)
+    window = _window(node, source, size, strides, layout)
+    return channels_as_in(maximum(source, window), layout)
 
 
 @kernel("AvgPool", "AvgPool3D")
@@ -59,7 +70,7 @@ def avg_pool(node: Node, x: Array) -> Array:
 
 
 @shape_fn("MaxPool", "MaxPool3D", "AvgPool", "AvgPool3D")
-def pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def pool_shape(args: ShapeArgs) -> OutputShapes:
     """Return the image's shape with a result for each window."""
     return [pooled_shape(args)]
 
@@ -70,32 +81,17 @@ def pool_flops(sizes: Sizes) -> float:
     return sizes.output_elements() * math.prod(sizes.node.attr_ints("ksize"))
 
 
-@kernel("MaxPoolV2")
-def max_pool_v2(node: Node, x: Array, size: Array, strides: Array) -> Array:
-    """Run ``MaxPool`` with the window and strides from tensors."""
-    return _maximum(node, x, integers(size), integers(strides))
+flop_rule("MaxPoolV2")(depends_on_values)
 
 
 @shape_fn("MaxPoolV2")
-def max_pool_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def max_pool_v2_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of ``MaxPool``; unknown rank if the window or its strides are unknown."""
     sizes, strides = args.integers(1), args.integers(2)
     shape = with_rank(args.shapes[0], 4)
     if sizes is None or strides is None or len(sizes) != 4 or len(strides) != 4:
         return [None]
     return [pooled_sizes(args.node, shape, sizes, strides)]
-
-
-flop_rule("MaxPoolV2")(depends_on_values)
-
-
-def _maximum(node: Node, x: Array, size: Sequence[int], strides: Sequence[int]) -> Array:
-    layout = layout_of(node)
-    if layout == NHWC and x.ndim == len(size) == len(strides) == _IMAGE_RANK and size[-1] > 1:
-        return _deepest(x, size, strides)
-    source = channels_last(x, layout)
-    window = _window(node, source, size, strides, layout)
-    return channels_as_in(maximum(source, window), layout)
 
 
 def _deepest(x: Array, size: Sequence[int], strides: Sequence[int]) -> Array:
@@ -128,14 +124,11 @@ def _window(
     return make_window(node, x.shape[1:-1], inner, spatial(strides, layout), ones)
 
 
-@shape_fn("MaxPoolGrad")
-def max_pool_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape of the pooled image, the first input."""
-    return [with_rank(args.shapes[0], 4)]
+shape_fn("MaxPoolGrad")(input_with_rank(4))
 
 
 @shape_fn("AvgPoolGrad")
-def avg_pool_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def avg_pool_grad_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape that the first input holds."""
     return [with_rank(args.as_shape(0), 4)]
 
@@ -144,17 +137,15 @@ def avg_pool_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 _COST, _HELD = 512, 24
 
 
-@kernel("MaxPoolWithArgmax")
+@kernel("MaxPoolWithArgmax", flops=pool_flops)
 def max_pool_with_argmax(node: Node, x: Array) -> tuple[Array, Array]:
     """Return the maximum of each window, and its index in the flattened image (or batch)."""
     if x.ndim != 4:
         message = "four axes are needed"
         raise ValueError(message)
-    size = spatial(node.attr_ints("ksize"), NHWC)
-    strides = spatial(node.attr_ints("strides"), NHWC)
-    window = make_window(node, x.shape[1:3], size, strides, (1, 1))
+    window = _window(node, x, node.attr_ints("ksize"), node.attr_ints("strides"), NHWC)
     positions = window.positions(x.shape[1:3])
-    held = len(x) * math.prod(positions) * math.prod(size) * x.shape[-1]
+    held = len(x) * math.prod(positions) * math.prod(window.size) * x.shape[-1]
     spend(_COST * held, "the window")
     check_bytes(_HELD * held, "all that the windows hold")
     numbers = np.arange(x[:1].size, dtype=np.int64).reshape(1, *x.shape[1:])
@@ -176,12 +167,9 @@ def max_pool_with_argmax(node: Node, x: Array) -> tuple[Array, Array]:
 
 
 @shape_fn("MaxPoolWithArgmax")
-def pool_with_argmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def pool_with_argmax_shape(args: ShapeArgs) -> OutputShapes:
     """Return the image's shape with a result for each window, twice."""
     return [pooled_shape(args)] * 2
-
-
-flop_rule("MaxPoolWithArgmax")(pool_flops)
 
 
 def _windows(source: Array, window: Window, positions: tuple[int, ...]) -> Array:

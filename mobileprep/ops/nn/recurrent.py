@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from msgspec import Struct
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import scalar
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.products import product
-from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, dim, shape_fn, with_rank
+from mobileprep.ops.shape_function import UNKNOWN, OutputShapes, ShapeArgs, dim, shape_fn, with_rank
 
 
 class _Lstm(Struct, frozen=True):
@@ -88,12 +85,12 @@ def lstm_block_cell(
     return _lstm(node, w, b, (wci, wcf, wco)).step(x, state, hidden)
 
 
-@shape_fn("LSTMBlockCell")
-def lstm_block_cell_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the state's shape for each of the seven outputs."""
+@shape_fn("GRUBlockCell", "LSTMBlockCell")
+def cell_shape(args: ShapeArgs) -> OutputShapes:
+    """Return the state's shape for each output."""
     batch = with_rank(args.shapes[0], 2)[0]
     cells = with_rank(args.shapes[1], 2)[1]
-    return [(batch, cells)] * 7
+    return [(batch, cells)] * args.count()
 
 
 @flop_rule("LSTMBlockCell")
@@ -133,7 +130,7 @@ def block_lstm(
 
 
 @shape_fn("BlockLSTM", "BlockLSTMV2")
-def block_lstm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def block_lstm_shape(args: ShapeArgs) -> OutputShapes:
     """Return [time, batch, cells] for each of the seven outputs; four gates share the bias."""
     time, batch = with_rank(args.shapes[1], 3)[:2]
     gates = dim(args.shapes[-1], 0)
@@ -157,14 +154,6 @@ def gru_block_cell(
     c = np.tanh(product(np.concatenate([x, r * hidden], axis=1), w_c) + b_c)
     one = x.dtype.type(1)
     return r, u, c, np.asarray(u * hidden + (one - u) * c)
-
-
-@shape_fn("GRUBlockCell")
-def gru_block_cell_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the state's shape for each of the four outputs."""
-    batch = with_rank(args.shapes[0], 2)[0]
-    cells = with_rank(args.shapes[1], 2)[1]
-    return [(batch, cells)] * 4
 
 
 @flop_rule("GRUBlockCell")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -75,7 +74,6 @@ class Steps(Struct, frozen=True):
         return self.highest - self.lowest + 1
 
 
-@lru_cache(maxsize=16)
 def steps_of(kind: Kind) -> Steps:
     """Return the lowest and highest integer of a type."""
     info = np.iinfo(kind)
@@ -288,36 +286,17 @@ def to_quint8(values: Array, low: np.float32, high: np.float32) -> NDArray[np.ui
     the products are in double precision, halves are rounded away from zero.
     """
     scale = STEPS / (float(high - low) * (STEPS / (STEPS - 1.0)))
-    lowest = _rounded(np.array([float(low) * scale]))[0]
+    lowest = rounded(float(low) * scale)
     flat = values.reshape(-1)
     out = np.empty(flat.size, dtype=np.uint8)
-    work, offset = np.empty((2, min(_BLOCK, flat.size)), dtype=np.float64)
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK]
-        scaled = work[: block.size]
-        scaled[:] = block
-        scaled *= scale
-        _round(scaled, offset[: block.size])
-        scaled -= lowest
-        np.clip(scaled, 0, STEPS - 1, out=scaled)
-        out[start : start + _BLOCK] = scaled
+
+    def quantize(part: slice) -> None:
+        scaled = flat[part].astype(np.float64) * scale
+        scaled = np.trunc(scaled + np.copysign(_ALMOST_HALF, scaled)) - lowest
+        out[part] = np.clip(scaled, 0, STEPS - 1)
+
+    in_blocks(quantize, flat.size)
     return out.reshape(values.shape)
-
-
-def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    _round(values, np.empty_like(values))
-    return values
-
-
-def _round(values: NDArray[np.float64], work: NDArray[Any]) -> None:
-    """Round to the nearest integers in place, halves away from zero, like ``round`` in C."""
-    np.copysign(_ALMOST_HALF, values, out=work)
-    values += work
-    np.trunc(values, out=values)
-
-
-# Elements of a block: its input and output fit into a core's own cache.
-_CLIPPING_BLOCK = 1 << 16
 
 
 def clipped(x: Array, least: float, most: float) -> Array:
@@ -326,10 +305,9 @@ def clipped(x: Array, least: float, most: float) -> Array:
     out = allocated(x.shape, x.dtype)
     source, target = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
 
-    def work(start: int) -> None:
-        block = slice(start, start + _CLIPPING_BLOCK)
+    def clip(part: slice) -> None:
         # A single pass for both bounds, and faster than a maximum with a scalar.
-        np.clip(source[block], low, high, out=target[block])
+        np.clip(source[part], low, high, out=target[part])
 
-    for_each(work, range(0, source.size, _CLIPPING_BLOCK))
+    in_blocks(clip, source.size)
     return out

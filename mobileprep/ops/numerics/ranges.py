@@ -16,15 +16,10 @@ BINS: Final = 2048
 """Bins on each side of the bin around zero."""
 
 _LOG_BINS: Final = 11
-# Counters that are used in turn: values after an activation are often equal, and an increment waits
-# for the previous increment of the same counter.
-_TURNS: Final = 2
 # Small enough to fit into a core's cache with its scaled copy.
 _BLOCK: Final = 1 << 15
 # Smaller scales are not normal float32 numbers.
 _LEAST_SINGLE: Final = -126
-# The index of the bin around zero, for each value of a block.
-_PLACES: Final = np.arange(_BLOCK) % _TURNS * (2 * BINS + 1) + BINS
 
 
 @dataclass
@@ -102,10 +97,8 @@ class Histogram:
         # Scaling by a power of two is exact, and the conversion truncates. Values too small to be
         # scaled exactly are in the bin around zero in any case.
         np.multiply(values, scale, out=places, casting="unsafe")
-        places += _PLACES[: places.size]
-        counts = np.bincount(places, minlength=_TURNS * (2 * BINS + 1))
-        sums: NDArray[np.int64] = counts.reshape(_TURNS, -1).sum(axis=0)
-        return sums
+        places += BINS
+        return np.bincount(places, minlength=2 * BINS + 1)
 
 
 def _exponent(largest: float) -> int:
@@ -247,7 +240,7 @@ def percentile_range(histogram: Histogram, percentile: float) -> Range:
     first = int(np.searchsorted(up, cut, side="right"))
     last = int(np.searchsorted(up, total - cut, side="left"))
     edges = histogram.edges()
-    return _lower(edges, first), _upper(edges, last)
+    return float(edges[first]), float(edges[last + 1])
 
 
 def least_squares_range(histogram: Histogram) -> Range:
@@ -325,14 +318,6 @@ def _divergence(magnitudes: NDArray[Any], end: int, levels: int) -> float:
         q = np.maximum(q, 1 / spread_total)
     there = p > 0
     return float(np.sum(p[there] * np.log(p[there] / q[there])))
-
-
-def _lower(edges: NDArray[Any], place: int) -> float:
-    return float(edges[place])
-
-
-def _upper(edges: NDArray[Any], place: int) -> float:
-    return float(edges[place + 1])
 
 
 ChannelMethod: TypeAlias = Literal["min_max", "percentile", "entropy", "mse"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import ModuleType
-from typing import AnyStr, Generic, Protocol, TypeVar
+from typing import AnyStr, Generic
 
 from msgspec import Struct
 
@@ -39,42 +39,20 @@ _LONGEST_CHARACTER = 4
 _PIECES = 82
 
 
-_Text = TypeVar("_Text", str, bytes, covariant=True)
-
-
 _REWRITE = re.compile(rb"\\(.?)|[^\\]+", re.DOTALL)
-
-
-class PatternMatch(Protocol[_Text]):
-    def start(self) -> int: ...
-
-    def end(self) -> int: ...
-
-    def group(self, number: int, /) -> _Text | None: ...
-
-
-class CompiledPattern(Protocol[AnyStr]):
-    """A compiled pattern of either engine."""
-
-    @property
-    def groups(self) -> int: ...
-
-    def search(self, text: AnyStr, position: int, /) -> PatternMatch[AnyStr] | None: ...
-
-    def fullmatch(self, text: AnyStr, /) -> PatternMatch[AnyStr] | None: ...
 
 
 class Expression(Struct, Generic[AnyStr], frozen=True):
     """A regular expression for either engine.
 
     Args:
-        engine: the compiled pattern.
+        engine: the compiled pattern; RE2's has the same methods.
         read: converts bytes to the engine's type of string.
         written: the inverse of ``read``.
         character: returns the length of the character at a position of such a string.
     """
 
-    engine: CompiledPattern[AnyStr]
+    engine: re.Pattern[AnyStr]
     read: Callable[[bytes], AnyStr]
     written: Callable[[AnyStr], bytes]
     character: Callable[[AnyStr, int], int]
@@ -121,7 +99,7 @@ class Expression(Struct, Generic[AnyStr], frozen=True):
                 break
         return b"".join(pieces) + self.written(searched[position:])
 
-    def _rewritten(self, rewrite: bytes, match: PatternMatch[AnyStr]) -> bytes:
+    def _rewritten(self, rewrite: bytes, match: re.Match[AnyStr]) -> bytes:
         pieces: list[bytes] = []
         for part in _REWRITE.finditer(rewrite):
             kind = part[1]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from msgspec import Struct
 
+from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 
 # Resolution of the table of bicubic weights between two pixels.
@@ -26,6 +25,12 @@ class Sampling(Struct, frozen=True):
 
     align_corners: bool = False
     half_pixel: bool = False
+
+    @classmethod
+    def of(cls, node: Node) -> Sampling:
+        """Create the mapping of a node's attributes."""
+        centers = node.attr_bool("half_pixel_centers", False)
+        return cls(node.attr_bool("align_corners", False), centers)
 
     def scale(self, extent: int, count: int) -> np.float32:
         """Return the distance, in source pixels, between adjacent ones of ``count`` pixels."""
@@ -75,16 +80,16 @@ def resize_bilinear(x: Array, size: tuple[int, int], sampling: Sampling) -> Arra
     if x.shape[1:3] == size:
         return x.astype(np.float32)
     rows, columns = (sampling.positions(n, m) for n, m in zip(x.shape[1:3], size, strict=True))
-    first, last, weight = _neighbours(rows, x.shape[1])
+    first, last, weight = neighbors(rows, x.shape[1])
     # Only the rows that are read need to be resized along the width.
     used, places = np.unique(np.concatenate([first, last]), return_inverse=True)
     places = places.reshape(2, -1)
-    left, right, share = _neighbours(columns, x.shape[2])
+    left, right, share = neighbors(columns, x.shape[2])
     lines = _between(x.take(used, 1).astype(np.float32, copy=False), left, right, share, 2)
     return _between(lines, places[0], places[1], weight, 1)
 
 
-def _neighbours(positions: Array, extent: int) -> tuple[Array, Array, Array]:
+def neighbors(positions: Array, extent: int) -> tuple[Array, Array, Array]:
     """Return the pixels on both sides of each position, and the weight of the second."""
     below = np.floor(positions)
     first = np.maximum(below.astype(np.int64), 0)
@@ -152,7 +157,6 @@ def _renormalized(weights: Array) -> Array:
     return np.where(usable, weights * (np.float32(1) / np.where(usable, total, 1)), weights)
 
 
-@lru_cache(maxsize=2)
 def _cubic_table(a: float) -> tuple[Array, Array]:
     """Return the weights of the pixels less than one, and less than two, from each step."""
     x = np.arange(_STEPS + 1) / _STEPS

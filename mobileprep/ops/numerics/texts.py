@@ -32,6 +32,14 @@ def one_text(array: Array) -> bytes:
     return elements[0]
 
 
+def file_contents(array: Array) -> bytes:
+    """Return the only element of a string tensor, the contents of a file."""
+    if array.size != 1 or array.dtype != object:
+        message = "the contents of one file are needed"
+        raise ValueError(message)
+    return bytes(array.reshape(-1)[0])
+
+
 def as_texts(elements: Iterable[bytes], shape: tuple[int, ...]) -> Array:
     """Create a string tensor from its elements in row-major order."""
     # From a list, numpy would create an array of fixed width and strip trailing zero bytes.
@@ -78,13 +86,6 @@ def counts_fault(labels: int, lengths: Mapping[str, int]) -> Fault | None:
         return None
     message = f"the data does not fit together: {labels} labels, and {_length_list(lengths)}"
     return message, _EACH
-
-
-def lengths_fault(lengths: Mapping[str, int]) -> Fault | None:
-    """Return the problem of the numbers of samples of the inputs, or None."""
-    if len(set(lengths.values())) == 1 and all(lengths.values()):
-        return None
-    return f"the data does not fit together: {_length_list(lengths)}", _EACH
 
 
 def no_scores(description: str) -> Fault:

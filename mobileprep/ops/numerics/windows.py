@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from numpy.lib.stride_tricks import as_strided
 
 from mobileprep.graph.node import Node
@@ -126,30 +125,31 @@ def _explicit(node: Node) -> tuple[tuple[int, int], ...]:
     return tuple(pairs[1:-1] if layout == NHWC else pairs[2:])
 
 
-def filter_window(
+def attr_window(
     node: Node,
-    x: Array,
-    filters: Array,
+    extents: Sequence[int],
+    size: Sequence[int],
     layout: str = NHWC,
-    pads: Sequence[tuple[int, int]] = (),
+    dilations: str = "dilations",
 ) -> Window:
-    """Return the window of a convolution's filters.
+    """Create a window with the strides, dilations, and padding of the node's attributes.
 
     Args:
-        pads: additional zeros before and after each spatial axis of x, which the node counts as
-            part of its input; empty for none.
+        dilations: the name of the attribute.
     """
-    ones = (1,) * x.ndim
-    around = tuple(pads) or ((0, 0),) * (x.ndim - 2)
-    window = make_window(
+    ones = (1,) * (len(extents) + 2)
+    return make_window(
         node,
-        [d + sum(pair) for d, pair in zip(x.shape[1:-1], around, strict=True)],
-        filters.shape[:-2],
+        extents,
+        size,
         spatial(node.attr_ints("strides"), layout),
-        spatial(node.attr_ints("dilations", ones) or ones, layout),
+        spatial(node.attr_ints(dilations, ones) or ones, layout),
     )
-    both = zip(window.pads, around, strict=True)
-    return replace(window, pads=tuple((a + c, b + d) for (a, b), (c, d) in both))
+
+
+def filter_window(node: Node, x: Array, filters: Array, layout: str = NHWC) -> Window:
+    """Return the window of a convolution's filters over a channels-last input."""
+    return attr_window(node, x.shape[1:-1], filters.shape[:-2], layout)
 
 
 class Tile(Struct, frozen=True):

@@ -44,8 +44,9 @@ from mobileprep.ops.quantized.ranges import (
     proper_limits,
     same_range,
     unchanged_with_range,
+    with_range,
 )
-from mobileprep.ops.shape_function import ShapeArgs, broadcast, shape_fn
+from mobileprep.ops.shape_function import OutputShapes, ShapeArgs, broadcast_binary, shape_fn
 
 # All cases of more axes would take too long to check.
 _MOST_AXES: Final = 6
@@ -135,7 +136,7 @@ _UINT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int32)
 _BIAS_ROOM, _SUM_ROOM = np.float32(1 << 17), np.float32(1 << 14)
 
 
-@kernel("QuantizedBiasAdd")
+@kernel("QuantizedBiasAdd", shape=with_range(bias_add_shape), flops=per_output(1))
 def quantized_bias_add(
     node: Node, x: Array, bias: Array, low_x: Array, high_x: Array, low_b: Array, high_b: Array
 ) -> Quantized:
@@ -158,15 +159,6 @@ def quantized_bias_add(
     return out, *total.outputs()
 
 
-@shape_fn("QuantizedBiasAdd")
-def quantized_bias_add_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the input's shape, and two scalars."""
-    return [*bias_add_shape(args), (), ()]
-
-
-flop_rule("QuantizedBiasAdd")(per_output(1))
-
-
 def _bias_limits(of_x: Limits, of_bias: Limits) -> Limits:
     """Return a range around zero that is much larger than both ranges."""
     largest = -of_bias.low if of_bias.high < -of_bias.low else of_bias.high
@@ -176,7 +168,7 @@ def _bias_limits(of_x: Limits, of_bias: Limits) -> Limits:
     return Limits(-largest * _BIAS_ROOM, largest * _BIAS_ROOM)
 
 
-@kernel("QuantizedAdd")
+@kernel("QuantizedAdd", shape=with_range(broadcast_binary), flops=per_output(1))
 def quantized_add(
     node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
 ) -> Quantized:
@@ -192,7 +184,7 @@ def quantized_add(
     return np.add(lhs, rhs).reshape(pair.shape), *total.outputs()
 
 
-@kernel("QuantizedMul")
+@kernel("QuantizedMul", shape=with_range(broadcast_binary), flops=per_output(1))
 def quantized_mul(
     node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
 ) -> Quantized:
@@ -203,15 +195,6 @@ def quantized_mul(
     lhs, rhs = _less_zero(pair.lhs, of_x), _less_zero(pair.rhs, of_y)
     out = np.multiply(lhs, rhs).reshape(pair.shape)
     return out, *product_limits(of_x, of_y, _UINT8, _UINT8).outputs()
-
-
-@shape_fn("QuantizedAdd", "QuantizedMul")
-def quantized_binary_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the broadcast shape of two inputs, and the shapes of the range."""
-    return [broadcast(args.shapes[0], args.shapes[1]), (), ()]
-
-
-flop_rule("QuantizedAdd", "QuantizedMul")(per_output(1))
 
 
 def _check_operands(node: Node, x: Array, y: Array) -> None:
@@ -241,7 +224,7 @@ def _in_range(values: Array, limits: Limits, total: Limits, *, alone: bool) -> N
     return looked_up(np.clip(line, steps.lowest, steps.highest).astype(np.int32), values)
 
 
-@kernel("QuantizedRelu", "QuantizedRelu6")
+@kernel("QuantizedRelu", "QuantizedRelu6", shape=unchanged_with_range)
 def quantized_relu(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     """Clip x to the quantized 0.0 and, in Relu6, to the quantized 6.0."""
     dtype = check_type(node, "Tinput", x, DType.QUINT8, DType.QINT32)
@@ -254,7 +237,7 @@ def quantized_relu(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     return np.asarray(out), *same_range(low, high)
 
 
-shape_fn("QuantizedRelu", "QuantizedRelu6", "QuantizedReluX")(unchanged_with_range)
+shape_fn("QuantizedReluX")(unchanged_with_range)
 flop_rule("QuantizedRelu")(per_output(1))
 flop_rule("QuantizedRelu6")(per_output(2))
 
@@ -263,7 +246,7 @@ flop_rule("QuantizedRelu6")(per_output(2))
 _BATCH_LIMITS = Limits(np.float32(-(1 << 20)), np.float32(1 << 20))
 
 
-@kernel("QuantizedInstanceNorm")
+@kernel("QuantizedInstanceNorm", shape=unchanged_with_range, flops=per_output(6))
 def quantized_instance_norm(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     """Normalize each channel of each image by its mean and standard deviation.
 
@@ -292,10 +275,6 @@ def quantized_instance_norm(node: Node, x: Array, low: Array, high: Array) -> Qu
     return Quantizer.of(of, _UINT8)(out), *of.outputs()
 
 
-shape_fn("QuantizedInstanceNorm")(unchanged_with_range)
-flop_rule("QuantizedInstanceNorm")(per_output(6))
-
-
 def _given_range(node: Node) -> tuple[np.float32, np.float32] | None:
     if not node.attr_bool("output_range_given", False):
         return None
@@ -314,7 +293,7 @@ def _mean(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return mean.reshape(batch, 1, 1, channels)
 
 
-@kernel("QuantizedBatchNormWithGlobalNormalization")
+@kernel("QuantizedBatchNormWithGlobalNormalization", flops=per_output(2))
 def quantized_batch_norm(node: Node, x: Array, low: Array, high: Array, *rest: Array) -> Quantized:
     """Normalize each channel by its mean and standard deviation, then scale and shift it.
 
@@ -351,10 +330,7 @@ def quantized_batch_norm(node: Node, x: Array, low: Array, high: Array, *rest: A
 
 
 @shape_fn("QuantizedBatchNormWithGlobalNormalization")
-def quantized_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def quantized_batch_norm_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, its channels merged with the statistics, and the range's shapes."""
     # Each of the five tensors is followed by both ends of its range.
     return [normalized_shape(args.shapes[0], args.shapes[3::3]), (), ()]
-
-
-flop_rule("QuantizedBatchNormWithGlobalNormalization")(per_output(2))

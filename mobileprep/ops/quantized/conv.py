@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.math.products import matrix_product_flops, product_shape
+from mobileprep.ops.math.products import matmul_shape, matrix_product_flops
 from mobileprep.ops.nn.conv import (
     conv_shape,
     convolution_flops,
     depthwise_conv_shape,
     depthwise_flops,
 )
-from mobileprep.ops.nn.pooling import average, maximum, pool_flops
-from mobileprep.ops.nn.window_shapes import pooled_shape
+from mobileprep.ops.nn.pooling import average, maximum, pool_flops, pool_shape
 from mobileprep.ops.numerics.convolution import convolve_depthwise
 from mobileprep.ops.numerics.integer_products import convolve_integers, multiply_integers
 from mobileprep.ops.numerics.quantization import offset_of_zero
@@ -36,8 +32,9 @@ from mobileprep.ops.quantized.ranges import (
     product_limits,
     proper_limits,
     same_range,
+    with_range,
 )
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import OutputShapes, ShapeArgs, shape_fn
 
 _UINT8, _INT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.int32)
 # Number of taps for which a sum of 8-bit products is exact in single precision.
@@ -51,7 +48,7 @@ _REQUANTIZED = (
 )
 
 
-@kernel("QuantizedConv2D")
+@kernel("QuantizedConv2D", flops=convolution_flops)
 def quantized_conv(
     node: Node, x: Array, filters: Array, low_x: Array, high_x: Array, low_f: Array, high_f: Array
 ) -> Quantized:
@@ -78,16 +75,10 @@ def quantized_conv(
     return convolve_integers(inner, filters, window, zeros), *limits.outputs()
 
 
-@shape_fn("QuantizedConv2D", *_REQUANTIZED)
-def quantized_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape of ``Conv2D``, and those of the range."""
-    return [*conv_shape(args), (), ()]
+shape_fn("QuantizedConv2D", *_REQUANTIZED)(with_range(conv_shape))
 
 
-flop_rule("QuantizedConv2D")(convolution_flops)
-
-
-@kernel("QuantizedDepthwiseConv2D")
+@kernel("QuantizedDepthwiseConv2D", flops=depthwise_flops)
 def quantized_depthwise_conv(
     node: Node, x: Array, filters: Array, low_x: Array, high_x: Array, low_f: Array, high_f: Array
 ) -> Quantized:
@@ -107,12 +98,9 @@ def quantized_depthwise_conv(
 
 
 @shape_fn("QuantizedDepthwiseConv2D")
-def quantized_depthwise_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def quantized_depthwise_conv_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of ``DepthwiseConv2dNative``; TensorFlow declares no shapes for ranges."""
     return [*depthwise_conv_shape(args), None, None]
-
-
-flop_rule("QuantizedDepthwiseConv2D")(depthwise_flops)
 
 
 def _check(window: Window, x: Array, channels: int) -> None:
@@ -161,12 +149,12 @@ def _stride(node: Node) -> int:
     *("QuantizedConv2DAndRelu", "QuantizedConv2DPerChannel", "QuantizedConv2DWithBias"),
     "QuantizedConv2DWithBiasAndRelu",
 )
-def quantized_conv_by_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def quantized_conv_by_channel_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of ``Conv2D``, and ranges like those of the filters, maybe per channel."""
     return [*conv_shape(args), args.shapes[-1], args.shapes[-1]]
 
 
-@kernel("QuantizedMatMul")
+@kernel("QuantizedMatMul", shape=with_range(matmul_shape), flops=matrix_product_flops)
 def quantized_mat_mul(
     node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
 ) -> Quantized:
@@ -188,27 +176,18 @@ def quantized_mat_mul(
     return out, *product_limits(of_x, of_y, _UINT8, _UINT8).outputs()
 
 
-@shape_fn("QuantizedMatMul")
-def quantized_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the rows of the first by the columns of the second matrix, and the range's shapes."""
-    return [product_shape(args, 0, 1), (), ()]
-
-
-flop_rule("QuantizedMatMul")(matrix_product_flops)
-
-
 # Up to this size, means of 8-bit numbers in single precision are truncated to the right integer:
 # they are either integers or far enough from one.
 _FEW_TAPS = 1 << 10
 
 
-@kernel("QuantizedMaxPool")
+@kernel("QuantizedMaxPool", flops=pool_flops)
 def quantized_max_pool(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     """Return the maximum of each window."""
     return maximum(x, _window(node, x)), *same_range(low, high)
 
 
-@kernel("QuantizedAvgPool")
+@kernel("QuantizedAvgPool", flops=pool_flops)
 def quantized_avg_pool(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     """Return the mean of each window without padding, truncated toward zero."""
     window = _window(node, x)
@@ -217,13 +196,7 @@ def quantized_avg_pool(node: Node, x: Array, low: Array, high: Array) -> Quantiz
     return average(x.astype(kind), window).astype(x.dtype), *same_range(low, high)
 
 
-@shape_fn("QuantizedMaxPool", "QuantizedAvgPool")
-def quantized_pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the image's shape with a result for each window, and the range's shapes."""
-    return [pooled_shape(args), (), ()]
-
-
-flop_rule("QuantizedMaxPool", "QuantizedAvgPool")(pool_flops)
+shape_fn("QuantizedMaxPool", "QuantizedAvgPool")(with_range(pool_shape))
 
 
 def _window(node: Node, x: Array) -> Window:

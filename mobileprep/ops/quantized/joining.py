@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.joining import concatenated_shape
 from mobileprep.ops.array.shape import reshape, reshape_shape
 from mobileprep.ops.arrays import axis_of, check_allocation, integers, scalar
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.image.resize import bilinear_flops, resize_shape
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.quantization import (
@@ -24,12 +22,12 @@ from mobileprep.ops.numerics.quantization import (
     Quantizer,
     looked_up,
 )
-from mobileprep.ops.numerics.resizing import Sampling, resize_bilinear
-from mobileprep.ops.quantized.ranges import Quantized, check_type, limits_of, same_range
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.numerics.resizing import Sampling, neighbors, resize_bilinear
+from mobileprep.ops.quantized.ranges import Quantized, check_type, limits_of, same_range, with_range
+from mobileprep.ops.shape_function import OutputShapes, ShapeArgs, shape_fn
 
 
-@kernel("QuantizedConcat")
+@kernel("QuantizedConcat", flops=free)
 def quantized_concat(node: Node, axis: Array, *rest: Array) -> Quantized:
     """Concatenate tensors along an axis, in a range that covers all of theirs.
 
@@ -45,16 +43,13 @@ def quantized_concat(node: Node, axis: Array, *rest: Array) -> Quantized:
 
 
 @shape_fn("QuantizedConcat")
-def quantized_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def quantized_concat_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of the inputs concatenated along an axis, and the range's shapes."""
     count = args.node.attr_int("N")
     return [concatenated_shape(args.shapes[1 : count + 1], args.scalar(0)), (), ()]
 
 
-flop_rule("QuantizedConcat")(free)
-
-
-@kernel("QuantizedConcatV2")
+@kernel("QuantizedConcatV2", flops=free)
 def quantized_concat_v2(node: Node, *inputs: Array) -> Quantized:
     """Concatenate like ``quantized_concat``, with the axis after the tensors, possibly negative.
 
@@ -71,13 +66,10 @@ def quantized_concat_v2(node: Node, *inputs: Array) -> Quantized:
 
 
 @shape_fn("QuantizedConcatV2")
-def quantized_concat_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def quantized_concat_v2_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape of the inputs concatenated along an axis, and the range's shapes."""
     count = args.node.attr_int("N")
     return [concatenated_shape(args.shapes[:count], args.scalar(count)), (), ()]
-
-
-flop_rule("QuantizedConcatV2")(free)
 
 
 def _joined(
@@ -123,7 +115,7 @@ def _in_range(values: Array, of: Limits, target: Limits) -> Array:
     return looked_up(quantizer(dequantizer(EVERY_BYTE.view(values.dtype))), values)
 
 
-@kernel("QuantizedReshape")
+@kernel("QuantizedReshape", shape=with_range(reshape_shape), flops=free)
 def quantized_reshape(node: Node, x: Array, shape: Array, low: Array, high: Array) -> Quantized:
     """Reshape numbers and keep their range."""
     out = reshape(node, x, shape)
@@ -131,20 +123,11 @@ def quantized_reshape(node: Node, x: Array, shape: Array, low: Array, high: Arra
     return out, *same_range(low, high)
 
 
-@shape_fn("QuantizedReshape")
-def quantized_reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape that the second input holds, and two scalars."""
-    return [*reshape_shape(args), (), ()]
-
-
-flop_rule("QuantizedReshape")(free)
-
-
 # Bits of the fractions of weights: as many as products have room for.
 _BITS = {DType.QUINT8: 7, DType.QINT32: 30}
 
 
-@kernel("QuantizedResizeBilinear")
+@kernel("QuantizedResizeBilinear", shape=with_range(resize_shape), flops=bilinear_flops)
 def quantized_resize(node: Node, images: Array, size: Array, low: Array, high: Array) -> Quantized:
     """Resize images by linear interpolation in fixed-point arithmetic."""
     dtype = check_type(node, "T", images, DType.QUINT8, DType.QINT32, DType.FLOAT)
@@ -156,9 +139,7 @@ def quantized_resize(node: Node, images: Array, size: Array, low: Array, high: A
     # The pixel positions along each axis are computed even without images.
     batch, channels = max(len(images), 1), max(images.shape[3], 1)
     check_allocation((batch, height, width, channels), images.dtype)
-    sampling = Sampling(
-        node.attr_bool("align_corners", False), node.attr_bool("half_pixel_centers", False)
-    )
+    sampling = Sampling.of(node)
     if dtype is DType.FLOAT:
         out = resize_bilinear(images, (height, width), sampling)
     elif images.shape[1:3] == (height, width):
@@ -166,15 +147,6 @@ def quantized_resize(node: Node, images: Array, size: Array, low: Array, high: A
     else:
         out = _resized(images, (height, width), sampling, _BITS[dtype])
     return out, *same_range(low, high)
-
-
-@shape_fn("QuantizedResizeBilinear")
-def quantized_resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape of images of the given height and width, and the range's shapes."""
-    return [*resize_shape(args), (), ()]
-
-
-flop_rule("QuantizedResizeBilinear")(bilinear_flops)
 
 
 def _resized(images: Array, size: tuple[int, int], sampling: Sampling, bits: int) -> Array:
@@ -213,12 +185,8 @@ def _taps(
     extent: int, count: int, sampling: Sampling, one: int, kind: np.dtype[np.signedinteger]
 ) -> tuple[Array, Array, Array]:
     """Return the pixels on both sides of each new one, and the weight of the second."""
-    positions = sampling.positions(extent, count)
-    below = np.floor(positions)
-    last = np.minimum(np.ceil(positions).astype(np.int64), extent - 1)
-    first = np.minimum(np.maximum(below.astype(np.int64), 0), last)
-    share = ((positions - below) * np.float32(one)).astype(kind)
-    return first, np.maximum(last, 0), share
+    first, last, share = neighbors(sampling.positions(extent, count), extent)
+    return first, last, (share * np.float32(one)).astype(kind)
 
 
 def _cut(x: Array, one: int) -> Array:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.slicing import along_axis, sliced_axis
@@ -36,6 +33,7 @@ from mobileprep.ops.quantized.ranges import (
     limits_of,
 )
 from mobileprep.ops.shape_function import (
+    OutputShapes,
     ShapeArgs,
     at_least_rank,
     dim,
@@ -50,7 +48,7 @@ _LARGEST = np.finfo(np.float32).max
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@kernel("QuantizeV2")
+@kernel("QuantizeV2", flops=per_output(5))
 def quantize(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     """Quantize floats; return also the range, which is extended to include zero.
 
@@ -85,7 +83,7 @@ def quantize(node: Node, x: Array, low: Array, high: Array) -> Quantized:
 
 
 @shape_fn("QuantizeV2")
-def quantize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def quantize_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, and those of the ranges: scalars, or vectors along an axis."""
     axis = args.node.attr_int("axis", -1)
     shape = args.shapes[0]
@@ -93,9 +91,6 @@ def quantize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         return [shape, (), ()]
     slices = merge_dim(with_rank(args.shapes[2], 1)[0], dim(shape, axis))
     return [shape, (slices,), (slices,)]
-
-
-flop_rule("QuantizeV2")(per_output(5))
 
 
 def _modes(node: Node) -> tuple[str, bool]:
@@ -162,10 +157,7 @@ def _scaled(
     return as_integers(whole, kind), low, high
 
 
-_DEQUANTIZED_TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32)
-
-
-@kernel("Dequantize")
+@kernel("Dequantize", shape=unchanged, flops=per_output(2))
 def dequantize(node: Node, values: Array, low: Array, high: Array) -> Array:
     """Dequantize integers in single precision.
 
@@ -174,7 +166,7 @@ def dequantize(node: Node, values: Array, low: Array, high: Array) -> Array:
         low: the float value of the lowest integer: a scalar, or a vector along axis.
         high: the float value of the highest integer, likewise.
     """
-    check_type(node, "T", values, *_DEQUANTIZED_TYPES)
+    check_type(node, "T", values, *_TYPES)
     dtype = check_output(node, "dtype", DType.FLOAT, DType.BFLOAT16)
     mode = node.attr_str("mode", "MIN_COMBINED")
     axis = sliced_axis(node, values)
@@ -187,10 +179,6 @@ def dequantize(node: Node, values: Array, low: Array, high: Array) -> Array:
     floats = through_int32(values) if axis is None else values.astype(np.float32)
     floats *= _step(lows, highs, values.dtype, narrow=node.attr_bool("narrow_range", False))
     return floats
-
-
-shape_fn("Dequantize")(unchanged)
-flop_rule("Dequantize")(per_output(2))
 
 
 def _check_mode(node: Node, mode: str, dtype: DType, axis: int | None) -> None:
@@ -230,7 +218,7 @@ def _step(low: Array, high: Array, kind: Kind, *, narrow: bool) -> Array:
 _OPERATIONS = 7
 
 
-@kernel("FakeQuantWithMinMaxArgs")
+@kernel("FakeQuantWithMinMaxArgs", shape=unchanged, flops=per_output(_OPERATIONS))
 def fake_quant_args(node: Node, x: Array) -> Array:
     """Simulate quantization between two bounds that are attributes."""
     low = np.float32(node.attr_float("min", -6.0))
@@ -238,21 +226,16 @@ def fake_quant_args(node: Node, x: Array) -> Array:
     return _fake_quantized(node, x, np.asarray(low), np.asarray(high))
 
 
-shape_fn("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxArgsGradient")(unchanged)
-flop_rule("FakeQuantWithMinMaxArgs")(per_output(_OPERATIONS))
+shape_fn("FakeQuantWithMinMaxArgsGradient")(unchanged)
 
 
-@kernel("FakeQuantWithMinMaxVars")
+@kernel("FakeQuantWithMinMaxVars", shape=unchanged, flops=per_output(_OPERATIONS))
 def fake_quant_vars(node: Node, x: Array, low: Array, high: Array) -> Array:
     """Simulate quantization between two bounds that are scalars."""
     return _fake_quantized(node, x, low.reshape(()), high.reshape(()))
 
 
-shape_fn("FakeQuantWithMinMaxVars")(unchanged)
-flop_rule("FakeQuantWithMinMaxVars")(per_output(_OPERATIONS))
-
-
-@kernel("FakeQuantWithMinMaxVarsPerChannel")
+@kernel("FakeQuantWithMinMaxVarsPerChannel", flops=per_output(_OPERATIONS))
 def fake_quant_channels(node: Node, x: Array, low: Array, high: Array) -> Array:
     """Simulate quantization between bounds for each channel of the last axis."""
     if not low.shape == high.shape == x.shape[-1:]:
@@ -262,15 +245,12 @@ def fake_quant_channels(node: Node, x: Array, low: Array, high: Array) -> Array:
 
 
 @shape_fn("FakeQuantWithMinMaxVarsPerChannel")
-def fake_quant_per_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def fake_quant_per_channel_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape, whose last size the ranges must have."""
     shape = at_least_rank(args.shapes[0], 1)
     for ends in args.shapes[1:]:
         merge_dim(with_rank(ends, 1)[0], dim(shape, -1))
     return [shape]
-
-
-flop_rule("FakeQuantWithMinMaxVarsPerChannel")(per_output(_OPERATIONS))
 
 
 def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
@@ -314,27 +294,23 @@ class _Steps(Struct, frozen=True):
     half_up: bool = False
 
 
-@kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4")
-def round_trip(node: Node, x: Array, low: Array, high: Array) -> Array:
+@kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
+def round_trip(node: Node, x: Array, low: Array, high: Array, bits: Array | None = None) -> Array:
     """Round x to a step of num_bits bits.
 
     Args:
         node: with signed_input, num_bits, range_given, round_mode, narrow_range, and axis.
         low: the low end of the range, if range_given: a scalar, or a vector along axis.
         high: the high end, likewise.
+        bits: replaces num_bits in the third version.
     """
     mode = node.attr_str("round_mode", "HALF_TO_EVEN")
     if mode not in ("HALF_TO_EVEN", "HALF_UP"):
         message = f"node {node.name!r} ({node.op}) has no round_mode {mode!r}"
         raise InvalidGraphError(message, "it is HALF_TO_EVEN or HALF_UP")
-    steps = _steps(node, node.attr_int("num_bits", 8), half_up=mode == "HALF_UP")
+    count = node.attr_int("num_bits", 8) if bits is None else scalar(bits)
+    steps = _steps(node, count, half_up=mode == "HALF_UP")
     return _rounded(node, x, (low, high), steps)
-
-
-@kernel("QuantizeAndDequantizeV3")
-def round_trip_v3(node: Node, x: Array, low: Array, high: Array, bits: Array) -> Array:
-    """Round like ``round_trip`` with num_bits from a tensor, halves to even integers."""
-    return _rounded(node, x, (low, high), _steps(node, scalar(bits)))
 
 
 @kernel("QuantizeAndDequantize")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.quantization import Kind, Limits, steps_of
-from mobileprep.ops.shape_function import ShapeArgs
+from mobileprep.ops.shape_function import OutputShapes, ShapeArgs, ShapeFn, unchanged
 
 _SMALLEST_NORMAL = np.finfo(np.float32).tiny
 
@@ -99,11 +98,13 @@ def same_range(low: Array, high: Array) -> tuple[Array, Array]:
     return np.asarray(number(low)), np.asarray(number(high))
 
 
-def unchanged_with_range(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the first input's shape, and two scalars."""
-    return [args.shapes[0], (), ()]
+def with_range(rule: ShapeFn) -> ShapeFn:
+    """Create the rule of ops that return the two ends of a range after a tensor."""
+
+    def quantized_rule(args: ShapeArgs) -> OutputShapes:
+        return [*rule(args), (), ()]
+
+    return quantized_rule
 
 
-def two_scalars(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shapes of the two ends of a range."""
-    return [(), ()]
+unchanged_with_range = with_range(unchanged)

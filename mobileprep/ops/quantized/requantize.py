@@ -12,7 +12,7 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.cost import Sizes, flop_rule, per_input, per_output
+from mobileprep.ops.cost import per_input, per_output
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.integer_products import to_quint8
 from mobileprep.ops.numerics.quantization import (
@@ -30,15 +30,14 @@ from mobileprep.ops.quantized.ranges import (
     check_type,
     limits_of,
     number,
-    two_scalars,
     unchanged_with_range,
 )
-from mobileprep.ops.shape_function import shape_fn
+from mobileprep.ops.shape_function import fixed
 
 _INT8, _INT32 = np.dtype(np.int8), np.dtype(np.int32)
 
 
-@kernel("Requantize")
+@kernel("Requantize", shape=unchanged_with_range, flops=per_output(3))
 def requantize(
     node: Node, x: Array, low: Array, high: Array, target_low: Array, target_high: Array
 ) -> Quantized:
@@ -55,22 +54,15 @@ def requantize(
     return Quantizer.of(target, _INT8)(Dequantizer.of(limits, _INT32)(x)), *ends
 
 
-shape_fn("Requantize")(unchanged_with_range)
-flop_rule("Requantize")(per_output(3))
-
-
-@kernel("RequantizationRange")
+@kernel("RequantizationRange", shape=fixed((), ()), flops=per_input(2))
 def requantization_range(node: Node, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
     """Return the range that 32-bit numbers cover, including zero."""
     check_type(node, "Tinput", x, DType.QINT32)
     return _covered_range(x, limits_of(low, high)).outputs()
 
 
-shape_fn("RequantizationRange")(two_scalars)
-flop_rule("RequantizationRange")(per_input(2))
-
-
-@kernel("QuantizeDownAndShrinkRange")
+# Two extremes, and a requantization.
+@kernel("QuantizeDownAndShrinkRange", shape=unchanged_with_range, flops=per_input(5))
 def quantize_down(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     """Requantize 32-bit numbers to 8-bit ones with the range that they cover."""
     check_type(node, "Tinput", x, DType.QINT32)
@@ -78,15 +70,6 @@ def quantize_down(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     limits = limits_of(low, high)
     target = _covered_range(x, limits)
     return to_quint8(x, limits, target), *target.outputs()
-
-
-shape_fn("QuantizeDownAndShrinkRange")(unchanged_with_range)
-
-
-@flop_rule("QuantizeDownAndShrinkRange")
-def shrink_range_flops(sizes: Sizes) -> float:
-    """Count two extremes, and a requantization."""
-    return 5 * sizes.input_elements()
 
 
 def _covered_range(x: Array, limits: Limits) -> Limits:
@@ -102,7 +85,7 @@ _TOP = np.float32(1 << 31)
 _HIGHEST = {DType.QINT8: np.float32(127), DType.QUINT8: np.float32(255)}
 
 
-@kernel("RequantizationRangePerChannel")
+@kernel("RequantizationRangePerChannel", shape=fixed((), ()), flops=per_input(2))
 def requantization_range_per_channel(
     node: Node, x: Array, low: Array, high: Array
 ) -> tuple[Array, Array]:
@@ -126,11 +109,7 @@ def requantization_range_per_channel(
     return np.asarray(bottom), np.asarray(top)
 
 
-shape_fn("RequantizationRangePerChannel")(two_scalars)
-flop_rule("RequantizationRangePerChannel")(per_input(2))
-
-
-@kernel("RequantizePerChannel")
+@kernel("RequantizePerChannel", shape=unchanged_with_range, flops=per_output(3))
 def requantize_per_channel(
     node: Node, x: Array, low: Array, high: Array, target_low: Array, target_high: Array
 ) -> Quantized:
@@ -153,10 +132,6 @@ def requantize_per_channel(
     np.rint(np.clip(out, info.min, info.max, out=out), out=out)
     values = np.where(np.isnan(out), np.float32(0), out).astype(kind)
     return values, np.asarray(number(target_low)), np.asarray(number(target_high))
-
-
-shape_fn("RequantizePerChannel")(unchanged_with_range)
-flop_rule("RequantizePerChannel")(per_output(3))
 
 
 def _magnitude(low: Array, high: Array) -> Array:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
@@ -17,6 +16,7 @@ from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     at_least_rank,
     merge,
@@ -51,7 +51,7 @@ def places_within(lengths: Array) -> Array:
     return places
 
 
-@kernel("RaggedRange")
+@kernel("RaggedRange", shape=two_vectors)
 def ragged_range(node: Node, starts: Array, limits: Array, deltas: Array) -> tuple[Array, Array]:
     """Create a row of numbers for each start, limit, and step; scalars are broadcast.
 
@@ -74,9 +74,6 @@ def ragged_range(node: Node, starts: Array, limits: Array, deltas: Array) -> tup
     return splits_of(lengths).astype(node.attr_dtype("Tsplits", DType.INT64).numpy), values
 
 
-shape_fn("RaggedRange")(two_vectors)
-
-
 @flop_rule("RaggedRange")
 def ragged_range_flops(sizes: Sizes) -> float:
     """Count a product and a sum for each number."""
@@ -97,7 +94,7 @@ def _lengths(first: Array, end: Array, step: Array) -> Array:
     return np.maximum(count, 0)
 
 
-@kernel("RaggedGather")
+@kernel("RaggedGather", flops=free)
 def ragged_gather(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """Gather rows of a ragged tensor.
 
@@ -127,7 +124,7 @@ def ragged_gather(node: Node, *inputs: Array) -> tuple[Array, ...]:
 
 
 @shape_fn("RaggedGather")
-def ragged_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def ragged_gather_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of row splits, and of values in rows like the input's."""
     *nested, values, indices = args.shapes
     count = args.count() - 1
@@ -139,10 +136,7 @@ def ragged_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [*[(UNKNOWN,)] * count, chosen]
 
 
-flop_rule("RaggedGather")(free)
-
-
-@kernel("RaggedTensorToSparse")
+@kernel("RaggedTensorToSparse", flops=free)
 def ragged_to_sparse(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     """Return a ragged tensor's elements with their indices."""
     *nested, values = inputs
@@ -167,20 +161,17 @@ def ragged_to_sparse(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
 
 
 @shape_fn("RaggedTensorToSparse")
-def ragged_to_sparse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def ragged_to_sparse_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of indices, values, and a shape with the total rank."""
     values = args.shapes[-1]
     rank = UNKNOWN if values is None else len(args.shapes) - 1 + len(values)
     return [(UNKNOWN, rank), (UNKNOWN,), (rank,)]
 
 
-flop_rule("RaggedTensorToSparse")(free)
-
-
 _FIRST, _IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLITS"
 
 
-@kernel("RaggedTensorToTensor")
+@kernel("RaggedTensorToTensor", flops=free)
 def ragged_to_dense(
     node: Node, target: Array, values: Array, default: Array, *partitions: Array
 ) -> Array:
@@ -211,7 +202,7 @@ def ragged_to_dense(
 
 
 @shape_fn("RaggedTensorToTensor")
-def ragged_to_dense_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def ragged_to_dense_shape(args: ShapeArgs) -> OutputShapes:
     """Return the target shape, with unknown sizes from the values' inner dimensions."""
     values, target = args.shapes[1], args.as_shape(0)
     if values is None:
@@ -219,9 +210,6 @@ def ragged_to_dense_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     kinds = args.node.attr_strings("row_partition_types")
     levels = len(kinds) - (kinds[:1] == (_FIRST,))
     return [merge(target, (*unknown_dims(levels + 1), *values[1:]))]
-
-
-flop_rule("RaggedTensorToTensor")(free)
 
 
 def _levels(

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.dropout import DROPS
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers, numpy_attr
 from mobileprep.ops.context import RunContext, context_kernel
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     concatenate,
     shape_fn,
+    shape_in,
     unchanged,
     with_rank,
 )
@@ -56,7 +56,7 @@ def _kind(node: Node) -> np.dtype[np.generic]:
     return kind
 
 
-@context_kernel("RandomUniform")
+@context_kernel("RandomUniform", shape=shape_in(0), flops=free)
 def random_uniform(context: RunContext, node: Node, dims: Array, *rate: Array) -> Array:
     """Draw numbers from [0, 1); see ``with_known_masks`` for the rate."""
     if rate and (rate[0] == (0 if node.attr_bool(DROPS) else 1)).all():
@@ -68,7 +68,7 @@ def random_uniform(context: RunContext, node: Node, dims: Array, *rate: Array) -
     return np.asarray(np.minimum(drawn.astype(kind), below_one))
 
 
-@context_kernel("RandomUniformInt")
+@context_kernel("RandomUniformInt", shape=shape_in(0), flops=free)
 def random_uniform_int(
     context: RunContext, node: Node, dims: Array, low: Array, high: Array
 ) -> Array:
@@ -80,13 +80,13 @@ def random_uniform_int(
     return generator(context, node).integers(first, end, _shape(node, dims), dtype=low.dtype)
 
 
-@context_kernel("RandomStandardNormal")
+@context_kernel("RandomStandardNormal", shape=shape_in(0), flops=free)
 def random_normal(context: RunContext, node: Node, dims: Array) -> Array:
     """Draw numbers with mean 0 and standard deviation 1."""
     return generator(context, node).standard_normal(_shape(node, dims)).astype(_kind(node))
 
 
-@context_kernel("TruncatedNormal")
+@context_kernel("TruncatedNormal", shape=shape_in(0), flops=free)
 def truncated_normal(context: RunContext, node: Node, dims: Array) -> Array:
     """Draw standard normal numbers, again if they exceed two standard deviations."""
     source, shape = generator(context, node), _shape(node, dims)
@@ -96,26 +96,13 @@ def truncated_normal(context: RunContext, node: Node, dims: Array) -> Array:
     return drawn.reshape(shape).astype(_kind(node))
 
 
-@shape_fn("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal")
-def drawn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shape that the first input holds."""
-    return [args.as_shape(0)]
-
-
-flop_rule("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal")(free)
-
-
-@context_kernel("RandomShuffle")
+@context_kernel("RandomShuffle", shape=unchanged, flops=free)
 def random_shuffle(context: RunContext, node: Node, x: Array) -> Array:
     """Shuffle the slices of x along the first axis."""
     return x if x.ndim == 0 else generator(context, node).permutation(x, axis=0)
 
 
-shape_fn("RandomShuffle")(unchanged)
-flop_rule("RandomShuffle")(free)
-
-
-@context_kernel("Multinomial")
+@context_kernel("Multinomial", flops=free)
 def multinomial(context: RunContext, node: Node, logits: Array, count: Array) -> Array:
     """Draw classes with the probabilities from rows of logits."""
     number = int(count)
@@ -130,13 +117,10 @@ def multinomial(context: RunContext, node: Node, logits: Array, count: Array) ->
 
 
 @shape_fn("Multinomial", "StatelessMultinomial")
-def multinomial_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def multinomial_shape(args: ShapeArgs) -> OutputShapes:
     """Return the requested number of draws for each row."""
     draws = args.scalar(1)
     return [(with_rank(args.shapes[0], 2)[0], UNKNOWN if draws is None else draws)]
-
-
-flop_rule("Multinomial")(free)
 
 
 # These ops cannot be run, but their shapes are known.
@@ -147,10 +131,10 @@ shape_fn(
     *("StatelessRandomUniformInt", "StatelessRandomUniformIntV2"),
     *("StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2"),
     *("StatelessTruncatedNormal", "StatelessTruncatedNormalV2"),
-)(drawn_shape)
+)(shape_in(0))
 
 
 @shape_fn("RandomGamma", "RandomPoisson", "RandomPoissonV2")
-def drawn_each_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def drawn_each_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shape that the first input holds, for each parameter."""
     return [concatenate(args.as_shape(0), args.shapes[1])]

@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, scalar
 from mobileprep.ops.cost import Sizes, flop_rule, free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.numerics.texts import decode_wav, desired_sound
-from mobileprep.ops.shape_function import UNKNOWN, ShapeArgs, shape_fn, with_rank
+from mobileprep.ops.numerics.texts import decode_wav, desired_sound, file_contents
+from mobileprep.ops.shape_function import UNKNOWN, OutputShapes, ShapeArgs, shape_fn, with_rank
 
 
-@kernel("DecodeWav")
+@kernel("DecodeWav", flops=free)
 def decode_wav_samples(node: Node, contents: Array) -> tuple[Array, Array]:
     """Decode a WAV file to float32 [samples, channels], and its rate in Hz.
 
     Attributes may set the number of samples (truncated, or padded with zeros) and of channels
     (truncated, or with the last one repeated).
     """
-    if contents.size != 1 or contents.dtype != object:
-        message = "the contents of one file are needed"
-        raise ValueError(message)
-    samples, rate = decode_wav(bytes(contents.reshape(-1)[0]))
+    samples, rate = decode_wav(file_contents(contents))
     count = node.attr_int("desired_samples", -1)
     channels = node.attr_int("desired_channels", -1)
     return desired_sound(samples, count, channels), np.array(rate, np.int32)
 
 
 @shape_fn("DecodeWav")
-def decode_wav_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def decode_wav_shape(args: ShapeArgs) -> OutputShapes:
     """Return samples by channels, and a scalar."""
     samples = args.node.attr_int("desired_samples", -1)
     channels = args.node.attr_int("desired_channels", -1)
     return [(max(samples, UNKNOWN), max(channels, UNKNOWN)), ()]
-
-
-flop_rule("DecodeWav")(free)
 
 
 # Number of windows to transform at once, to limit scratch memory.
@@ -86,7 +78,7 @@ def audio_spectrogram(node: Node, x: Array) -> Array:
 
 
 @shape_fn("AudioSpectrogram")
-def audio_spectrogram_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def audio_spectrogram_shape(args: ShapeArgs) -> OutputShapes:
     """Return channels by windows by frequencies, half the next power of two and one."""
     length, channels = with_rank(args.shapes[0], 2)
     window = args.node.attr_int("window_size")
@@ -146,7 +138,7 @@ def mfcc(node: Node, spectrogram: Array, rate: Array) -> Array:
 
 
 @shape_fn("Mfcc")
-def mfcc_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def mfcc_shape(args: ShapeArgs) -> OutputShapes:
     """Return channels by windows by coefficients."""
     channels, windows, _ = with_rank(args.shapes[0], 3)
     return [(channels, windows, args.node.attr_int("dct_coefficient_count", 13))]

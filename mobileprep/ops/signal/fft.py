@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from mobileprep.ops.arrays import check_allocation, integers
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import (
+    OutputShapes,
     ShapeArgs,
     ShapeConflictError,
     at_least_rank,
@@ -35,7 +35,7 @@ def rfft(node: Node, x: Array, length: Array) -> Array:
 
 
 @shape_fn("RFFT", "RFFT2D", "RFFT3D")
-def rfft_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def rfft_shape(args: ShapeArgs) -> OutputShapes:
     """Return the given lengths in the last dimensions, n // 2 + 1 in the last one."""
     *others, last = _given_lengths(args)
     # A length of zero results in zero elements.
@@ -59,7 +59,7 @@ def irfft(node: Node, x: Array, length: Array) -> Array:
 
 
 @shape_fn("IRFFT", "IRFFT2D", "IRFFT3D")
-def irfft_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def irfft_shape(args: ShapeArgs) -> OutputShapes:
     """Return the given lengths in the last dimensions."""
     return [_with_lengths(args, _given_lengths(args))]
 
@@ -80,7 +80,7 @@ def fft(node: Node, x: Array) -> Array:
 
 
 @shape_fn("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
-def fft_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def fft_shape(args: ShapeArgs) -> OutputShapes:
     """Return the input's shape."""
     return [at_least_rank(args.shapes[0], _rank(args.node))]
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import axes_of, integers, same_type, scalar
-from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.cost import Sizes, flop_rule, per_input
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.math.products import product_shape
+from mobileprep.ops.math.reduce import without_axes
 from mobileprep.ops.numerics.allocation import check_allocation
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     at_least_rank,
-    axis_index,
-    merge_dim,
+    input_with_rank,
     shape_fn,
     with_rank,
 )
@@ -74,7 +75,8 @@ _ELEMENTWISE: dict[str, Callable[[Array, Array], Any]] = {
 }
 
 
-@kernel("SparseReduceMax", "SparseReduceSum")
+# One operation for each explicit element.
+@kernel("SparseReduceMax", "SparseReduceSum", flops=per_input(1, index=1))
 def sparse_reduce(node: Node, indices: Array, values: Array, dims: Array, axes: Array) -> Array:
     """Reduce a sparse tensor's elements along axes to their sum or maximum, 0 if there are none."""
     shape = sparse_shape(indices, dims, values)
@@ -95,21 +97,12 @@ def sparse_reduce(node: Node, indices: Array, values: Array, dims: Array, axes: 
 
 
 @shape_fn("SparseReduceMax", "SparseReduceSum")
-def sparse_reduce_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_reduce_shape(args: ShapeArgs) -> OutputShapes:
     """Return the dense shape without the reduced axes, or with size 1 for them."""
     shape, axes = args.integers(2), args.integers(3)
     if shape is None or axes is None:
         return [None]
-    reduced = {axis_index(a, len(shape)) for a in axes}
-    if args.node.attr_bool("keep_dims", False):
-        return [tuple(1 if i in reduced else n for i, n in enumerate(shape))]
-    return [tuple(n for i, n in enumerate(shape) if i not in reduced)]
-
-
-@flop_rule("SparseReduceMax", "SparseReduceSum")
-def by_values_flops(sizes: Sizes) -> float:
-    """Count one operation for each explicit element."""
-    return sizes.input_elements(1)
+    return [without_axes(args.node, shape, axes)]
 
 
 @kernel("SparseTensorDenseMatMul")
@@ -138,13 +131,10 @@ def sparse_dense_matmul(
 
 
 @shape_fn("SparseTensorDenseMatMul")
-def sparse_matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_matmul_shape(args: ShapeArgs) -> OutputShapes:
     """Return the rows of the sparse by the columns of the dense matrix."""
     lhs, rhs = with_rank(args.as_shape(2), 2), with_rank(args.shapes[3], 2)
-    rows, inner = reversed(lhs) if args.node.attr_bool("adjoint_a", False) else lhs
-    other, columns = reversed(rhs) if args.node.attr_bool("adjoint_b", False) else rhs
-    merge_dim(inner, other)
-    return [(rows, columns)]
+    return [product_shape(args.node, lhs, rhs, ("adjoint_a", "adjoint_b"))]
 
 
 @flop_rule("SparseTensorDenseMatMul")
@@ -153,7 +143,7 @@ def sparse_matmul_flops(sizes: Sizes) -> float:
     return 2 * sizes.input_elements(1) * sizes.output()[1]
 
 
-@kernel(*_ELEMENTWISE)
+@kernel(*_ELEMENTWISE, flops=per_input(1, index=1))
 def sparse_dense_elementwise(
     node: Node, indices: Array, values: Array, dims: Array, other: Array
 ) -> Array:
@@ -170,15 +160,13 @@ def sparse_dense_elementwise(
 
 
 @shape_fn(*_ELEMENTWISE)
-def sparse_dense_elementwise_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_dense_elementwise_shape(args: ShapeArgs) -> OutputShapes:
     """Return a value for each explicit element."""
     return [with_rank(args.shapes[0], 2)[:1]]
 
 
-flop_rule("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul")(by_values_flops)
-
-
-@kernel("SparseSoftmax")
+# As for a dense softmax, for each explicit element.
+@kernel("SparseSoftmax", shape=input_with_rank(1, index=1), flops=per_input(5, index=1))
 def sparse_softmax(node: Node, indices: Array, values: Array, dims: Array) -> Array:
     """Compute the softmax of the explicit elements of each row along the last axis."""
     shape = sparse_shape(indices, dims, values)
@@ -194,56 +182,29 @@ def sparse_softmax(node: Node, indices: Array, values: Array, dims: Array) -> Ar
     return out
 
 
-@shape_fn("SparseSoftmax")
-def sparse_softmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return a value for each explicit element."""
-    return [with_rank(args.shapes[1], 1)]
+_SUMS = ("SparseSegmentSum", "SparseSegmentSumWithNumSegments")
+_MEANS = (
+    *("SparseSegmentMean", "SparseSegmentMeanWithNumSegments"),
+    *("SparseSegmentSqrtN", "SparseSegmentSqrtNWithNumSegments"),
+)
 
 
-@flop_rule("SparseSoftmax")
-def sparse_softmax_flops(sizes: Sizes) -> float:
-    """Count as for a dense softmax, for each explicit element."""
-    return 5 * sizes.input_elements(1)
-
-
-@kernel("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum")
-def sparse_segment(node: Node, x: Array, indices: Array, ids: Array) -> Array:
-    """Combine selected rows by segment, up to the highest segment.
+@kernel(*_SUMS, *_MEANS)
+def sparse_segment(
+    node: Node, x: Array, indices: Array, ids: Array, segments: Array | None = None
+) -> Array:
+    """Combine selected rows by segment.
 
     Args:
         node: its op selects the sum, the mean, or the sum divided by the root of the number of
             rows.
+        segments: their number; without it, they end with the highest one.
 
     Returns:
         [segments, ...], 0 for a segment without rows.
     """
-    return _combined(node, x, indices, ids, int(ids[-1]) + 1 if ids.size else 0)
-
-
-@shape_fn("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum")
-def sparse_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return a row for each segment, in the shape of the data's rows."""
-    data = at_least_rank(args.shapes[0], 1)
-    if data is None:
-        return [None]
-    segments = args.scalar(3) if args.node.op.endswith("NumSegments") else None
-    return [(UNKNOWN if segments is None else segments, *data[1:])]
-
-
-@flop_rule("SparseSegmentSum")
-def segment_sum_flops(sizes: Sizes) -> float:
-    """Count one operation for each element of the selected rows."""
-    rows = sizes.input(0)[0]
-    return sizes.input_elements(1) * sizes.input_elements() / rows if rows else 0
-
-
-@flop_rule("SparseSegmentMean", "SparseSegmentSqrtN")
-def segment_mean_flops(sizes: Sizes) -> float:
-    """Count the sums, and a quotient for each output."""
-    return segment_sum_flops(sizes) + sizes.output_elements()
-
-
-def _combined(node: Node, x: Array, indices: Array, ids: Array, count: int) -> Array:
+    last = int(ids[-1]) if ids.size else -1
+    count = last + 1 if segments is None else scalar(segments)
     if x.ndim < 1 or indices.ndim != 1 or ids.shape != indices.shape or (np.diff(ids) < 0).any():
         message = "there must be an ascending segment for each chosen row"
         raise ValueError(message)
@@ -260,25 +221,27 @@ def _combined(node: Node, x: Array, indices: Array, ids: Array, count: int) -> A
     return total
 
 
-@kernel(
-    "SparseSegmentMeanWithNumSegments",
-    "SparseSegmentSqrtNWithNumSegments",
-    "SparseSegmentSumWithNumSegments",
-)
-def sparse_segment_of(node: Node, x: Array, indices: Array, ids: Array, count: Array) -> Array:
-    """Combine rows by segment, with a fixed number of segments; those without rows are 0."""
-    return _combined(node, x, indices, ids, scalar(count))
+@shape_fn(*_SUMS, *_MEANS)
+def sparse_segments_shape(args: ShapeArgs) -> OutputShapes:
+    """Return a row for each segment, in the shape of the data's rows."""
+    data = at_least_rank(args.shapes[0], 1)
+    if data is None:
+        return [None]
+    segments = args.scalar(3) if args.node.op.endswith("NumSegments") else None
+    return [(UNKNOWN if segments is None else segments, *data[1:])]
 
 
-shape_fn(
-    "SparseSegmentMeanWithNumSegments",
-    "SparseSegmentSqrtNWithNumSegments",
-    "SparseSegmentSumWithNumSegments",
-)(sparse_segments_shape)
-flop_rule("SparseSegmentSumWithNumSegments")(segment_sum_flops)
-flop_rule("SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtNWithNumSegments")(
-    segment_mean_flops
-)
+@flop_rule(*_SUMS)
+def segment_sum_flops(sizes: Sizes) -> float:
+    """Count one operation for each element of the selected rows."""
+    rows = sizes.input(0)[0]
+    return sizes.input_elements(1) * sizes.input_elements() / rows if rows else 0
+
+
+@flop_rule(*_MEANS)
+def segment_mean_flops(sizes: Sizes) -> float:
+    """Count the sums, and a quotient for each output."""
+    return segment_sum_flops(sizes) + sizes.output_elements()
 
 
 _NARROW = 4

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import axis_of, check_allocation, integers, same_type
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.numerics.hashes import combined_fingerprints, fingerprint64
 from mobileprep.ops.numerics.texts import texts
 from mobileprep.ops.ragged.ragged import places_within
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     add_dims,
     merge_dim,
     shape_fn,
+    sparse_matrix,
     with_rank,
 )
 from mobileprep.ops.sparse.math import flat_places, in_order, sparse_shape
 
 
-@kernel("SparseReorder")
+@kernel("SparseReorder", flops=free)
 def sparse_reorder(node: Node, indices: Array, values: Array, dims: Array) -> tuple[Array, Array]:
     """Sort indices and values in row-major order."""
     sparse_shape(indices, dims, values)
@@ -37,15 +37,12 @@ def sparse_reorder(node: Node, indices: Array, values: Array, dims: Array) -> tu
 
 
 @shape_fn("SparseReorder")
-def sparse_reorder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_reorder_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of the indices and of the values."""
     return [args.shapes[0], args.shapes[1]]
 
 
-flop_rule("SparseReorder")(free)
-
-
-@kernel("SparseReshape")
+@kernel("SparseReshape", flops=free)
 def sparse_reshape(node: Node, indices: Array, dims: Array, new_dims: Array) -> tuple[Array, Array]:
     """Return the indices of the elements in another shape; one dimension may be -1."""
     shape = sparse_shape(indices, dims)
@@ -62,14 +59,11 @@ def sparse_reshape(node: Node, indices: Array, dims: Array, new_dims: Array) -> 
 
 
 @shape_fn("SparseReshape")
-def sparse_reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_reshape_shape(args: ShapeArgs) -> OutputShapes:
     """Return as many indices, with the new rank."""
     count = with_rank(args.shapes[0], 2)[0]
     rank = with_rank(args.shapes[2], 1)[0]
     return [(count, rank), (rank,)]
-
-
-flop_rule("SparseReshape")(free)
 
 
 def _completed(target: tuple[int, ...], size: int) -> tuple[int, ...]:
@@ -83,7 +77,7 @@ def _completed(target: tuple[int, ...], size: int) -> tuple[int, ...]:
     return target
 
 
-@kernel("SparseFillEmptyRows")
+@kernel("SparseFillEmptyRows", flops=free)
 def sparse_fill_empty_rows(
     node: Node, indices: Array, values: Array, dims: Array, default: Array
 ) -> tuple[Array, Array, Array, Array]:
@@ -110,17 +104,14 @@ def sparse_fill_empty_rows(
 
 
 @shape_fn("SparseFillEmptyRows")
-def sparse_fill_empty_rows_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_fill_empty_rows_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of indices, values, a flag for each row, and element positions."""
     count, rank = with_rank(args.shapes[0], 2)
     rows = args.as_shape(2)
     return [(UNKNOWN, rank), (UNKNOWN,), (rows[0] if rows else UNKNOWN,), (count,)]
 
 
-flop_rule("SparseFillEmptyRows")(free)
-
-
-@kernel("SparseSlice")
+@kernel("SparseSlice", flops=free)
 def sparse_slice(
     node: Node, indices: Array, values: Array, dims: Array, start: Array, size: Array
 ) -> tuple[Array, Array, Array]:
@@ -136,16 +127,13 @@ def sparse_slice(
 
 
 @shape_fn("SparseSlice")
-def sparse_slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_slice_shape(args: ShapeArgs) -> OutputShapes:
     """Return an unknown number of elements, of the same rank."""
     axes = with_rank(args.shapes[2], 1)[0]
     return [(UNKNOWN, axes), (UNKNOWN,), (axes,)]
 
 
-flop_rule("SparseSlice")(free)
-
-
-@kernel("SparseConcat")
+@kernel("SparseConcat", flops=free)
 def sparse_concat(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     """Concatenate sparse tensors along an axis, elements in row-major order."""
     count = node.attr_int("N")
@@ -167,7 +155,7 @@ def sparse_concat(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
 
 
 @shape_fn("SparseConcat")
-def sparse_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def sparse_concat_shape(args: ShapeArgs) -> OutputShapes:
     """Return the elements of all parts."""
     count = args.node.attr_int("N")
     elements, axes, rank = 0, UNKNOWN, UNKNOWN
@@ -181,16 +169,13 @@ def sparse_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(elements, axes), (elements,), (rank,)]
 
 
-flop_rule("SparseConcat")(free)
-
-
 _INT64 = np.dtype(np.int64)
 
 
 _LARGEST = np.iinfo(np.int64).max
 
 
-@kernel("SparseCross")
+@kernel("SparseCross", shape=sparse_matrix, flops=free)
 def sparse_cross(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     """Compute hashed crosses of features as a sparse matrix; the last feature varies fastest.
 
@@ -225,15 +210,6 @@ def sparse_cross(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     values = (hashes % np.uint64(buckets or _LARGEST)).astype(np.int64)
     shape = np.array([batch, crosses.max(initial=0)], np.int64)
     return np.stack([rows, within], axis=1), values, shape
-
-
-@shape_fn("SparseCross")
-def sparse_cross_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shapes of a sparse matrix."""
-    return [(UNKNOWN, 2), (UNKNOWN,), (2,)]
-
-
-flop_rule("SparseCross")(free)
 
 
 def _columns(node: Node, inputs: tuple[Array, ...]) -> tuple[list[tuple[Array, Array]], int]:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.numerics.hashes import fingerprint64, hash64_many, siphash
+from mobileprep.ops.numerics.hashes import fingerprint64, hash64, siphash
 from mobileprep.ops.numerics.regular_expressions import compiled
 from mobileprep.ops.numerics.texts import as_texts, each_text, one_text, texts
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
     add_dims,
     at_least_rank,
@@ -41,7 +41,7 @@ _REAL = re.compile(
 _WIDEST = 1 << 12
 
 
-@kernel("AsString")
+@kernel("AsString", shape=unchanged, flops=free)
 def as_string(node: Node, x: Array) -> Array:
     """Format numbers like C's printf, and booleans as "true" and "false"."""
     if x.dtype == object:
@@ -58,12 +58,6 @@ def as_string(node: Node, x: Array) -> Array:
     wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
     written = ((layout if np.isfinite(v) else endless) % v for v in wide.ravel().tolist())
     return as_texts((w.encode() for w in written), x.shape)
-
-
-shape_fn("AsString")(unchanged)
-
-
-flop_rule("AsString")(free)
 
 
 def _layout(node: Node, x: Array) -> str:
@@ -87,18 +81,12 @@ def _layout(node: Node, x: Array) -> str:
     return f"%{size}{digits}{'g' if shortest else 'e' if scientific else 'f'}"
 
 
-@kernel("StringToNumber")
+@kernel("StringToNumber", shape=unchanged, flops=free)
 def string_to_number(node: Node, x: Array) -> Array:
     """Parse decimal numbers."""
     kind = node.attr_dtype("out_type", DType.FLOAT).numpy or np.dtype(np.float32)
     numbers = [number_in(text, kind) for text in texts(x)]
     return np.array(numbers, dtype=kind).reshape(x.shape)
-
-
-shape_fn("StringToNumber")(unchanged)
-
-
-flop_rule("StringToNumber")(free)
 
 
 def number_in(text: bytes, kind: np.dtype[Any]) -> int | float:
@@ -107,18 +95,16 @@ def number_in(text: bytes, kind: np.dtype[Any]) -> int | float:
     if (_INTEGER if whole else _REAL).fullmatch(text) is None:
         message = f"{text!r} is not a number of dtype {kind}"
         raise ValueError(message)
-    return _in_range(int(text), kind) if whole else float(text)
-
-
-def _in_range(value: int, kind: np.dtype[Any]) -> int:
-    bounds = np.iinfo(kind)
+    if not whole:
+        return float(text)
+    value, bounds = int(text), np.iinfo(kind)
     if not bounds.min <= value <= bounds.max:
         message = f"{value} does not fit into {kind}"
         raise ValueError(message)
     return value
 
 
-@kernel("DecodeRaw")
+@kernel("DecodeRaw", flops=free)
 def decode_raw(node: Node, x: Array) -> Array:
     """Reinterpret the bytes of strings of equal length as numbers along a new last axis."""
     kind = node.attr_dtype("out_type").numpy
@@ -134,24 +120,15 @@ def decode_raw(node: Node, x: Array) -> Array:
 
 
 @shape_fn("DecodeRaw")
-def decode_raw_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def decode_raw_shape(args: ShapeArgs) -> OutputShapes:
     """Return the strings' shape with an additional dimension."""
     return [None if args.shapes[0] is None else (*args.shapes[0], UNKNOWN)]
 
 
-flop_rule("DecodeRaw")(free)
-
-
-@kernel("DecodeBase64")
+@kernel("DecodeBase64", shape=unchanged, flops=free)
 def decode_base64(node: Node, x: Array) -> Array:
     """Decode web-safe base64, padded or not."""
     return each_text(_from_base64, x)
-
-
-shape_fn("DecodeBase64")(unchanged)
-
-
-flop_rule("DecodeBase64")(free)
 
 
 _WITHOUT_PLAIN: Final = bytes.maketrans(b"+/", b"!!")
@@ -167,7 +144,7 @@ def _from_base64(text: bytes) -> bytes:
         raise ValueError(message) from error
 
 
-@kernel("EncodeBase64")
+@kernel("EncodeBase64", shape=unchanged, flops=free)
 def encode_base64(node: Node, x: Array) -> Array:
     """Encode strings in web-safe base64, optionally padded."""
     pad = node.attr_bool("pad", False)
@@ -179,25 +156,13 @@ def encode_base64(node: Node, x: Array) -> Array:
     return each_text(change, x)
 
 
-shape_fn("EncodeBase64")(unchanged)
-
-
-flop_rule("EncodeBase64")(free)
-
-
 _KEY_NUMBERS = 2
 
 
-@kernel("StringToHashBucket")
+@kernel("StringToHashBucket", shape=unchanged, flops=free)
 def string_to_hash_bucket(node: Node, x: Array) -> Array:
     """Return the bucket of each string by TensorFlow's own hash."""
-    return _bucket(node, np.array(hash64_many(texts(x)), np.uint64), x)
-
-
-shape_fn("StringToHashBucket")(unchanged)
-
-
-flop_rule("StringToHashBucket")(free)
+    return _bucket(node, np.array([hash64(text) for text in texts(x)], np.uint64), x)
 
 
 def _bucket(node: Node, hashes: Array, x: Array) -> Array:
@@ -210,19 +175,13 @@ def _bucket(node: Node, hashes: Array, x: Array) -> Array:
     return buckets.reshape(x.shape)
 
 
-@kernel("StringToHashBucketFast")
+@kernel("StringToHashBucketFast", shape=unchanged, flops=free)
 def string_to_hash_bucket_fast(node: Node, x: Array) -> Array:
     """Return the bucket of each string by its fingerprint."""
     return _bucket(node, fingerprint64(texts(x)), x)
 
 
-shape_fn("StringToHashBucketFast")(unchanged)
-
-
-flop_rule("StringToHashBucketFast")(free)
-
-
-@kernel("StringToHashBucketStrong")
+@kernel("StringToHashBucketStrong", shape=unchanged, flops=free)
 def string_to_hash_bucket_strong(node: Node, x: Array) -> Array:
     """Return the bucket of each string by a keyed hash."""
     key = node.attr_ints("key")
@@ -233,79 +192,36 @@ def string_to_hash_bucket_strong(node: Node, x: Array) -> Array:
     return _bucket(node, siphash(texts(x), (first, second)), x)
 
 
-shape_fn("StringToHashBucketStrong")(unchanged)
-
-
-flop_rule("StringToHashBucketStrong")(free)
-
-
 @shape_fn("Fingerprint")
-def fingerprint_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def fingerprint_shape(args: ShapeArgs) -> OutputShapes:
     """Return the bytes of a fingerprint for each row."""
     rows = at_least_rank(args.shapes[0], 1)
     return [(add_dims(0, UNKNOWN if rows is None else rows[0]), UNKNOWN)]
 
 
-@kernel("RegexReplace")
-def regex_replace(node: Node, x: Array, pattern: Array, rewrite: Array) -> Array:
-    """Rewrite every match in the strings, or only the first."""
-    return _rewritten(node, x, one_text(pattern), one_text(rewrite))
+@kernel("RegexReplace", "StaticRegexReplace", shape=unchanged, flops=free)
+def regex_replace(node: Node, x: Array, *inputs: Array) -> Array:
+    """Rewrite every match in the strings, or only the first.
 
-
-shape_fn("RegexReplace")(unchanged)
-
-
-flop_rule("RegexReplace")(free)
-
-
-def _rewritten(node: Node, x: Array, pattern: bytes, rewrite: bytes) -> Array:
+    Args:
+        inputs: the pattern and the replacement; without them, they are attributes.
+    """
+    pattern, rewrite = map(one_text, inputs) if inputs else _attributes(node, "pattern", "rewrite")
     expression = compiled(pattern)
     everywhere = node.attr_bool("replace_global", True)
     return each_text(lambda text: expression.replaced(rewrite, text, everywhere=everywhere), x)
 
 
-@kernel("StaticRegexReplace")
-def static_regex_replace(node: Node, x: Array) -> Array:
-    """Rewrite matches of the attribute ``pattern`` with the attribute ``rewrite``."""
-    return _rewritten(node, x, _attribute(node, "pattern"), _attribute(node, "rewrite"))
+def _attributes(node: Node, *names: str) -> Iterator[bytes]:
+    for name in names:
+        value = node.attrs[name].value if name in node.attrs else node.attr_str(name)
+        yield value if isinstance(value, bytes) else node.attr_str(name).encode()
 
 
-shape_fn("StaticRegexReplace")(unchanged)
-
-
-flop_rule("StaticRegexReplace")(free)
-
-
-def _attribute(node: Node, name: str) -> bytes:
-    value = node.attrs[name].value if name in node.attrs else node.attr_str(name)
-    return value if isinstance(value, bytes) else node.attr_str(name).encode()
-
-
-@kernel("RegexFullMatch")
-def regex_full_match(node: Node, x: Array, pattern: Array) -> Array:
-    """Return whether the whole of each string matches."""
-    return _matched(x, one_text(pattern))
-
-
-shape_fn("RegexFullMatch")(unchanged)
-
-
-flop_rule("RegexFullMatch")(free)
-
-
-def _matched(x: Array, pattern: bytes) -> Array:
+@kernel("RegexFullMatch", "StaticRegexFullMatch", shape=unchanged, flops=free)
+def regex_full_match(node: Node, x: Array, *inputs: Array) -> Array:
+    """Return whether the whole of each string matches the pattern, an input or an attribute."""
+    (pattern,) = map(one_text, inputs) if inputs else _attributes(node, "pattern")
     expression = compiled(pattern)
     matches = [expression.matches(text) for text in texts(x)]
     return np.array(matches, dtype=bool).reshape(x.shape)
-
-
-@kernel("StaticRegexFullMatch")
-def static_regex_full_match(node: Node, x: Array) -> Array:
-    """Return whether the whole of each string matches the attribute ``pattern``."""
-    return _matched(x, _attribute(node, "pattern"))
-
-
-shape_fn("StaticRegexFullMatch")(unchanged)
-
-
-flop_rule("StaticRegexFullMatch")(free)

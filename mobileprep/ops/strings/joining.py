@@ -15,11 +15,10 @@ from msgspec import Struct
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import axis_of, check_allocation, integers
-from mobileprep.ops.cost import flop_rule, free
+from mobileprep.ops.cost import free
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.reduce import reduction_shape
 from mobileprep.ops.numerics.allocation import check_bytes
@@ -28,9 +27,11 @@ from mobileprep.ops.numerics.texts import as_texts, each_text, one_text, texts
 from mobileprep.ops.ragged.ragged import checked_splits, splits_of
 from mobileprep.ops.shape_function import (
     UNKNOWN,
+    OutputShapes,
     ShapeArgs,
-    broadcast,
+    broadcast_binary,
     shape_fn,
+    sparse_matrix,
     two_vectors,
     unchanged,
     with_rank,
@@ -42,7 +43,7 @@ _SPACE = b" \t\n\v\f\r"
 _REFERENCE = np.dtype(object)
 
 
-@kernel("StringJoin")
+@kernel("StringJoin", flops=free)
 def string_join(node: Node, *parts: Array) -> Array:
     """Join strings element by element; scalars are broadcast."""
     separator = node.attr_str("separator", "").encode()
@@ -61,7 +62,7 @@ def _text_bytes(part: Array) -> int:
 
 
 @shape_fn("StringJoin")
-def string_join_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def string_join_shape(args: ShapeArgs) -> OutputShapes:
     """Return the common shape of the inputs that are not scalars."""
     if None in args.shapes:
         return [None]
@@ -69,10 +70,7 @@ def string_join_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [larger[0] if larger else ()]
 
 
-flop_rule("StringJoin")(free)
-
-
-@kernel("ReduceJoin")
+@kernel("ReduceJoin", shape=reduction_shape, flops=free)
 def reduce_join(node: Node, x: Array, indices: Array) -> Array:
     """Join strings along axes; the first listed axis varies fastest."""
     separator = node.attr_str("separator", "").encode()
@@ -88,13 +86,7 @@ def reduce_join(node: Node, x: Array, indices: Array) -> Array:
     return as_texts(map(separator.join, rows.tolist()), shape)
 
 
-shape_fn("ReduceJoin")(reduction_shape)
-
-
-flop_rule("ReduceJoin")(free)
-
-
-@kernel("StringSplit")
+@kernel("StringSplit", shape=sparse_matrix, flops=free)
 def string_split(node: Node, x: Array, delimiter: Array) -> tuple[Array, Array, Array]:
     """Split strings at any of the delimiter's characters, into a sparse matrix."""
     marks = one_text(delimiter)
@@ -108,15 +100,6 @@ def string_split(node: Node, x: Array, delimiter: Array) -> tuple[Array, Array, 
         return [p for p in pieces if p or not skip]
 
     return _sparse(x, parts)
-
-
-@shape_fn("StringSplit")
-def string_split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the shapes of a sparse matrix."""
-    return [(UNKNOWN, 2), (UNKNOWN,), (2,)]
-
-
-flop_rule("StringSplit")(free)
 
 
 def _sparse(x: Array, cut: Callable[[bytes], Sequence[bytes]]) -> tuple[Array, Array, Array]:
@@ -134,7 +117,7 @@ def _sparse(x: Array, cut: Callable[[bytes], Sequence[bytes]]) -> tuple[Array, A
     )
 
 
-@kernel("StringSplitV2")
+@kernel("StringSplitV2", shape=sparse_matrix, flops=free)
 def string_split_v2(node: Node, x: Array, separator: Array) -> tuple[Array, Array, Array]:
     """Split strings at a separator, or at whitespace if it is empty, into a sparse matrix."""
     mark, most = one_text(separator), node.attr_int("maxsplit", -1)
@@ -149,13 +132,7 @@ def string_split_v2(node: Node, x: Array, separator: Array) -> tuple[Array, Arra
     return _sparse(x, parts)
 
 
-shape_fn("StringSplitV2")(string_split_shape)
-
-
-flop_rule("StringSplitV2")(free)
-
-
-@kernel("Substr")
+@kernel("Substr", shape=broadcast_binary, flops=free)
 def substr(node: Node, x: Array, positions: Array, lengths: Array) -> Array:
     """Return substrings, counted in bytes or characters; negative positions count from the end."""
     characters = node.attr_str("unit", "BYTE") == "UTF8_CHAR"
@@ -173,15 +150,6 @@ def substr(node: Node, x: Array, positions: Array, lengths: Array) -> Array:
     return as_texts(map(part, elements, starts, counts), shape)
 
 
-@shape_fn("Substr")
-def substr_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Return the broadcast shape of the strings, positions, and lengths."""
-    return [broadcast(args.shapes[0], args.shapes[1])]
-
-
-flop_rule("Substr")(free)
-
-
 def _span(length: int, start: int, count: int) -> slice:
     if not -length <= start <= length or count < 0:
         message = f"a text of {length} has no {count} elements from {start} on"
@@ -190,7 +158,7 @@ def _span(length: int, start: int, count: int) -> slice:
     return slice(begin, begin + count)
 
 
-@kernel("StringLength")
+@kernel("StringLength", shape=unchanged, flops=free)
 def string_length(node: Node, x: Array) -> Array:
     """Return the number of bytes, or characters, of each string."""
     characters = node.attr_str("unit", "BYTE") == "UTF8_CHAR"
@@ -198,25 +166,13 @@ def string_length(node: Node, x: Array) -> Array:
     return np.array(lengths, dtype=np.int32).reshape(x.shape)
 
 
-shape_fn("StringLength")(unchanged)
-
-
-flop_rule("StringLength")(free)
-
-
-@kernel("StringStrip")
+@kernel("StringStrip", shape=unchanged, flops=free)
 def string_strip(node: Node, x: Array) -> Array:
     """Remove leading and trailing whitespace from strings."""
     return each_text(lambda t: t.strip(_SPACE), x)
 
 
-shape_fn("StringStrip")(unchanged)
-
-
-flop_rule("StringStrip")(free)
-
-
-@kernel("StringLower", "StringUpper")
+@kernel("StringLower", "StringUpper", shape=unchanged, flops=free)
 def string_case(node: Node, x: Array) -> Array:
     """Convert strings to lower or upper case; ASCII only unless ``encoding`` is set."""
     lower, everywhere = node.op == "StringLower", node.attr_str("encoding", "") != ""
@@ -230,16 +186,7 @@ def string_case(node: Node, x: Array) -> Array:
     return each_text(change, x)
 
 
-shape_fn("StringLower", "StringUpper")(unchanged)
-
-
-flop_rule("StringLower", "StringUpper")(free)
-
-
-_PADDING_REFERENCE = np.dtype(object)
-
-
-@kernel("StringNGrams")
+@kernel("StringNGrams", flops=free)
 def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array]:
     """Return all n-grams of each row of words, each joined to one string.
 
@@ -261,7 +208,7 @@ def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array
     whole = node.attr_bool("preserve_short_sequences")
     bounds = checked_splits(splits, len(words)).tolist() if splits.size else [0]
     # Each n-gram takes memory for its words, and each width creates its own padding.
-    check_allocation((len(words) + len(bounds) * sum(widths), sum(widths)), _PADDING_REFERENCE)
+    check_allocation((len(words) + len(bounds) * sum(widths), sum(widths)), _REFERENCE)
     every, counts = texts(words), []
     ngrams: list[bytes] = []
     for start, end in pairwise(bounds):
@@ -282,13 +229,10 @@ def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array
 
 
 @shape_fn("StringNGrams")
-def string_ngrams_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def string_ngrams_shape(args: ShapeArgs) -> OutputShapes:
     """Return the shapes of the n-grams and of their row splits."""
     with_rank(args.shapes[0], 1)
     return [(UNKNOWN,), with_rank(args.shapes[1], 1)]
-
-
-flop_rule("StringNGrams")(free)
 
 
 _CODECS: Final = {"UTF-8": "utf-8", "UTF-16-BE": "utf-16-be", "UTF-32-BE": "utf-32-be"}
@@ -365,7 +309,7 @@ def _codec(node: Node, attribute: str) -> str:
     return codec
 
 
-@kernel("UnicodeDecode")
+@kernel("UnicodeDecode", shape=two_vectors, flops=free)
 def unicode_decode(node: Node, x: Array) -> tuple[Array, Array]:
     """Decode strings to code points.
 
@@ -379,23 +323,11 @@ def unicode_decode(node: Node, x: Array) -> tuple[Array, Array]:
     return splits.astype(node.attr_dtype("Tsplits", DType.INT64).numpy), numbers
 
 
-shape_fn("UnicodeDecode")(two_vectors)
-
-
-flop_rule("UnicodeDecode")(free)
-
-
-@kernel("UnicodeTranscode")
+@kernel("UnicodeTranscode", shape=unchanged, flops=free)
 def unicode_transcode(node: Node, x: Array) -> Array:
     """Convert strings to another encoding."""
     reader, target = _Reader.of(node), _codec(node, "output_encoding")
     return each_text(lambda text: reader.read(text).encode(target, "replace"), x)
-
-
-shape_fn("UnicodeTranscode")(unchanged)
-
-
-flop_rule("UnicodeTranscode")(free)
 
 
 shape_fn("UnicodeScript")(unchanged)

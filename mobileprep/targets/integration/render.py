@@ -173,15 +173,50 @@ _JVM_TYPES: Final = {
     DType.INT64: ("long", "LongArray"),
     DType.UINT8: ("byte", "ByteArray"),
 }
-# Element types of LiteRT's interfaces: in Java, Kotlin, Swift, and C++, Java's buffer class, and
-# the size in bytes. TensorFlowLiteSwift cannot access int8 tensors.
+
+
+class LiteType(Struct, frozen=True):
+    """Names of an element type in LiteRT's interfaces.
+
+    Args:
+        java: element type in Java.
+        kotlin: array type in Kotlin.
+        swift: element type in Swift.
+        cpp: element type in C++.
+        buffer: Java buffer class for the elements.
+        width: size of an element in bytes.
+    """
+
+    java: Code
+    kotlin: Code
+    swift: Code
+    cpp: Code
+    buffer: Code
+    width: int
+
+    @property
+    def element(self) -> Code:
+        """Element type in Kotlin."""
+        return Code(self.kotlin.removesuffix("Array"))
+
+    @property
+    def viewed(self) -> Code:
+        """Method call that converts a ByteBuffer to a buffer of the elements."""
+        return Code("" if self.buffer == "ByteBuffer" else f".as{self.buffer}()")
+
+
+def _lite_type(java: str, kotlin: str, swift: str, cpp: str, buffer: str, width: int) -> LiteType:
+    return LiteType(Code(java), Code(kotlin), Code(swift), Code(cpp), Code(buffer), width)
+
+
+# TensorFlowLiteSwift cannot access int8 tensors.
 _LITE_TYPES: Final = {
-    DType.FLOAT: ("float", "FloatArray", "Float", "float", "FloatBuffer", 4),
-    DType.INT32: ("int", "IntArray", "Int32", "std::int32_t", "IntBuffer", 4),
-    DType.INT64: ("long", "LongArray", "Int64", "std::int64_t", "LongBuffer", 8),
-    DType.UINT8: ("byte", "ByteArray", "UInt8", "std::uint8_t", "ByteBuffer", 1),
-    DType.INT16: ("short", "ShortArray", "Int16", "std::int16_t", "ShortBuffer", 2),
-    DType.INT8: ("byte", "ByteArray", "Int8", "std::int8_t", "ByteBuffer", 1),
+    DType.FLOAT: _lite_type("float", "FloatArray", "Float", "float", "FloatBuffer", 4),
+    DType.INT32: _lite_type("int", "IntArray", "Int32", "std::int32_t", "IntBuffer", 4),
+    DType.INT64: _lite_type("long", "LongArray", "Int64", "std::int64_t", "LongBuffer", 8),
+    DType.UINT8: _lite_type("byte", "ByteArray", "UInt8", "std::uint8_t", "ByteBuffer", 1),
+    DType.INT16: _lite_type("short", "ShortArray", "Int16", "std::int16_t", "ShortBuffer", 2),
+    DType.INT8: _lite_type("byte", "ByteArray", "Int8", "std::int8_t", "ByteBuffer", 1),
 }
 _COLOURS: Final[Mapping[Channels, tuple[int | None, ...]]] = {
     "rgb": (0, 1, 2),
@@ -268,69 +303,19 @@ class Named(Struct, frozen=True):
         return int(np.iinfo(self.stored.numpy).max)
 
     @property
-    def element(self) -> Code:
-        """Element type in Kotlin, for LiteRT."""
-        return Code(_LITE_TYPES[self.stored][1].removesuffix("Array"))
+    def lite(self) -> LiteType:
+        """Type of the elements in the file, for LiteRT."""
+        return _LITE_TYPES[self.stored]
 
     @property
-    def image_java(self) -> Code:
-        """Element type of an image in Java."""
-        return Code(_JVM_TYPES[self.tensor.dtype][0])
-
-    @property
-    def image_kotlin(self) -> Code:
-        """Array type of an image in Kotlin."""
-        return Code(_JVM_TYPES[self.tensor.dtype][1])
-
-    @property
-    def image_swift(self) -> Code:
-        """Element type of an image in Swift."""
-        return Code(_LITE_TYPES[self.tensor.dtype][2])
-
-    @property
-    def image_cpp(self) -> Code:
-        """Element type of an image in C++, for LiteRT."""
-        return Code(_LITE_TYPES[self.tensor.dtype][3])
+    def lite_image(self) -> LiteType:
+        """Type of the values of an image, for LiteRT."""
+        return _LITE_TYPES[self.tensor.dtype]
 
     @property
     def cpp(self) -> Code:
         """Element type of an image in C++."""
         return Code("float" if self.tensor.dtype is DType.FLOAT else "tensorflow::uint8")
-
-    @property
-    def lite_java(self) -> Code:
-        """Element type in Java, for LiteRT."""
-        return Code(_LITE_TYPES[self.stored][0])
-
-    @property
-    def lite_kotlin(self) -> Code:
-        """Array type in Kotlin, for LiteRT."""
-        return Code(_LITE_TYPES[self.stored][1])
-
-    @property
-    def swift(self) -> Code:
-        """Element type in Swift."""
-        return Code(_LITE_TYPES[self.stored][2])
-
-    @property
-    def lite_cpp(self) -> Code:
-        """Element type in C++, for LiteRT."""
-        return Code(_LITE_TYPES[self.stored][3])
-
-    @property
-    def buffer(self) -> Code:
-        """Java buffer class for the elements."""
-        return Code(_LITE_TYPES[self.stored][4])
-
-    @property
-    def width(self) -> int:
-        """Size of an element in bytes."""
-        return _LITE_TYPES[self.stored][5]
-
-    @property
-    def viewed(self) -> Code:
-        """Method call that converts a ByteBuffer to a buffer of the elements."""
-        return Code("" if self.buffer == "ByteBuffer" else f".as{self.buffer}()")
 
     @property
     def enum(self) -> Code:
@@ -489,7 +474,7 @@ def _failures(model: AppModel) -> dict[str, Code]:
 
 def _buffers(tensors: Sequence[Named]) -> list[Code]:
     """Return the Java buffer classes to import, except ByteBuffer."""
-    return sorted({named.buffer for named in tensors} - {Code("ByteBuffer")})
+    return sorted({named.lite.buffer for named in tensors} - {Code("ByteBuffer")})
 
 
 def _named(tensors: Sequence[AppTensor], suffix: str) -> list[Named]:

@@ -300,7 +300,7 @@ def norms_left(graph: Graph, context: Context) -> str:
     if not any(node.op in BATCH_NORMS or node.op in SCALINGS for node in graph):
         return ""
     # Only now: few shipped graphs have batch norms, and importing the folding code is slow.
-    from mobileprep.transforms.fuse_batch_norms import norms_merged
+    from mobileprep.transforms.scales_and_biases import norms_merged
 
     protected = context.protected
     foldable = norms_merged(graph, protected).layers
@@ -318,7 +318,7 @@ def norms_foreseen(graph: Graph, steps: Collection[str]) -> str:
     """Return a warning about batch normalizations that no step of a chain will fold."""
     if _FUSES & set(steps):
         return ""
-    from mobileprep.transforms.fold_old_batch_norms import FOLDED  # as above
+    from mobileprep.transforms.norm_folding import FOLDED  # as above
 
     folded = set(FOLDED) if "fold_old_batch_norms" in steps else set()
     remaining = Counter(n.op for n in graph if n.op in BATCH_NORMS - folded and is_inference(n))

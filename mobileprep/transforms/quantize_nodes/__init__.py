@@ -18,28 +18,25 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.rewrite import Renames, rename_inputs
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
-from mobileprep.transforms.merge_duplicate_nodes import MergeDuplicateNodes
+from mobileprep.transforms.duplicates import MergeDuplicateNodes
 from mobileprep.transforms.quantize_nodes import nodes as make
-from mobileprep.transforms.quantize_nodes import tensor_ranges
-from mobileprep.transforms.quantize_nodes.eightbit_tensors import PADS
-from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
-from mobileprep.transforms.quantize_nodes.layers import quantize_layers
-from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors as ranged_tensors
-from mobileprep.transforms.quantize_nodes.rules import (
-    Fallback,
+from mobileprep.transforms.quantize_nodes.eightbit_ops import (
     choose,
+    convert,
     eightbit_nodes,
-    takes_one_twice,
-)
-from mobileprep.transforms.quantize_nodes.rules import Rules as Rules
-from mobileprep.transforms.quantize_nodes.rules import Settings as Settings
-from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
-from mobileprep.transforms.quantize_nodes.weights import WeightSettings as WeightSettings
-from mobileprep.transforms.quantize_nodes.would_run import (
+    hoist,
     may_be_empty,
     merge_adjacent_requantizes,
     remove_redundant_quantizations,
+    takes_one_twice,
 )
+from mobileprep.transforms.quantize_nodes.layer_choice import Rules as Rules
+from mobileprep.transforms.quantize_nodes.layer_choice import Settings as Settings
+from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
+from mobileprep.transforms.quantize_nodes.layers import PADS, quantize_layers
+from mobileprep.transforms.quantize_nodes.layers import ranged_tensors as ranged_tensors
+from mobileprep.transforms.quantize_nodes.ranges import TensorRanges
+from mobileprep.transforms.quantize_nodes.weights import WeightSettings as WeightSettings
 
 Ranges: TypeAlias = Literal["dynamic", "observed", "trained"]
 
@@ -133,8 +130,8 @@ class QuantizeNodes(Transform, frozen=True):
         borrow, protected = not context.tf115, context.protected
         fallback = self._fallback()
         now = self._with_eightbit_placeholders(graph)
-        now = tensor_ranges.hoist(now, protected, borrow=borrow)
-        converted = tensor_ranges.convert(now, protected, borrow=borrow)
+        now = hoist(now, protected, borrow=borrow)
+        converted = convert(now, protected, borrow=borrow)
         choice = choose(converted.graph, self.ignore_op, all_possible=context.tf115)
         matched = converted.matched + len(choice.nodes)
         skipped = Counter(converted.skipped) + choice.skipped
@@ -165,7 +162,11 @@ class QuantizeNodes(Transform, frozen=True):
         return quantize_layers(now, choice, ranges, context, warn=warn, carrying=carrying)
 
     def _with_eightbit_ops(
-        self, graph: Graph, chosen: Mapping[str, Node], fallback: Fallback | None, context: Context
+        self,
+        graph: Graph,
+        chosen: Mapping[str, Node],
+        fallback: tuple[float, float] | None,
+        context: Context,
     ) -> Graph:
         # In a loop, constants must be tied to their consumers by control inputs. The original ties
         # them everywhere, which prevents merging them.
@@ -183,15 +184,12 @@ class QuantizeNodes(Transform, frozen=True):
             nodes += eightbit_nodes(chosen[node.name], names, fallback, tied, empty)
         return graph.with_nodes(nodes)
 
-    def _fallback(self) -> Fallback | None:
+    def _fallback(self) -> tuple[float, float] | None:
         limits = self._range("fallback_min", "fallback_max")
-        if limits is None:
-            return None
-        low, high = limits
-        if not low <= 0:
-            message = f"fallback_min is {low:g}; results are only brought to ranges that hold zero"
-            raise refuse(self.transform_name, message, _HINT)
-        return Fallback(low, high)
+        if limits is not None and not limits[0] <= 0:
+            needs = "results are only brought to ranges that hold zero"
+            raise refuse(self.transform_name, f"fallback_min is {limits[0]:g}; {needs}", _HINT)
+        return limits
 
     def _range(self, low_name: str, high_name: str) -> tuple[float, float] | None:
         low, high = getattr(self, low_name), getattr(self, high_name)

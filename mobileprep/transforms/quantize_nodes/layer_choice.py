@@ -1,17 +1,18 @@
-"""Selection of layers to quantize, with reasons for the others."""
+"""Selection of layers to quantize by rules, with reasons for the others."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
-from mobileprep.errors import MobileprepError
+from mobileprep.errors import MobileprepError, UnsupportedError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.branches import Branches
 from mobileprep.graph.bypass import IDENTITIES
@@ -23,22 +24,157 @@ from mobileprep.graph.reachability import closure, execution_order
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
-from mobileprep.transforms.quantize_nodes.rules import (
+from mobileprep.ops.numerics.ranges import ChannelMethod
+from mobileprep.ops.numerics.regular_expressions import compiled
+from mobileprep.transforms.base import refuse
+from mobileprep.transforms.quantize_nodes.eightbit_ops import (
     EIGHTBIT_OPS,
-    Rules,
-    Settings,
+    WouldRun,
     reason_to_stay_float,
 )
-from mobileprep.transforms.quantize_nodes.trained import FAKE_QUANTS, TrainedSteps, trained_steps
+from mobileprep.transforms.quantize_nodes.ranges import FAKE_QUANTS, TrainedSteps, trained_steps
 from mobileprep.transforms.quantize_nodes.weights import (
+    Granularity,
     QuantizedWeights,
     WeightSettings,
     on_channel_steps,
     on_steps,
     quantize_weights,
 )
-from mobileprep.transforms.quantize_nodes.would_run import WouldRun
 from mobileprep.transforms.rewriting.layers import LAYERS, layer_kind, output_channels
+
+Mode: TypeAlias = Literal["nodes", "weights", "float"]
+
+_KEYS: Final = ("mode", "bits", "granularity", "method", "percentile", "ops", "nodes")
+_CHOICES: Final = {
+    "mode": get_args(Mode),
+    "granularity": get_args(Granularity),
+    "method": get_args(ChannelMethod),
+    "bits": ("2", "3", "4", "5", "6", "7", "8"),
+}
+_LEAST_PERCENTILE: Final = 50
+_MOST_PERCENTILE: Final = 100
+_HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', blanks between"
+# Ops with an 8-bit form. For other ops, a rule without a mode only stores the weights in 8 bits.
+_EIGHTBIT: Final = frozenset({"Conv2D", "MatMul"})
+
+
+class Settings(Struct, frozen=True):
+    """Quantization settings of a layer.
+
+    Args:
+        mode: ``nodes`` computes in 8 bits, ``weights`` only stores the weights in 8 bits, and
+            ``float`` does neither.
+        weights: how its weights are quantized.
+    """
+
+    mode: Mode
+    weights: WeightSettings = field(default_factory=WeightSettings)
+
+
+class _LayerRule(Struct, frozen=True):
+    """Settings for some nodes.
+
+    Args:
+        nodes: a regular expression to search for in node names.
+        ops: matching ops, or empty for all.
+        mode: see ``Settings``; None if it depends on the op.
+        weights: how the weights are quantized.
+    """
+
+    nodes: str
+    ops: tuple[str, ...]
+    mode: Mode | None
+    weights: WeightSettings
+
+    def fits(self, node: Node) -> bool:
+        """Return whether the rule applies to a node."""
+        if self.ops and node.op not in self.ops:
+            return False
+        return not self.nodes or compiled(self.nodes.encode()).is_in(node.name.encode())
+
+
+class Rules:
+    """Rules in the order of their definition; the last one that matches a node applies.
+
+    Args:
+        transform: the name of the transform, for errors.
+        texts: one rule per string: ``key=value`` words separated by spaces.
+        eightbit: ops that compute in 8 bits with a rule that does not set a mode.
+
+    Raises:
+        TransformError: a rule is invalid.
+    """
+
+    def __init__(
+        self, transform: str, texts: Sequence[str], eightbit: frozenset[str] = _EIGHTBIT
+    ) -> None:
+        self._transform = transform
+        self._eightbit = eightbit
+        self._rules = [_parsed(transform, text) for text in texts]
+
+    def settings(self, node: Node) -> Settings:
+        """Return the settings of a layer."""
+        fitting = [rule for rule in self._rules if self._fits(rule, node)]
+        if not fitting:
+            return Settings("nodes")
+        # A rule that only sets details implies that the layer is quantized.
+        mode = fitting[-1].mode or ("nodes" if node.op in self._eightbit else "weights")
+        return Settings(mode, fitting[-1].weights)
+
+    def decide(self, node: Node) -> bool:
+        """Return whether any rule applies to a node."""
+        return any(self._fits(rule, node) for rule in self._rules)
+
+    def _fits(self, rule: _LayerRule, node: Node) -> bool:
+        try:
+            return rule.fits(node)
+        except UnsupportedError as error:
+            raise refuse(self._transform, error.message, error.hint) from error
+
+
+def _parsed(transform: str, text: str) -> _LayerRule:
+    options: dict[str, Any] = {}
+    for word in text.split():
+        key, equals, value = word.partition("=")
+        if key not in _KEYS or not (equals and value) or key in options:
+            message = f"the rule {text!r} has the word {word!r}, which is not understood"
+            raise refuse(transform, message, nearest_hint(key, _KEYS) or _HINT)
+        allowed = _CHOICES.get(key, (value,))
+        if value not in allowed:
+            message = f"the rule {text!r} gives {key} the value {value!r}"
+            raise refuse(transform, message, f"one of {', '.join(allowed)}")
+        options[key] = value
+    if not options.keys() - {"nodes", "ops"}:
+        raise refuse(transform, f"the rule {text!r} has no effect", _HINT)
+    _check_expression(transform, options.get("nodes", ""))
+    if "percentile" in options:
+        options["percentile"] = _percentile(transform, text, options)
+    ops = tuple(filter(None, options.get("ops", "").split(",")))
+    weights = convert(options, WeightSettings, strict=False)
+    return _LayerRule(options.get("nodes", ""), ops, options.get("mode"), weights)
+
+
+def _percentile(transform: str, text: str, options: Mapping[str, str]) -> float:
+    try:
+        value = float(options["percentile"])
+    except ValueError:
+        value = math.nan
+    if not _LEAST_PERCENTILE <= value <= _MOST_PERCENTILE:
+        message = f"the rule {text!r} gives percentile the value {options['percentile']!r}"
+        raise refuse(transform, message, "a number from 50 to 100")
+    if options.get("method") != "percentile":
+        message = f"the rule {text!r} gives percentile without its method"
+        raise refuse(transform, message, "write method=percentile as well")
+    return value
+
+
+def _check_expression(transform: str, nodes: str) -> None:
+    try:
+        compiled(nodes.encode())
+    except (ValueError, UnsupportedError) as error:
+        raise refuse(transform, str(error), "fix the regular expression of the rule") from error
+
 
 _NO_CONSTANT: Final = "its weights are not constant"
 _GATES: Final = ENTERS | SWITCHES
@@ -138,7 +274,6 @@ _NO_KERNEL: Final = {
         "TensorFlow has no kernel of its own for eight-bit depthwise convolutions"
     ),
 }
-_NO_FORM: Final = "its op has no 8-bit form"
 # This many products of two 8-bit numbers always fit in a 32-bit sum.
 _MOST_PRODUCTS: Final = (1 << 31) // (255 * 255)
 
@@ -253,7 +388,7 @@ def _layer_or_reason(
 
 def _reason_not_to_compute(node: Node, runs: WouldRun) -> str:
     if node.op not in EIGHTBIT_OPS:
-        return _NO_KERNEL.get(node.op, _NO_FORM)
+        return _NO_KERNEL.get(node.op, "its op has no 8-bit form")
     return reason_to_stay_float(node) or runs.reason_not(node)
 
 
@@ -289,7 +424,7 @@ class _Conditions:
 
 
 # The default minimum_size of quantize_weights.
-_LEAST: Final = 1024
+_LEAST_STORED: Final = 1024
 # Approximate file size of the nodes that decode weights.
 _DECODING_BYTES: Final = 512
 _PASSING: Final = IDENTITIES | ENTERS | SWITCHES
@@ -307,7 +442,7 @@ def is_worth_storing(
     size = weights.value.size
     channels = output_channels(layer, Tensor.of(weights.value)) or 0
     saved = 3 * size - 4 * channels
-    if size < _LEAST or saved < _DECODING_BYTES:
+    if size < _LEAST_STORED or saved < _DECODING_BYTES:
         return False
     stored = graph[weights.name]
     if stored.op == "Const" and stored.attr_tensor("value").dtype is not DType.FLOAT:

@@ -14,9 +14,8 @@ from mobileprep.graph.verify import check_graph, check_tensors
 from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.transforms.raise_control_flow.arrays import without_arrays
 from mobileprep.transforms.raise_control_flow.conditionals import assembled, raise_conditionals
-from mobileprep.transforms.raise_control_flow.functions import Functions
 from mobileprep.transforms.raise_control_flow.loops import raise_loops
-from mobileprep.transforms.raise_control_flow.region import Raising, cannot_raise
+from mobileprep.transforms.raise_control_flow.region import Functions, Raising, cannot_raise
 
 _ARRAY: Final = "TensorArrayV3"
 _STACKS: Final = frozenset({"Stack", "StackV2"})
@@ -57,7 +56,9 @@ class RaiseControlFlow(Transform, frozen=True):
         _refuse_stacks(graph, live)
         arrays = [node.name for node in graph if node.op == _ARRAY]
         beside = graph.by_name.keys() - live - dependents(graph, arrays) - conditional_nodes(graph)
-        work = _prepared(without_arrays(graph, live), outputs, nodes_of(context.inputs))
+        ready = without_arrays(graph, live)
+        fetched, fed = frozenset(map(edge, outputs)), nodes_of(context.inputs)
+        work = Raising(ready, _live(ready, outputs), fetched, fed)
         functions = Functions(work)
         region = raise_loops(work, functions, self.transform_name, self.unroll)
         raise_conditionals(work, functions, region, [work.resolved(ref) for ref in outputs])
@@ -72,11 +73,6 @@ def _refuse_stacks(graph: Graph, live: frozenset[str]) -> None:
             raise cannot_raise(node, "keeps the turns of a loop for its gradient")
 
 
-def _prepared(graph: Graph, outputs: Sequence[Ref], fed: frozenset[str]) -> Raising:
-    return Raising(graph, _live(graph, outputs), frozenset(map(edge, outputs)), fed)
-
-
 def _live(graph: Graph, outputs: Sequence[Ref]) -> frozenset[str]:
     """Return the names of nodes whose tensors the outputs need."""
-    ends_at = [ref.node for ref in outputs]
-    return frozenset(reachable(graph, ends_at, through_control=False))
+    return frozenset(reachable(graph, (r.node for r in outputs), through_control=False))

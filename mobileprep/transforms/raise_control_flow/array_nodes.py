@@ -1,8 +1,9 @@
-"""Replace TensorArray ops with ops on a tensor that contains the elements."""
+"""TensorArrays of a graph, and the nodes on tensors that replace their users."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -11,11 +12,124 @@ from msgspec import Struct
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.refs import FreshNames, Ref, control
+from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.graph.refs import Edge, FreshNames, Ref, control, edge
 from mobileprep.graph.tensor import Tensor
-from mobileprep.transforms.raise_control_flow.region import cannot_raise
-from mobileprep.transforms.raise_control_flow.tracing import TracedArray, flow_of
+from mobileprep.transforms.raise_control_flow.region import cannot_raise, malformed
+
+PASSING: Final = ENTERS | EXITS | MERGES | NEXT_ITERATIONS | SWITCHES | {"Identity"}
+
+
+# Number of inputs of each op; the first one is the handle.
+_TAKEN: Final[Mapping[str, int]] = {
+    "TensorArrayWriteV3": 4,
+    "TensorArrayReadV3": 3,
+    "TensorArrayGatherV3": 3,
+    "TensorArrayScatterV3": 4,
+    "TensorArrayConcatV3": 2,
+    "TensorArraySplitV3": 4,
+    "TensorArraySizeV3": 2,
+}
+
+
+_CHANGING: Final = frozenset({"TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"})
+
+
+OPS: Final = frozenset(_TAKEN)
+
+
+@dataclass(eq=False)
+class TracedArray:
+    """One TensorArray.
+
+    Args:
+        node: the node that creates it.
+        dtype: the type of its elements.
+        users: the ops that use it, in graph order.
+        passing: the names of the nodes that forward its contents.
+    """
+
+    node: Node
+    dtype: DType
+    users: list[Node] = field(default_factory=list)
+    passing: set[str] = field(default_factory=set)
+
+    def of_op(self, op: str) -> list[Node]:
+        """Return the users with the given op."""
+        return [n for n in self.users if n.op == op]
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether writing beyond its end makes it longer."""
+        return self.node.attr_bool("dynamic_size", False)
+
+
+def traced_arrays(graph: Graph, live: Iterable[str]) -> list[TracedArray]:
+    """Return the TensorArrays that live nodes use."""
+    needed = frozenset(live)
+    nodes = [n for n in graph if n.name in needed]
+    readers: dict[Edge, list[tuple[Node, int]]] = {}
+    for node in nodes:
+        for place, ref in enumerate(node.data_inputs):
+            readers.setdefault(edge(ref), []).append((node, place))
+        if node.op.startswith("TensorArray") and node.op not in {*OPS, "TensorArrayV3"}:
+            raise cannot_raise(node, "has no form as an op on tensors")
+    order = {n.name: i for i, n in enumerate(nodes)}
+    owner: dict[str, TracedArray] = {}
+    arrays = [_traced(node, readers, owner) for node in nodes if node.op == "TensorArrayV3"]
+    for array in arrays:
+        array.users.sort(key=lambda n: order[n.name])
+    return arrays
+
+
+def _traced(
+    node: Node, readers: Mapping[Edge, list[tuple[Node, int]]], owner: dict[str, TracedArray]
+) -> TracedArray:
+    array = TracedArray(node, node.attr_dtype("dtype"))
+    if not node.data_inputs:
+        raise malformed(node, "takes no size")
+    if array.dtype.numpy is None or array.dtype.numpy.kind == "O":
+        raise cannot_raise(node, f"holds {array.dtype.short}, which has no zeros")
+    waiting: list[tuple[Edge, bool]] = [((node.name, 0), True), ((node.name, 1), False)]
+    seen = set(waiting)
+    while waiting:
+        tensor, is_handle = waiting.pop()
+        for user, place in readers.get(tensor, ()):
+            for item in _followed(array, user, place, owner, is_handle=is_handle):
+                if item not in seen:
+                    seen.add(item)
+                    waiting.append(item)
+    return array
+
+
+def _followed(
+    array: TracedArray, user: Node, place: int, owner: dict[str, TracedArray], *, is_handle: bool
+) -> list[tuple[Edge, bool]]:
+    """Return the outputs by which a node forwards an array, as (tensor, whether it is a handle)."""
+    if user.op in PASSING and (place == 0 or user.op in MERGES):
+        if owner.setdefault(user.name, array) is not array:
+            raise cannot_raise(user, "joins two TensorArrays")
+        if not is_handle:
+            array.passing.add(user.name)
+        count = 2 if user.op in SWITCHES else 1
+        return [((user.name, i), is_handle) for i in range(count)]
+    last = _TAKEN.get(user.op, 0) - 1
+    if last < 0 or place != (0 if is_handle else last):
+        raise cannot_raise(user, f"takes a TensorArray as its input {place}")
+    if len(user.data_inputs) != last + 1:
+        raise malformed(user, f"takes {len(user.data_inputs)} tensors, not {last + 1}")
+    if not is_handle:
+        return []
+    array.users.append(user)
+    return [((user.name, 0), False)] if user.op in _CHANGING else []
+
+
+def flow_of(node: Node) -> Ref:
+    """Return the contents that a user of an array reads or changes."""
+    return node.data_inputs[-1]
+
 
 _INT32: Final = attr.dtype(DType.INT32)
 _MOST: Final = (1 << 31) - 1
@@ -125,18 +239,12 @@ class ArrayNodes:
         pads = self._add(node, "pads", "Mul", (column, last), T=_INT32)
         return self._add(node, "widened", "Pad", (flow, pads), T=self._kind, Tpaddings=_INT32)
 
-    def _read(self, node: Node) -> None:
-        self._gathered(node, node.data_inputs[1])
-
     def _gather(self, node: Node) -> None:
-        self._gathered(node, node.data_inputs[1])
-
-    def _gathered(self, node: Node, indices: Ref) -> None:
         self._refuse_joined(node)
         axis = self._constant(node, "axis", np.int32(0))
         kinds = {"Tparams": self._kind, "Tindices": _INT32, "Taxis": _INT32}
         kinds["batch_dims"] = attr.integer(0)
-        self._put(node, "GatherV2", (flow_of(node), indices, axis), kinds)
+        self._put(node, "GatherV2", (flow_of(node), node.data_inputs[1], axis), kinds)
 
     def _scatter(self, node: Node) -> None:
         _, indices, value, flow = node.data_inputs
@@ -224,7 +332,7 @@ class ArrayNodes:
 
     _REPLACED: Final[Mapping[str, Callable[[ArrayNodes, Node], None]]] = {
         "TensorArrayWriteV3": _write,
-        "TensorArrayReadV3": _read,
+        "TensorArrayReadV3": _gather,
         "TensorArrayGatherV3": _gather,
         "TensorArrayScatterV3": _scatter,
         "TensorArrayConcatV3": _concat,

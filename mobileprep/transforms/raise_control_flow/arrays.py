@@ -23,14 +23,15 @@ from mobileprep.graph.op_sets import ENTERS, FEEDABLE, MERGES, NEXT_ITERATIONS, 
 from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.ops.shape_function import ShapeConflictError, merge
-from mobileprep.transforms.raise_control_flow.array_nodes import ArrayNodes, Form, Size
-from mobileprep.transforms.raise_control_flow.region import cannot_raise
-from mobileprep.transforms.raise_control_flow.tracing import (
-    LoopShapes,
+from mobileprep.transforms.raise_control_flow.array_nodes import (
+    ArrayNodes,
+    Form,
+    Size,
     TracedArray,
     flow_of,
     traced_arrays,
 )
+from mobileprep.transforms.raise_control_flow.region import LoopShapes, cannot_raise
 
 # Elements of one array may be read from another.
 _MOST_ROUNDS: Final = 8

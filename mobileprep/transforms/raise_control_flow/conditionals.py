@@ -24,13 +24,15 @@ from mobileprep.graph.op_sets import FEEDABLE, MERGES, SWITCHES
 from mobileprep.graph.reachability import closure, without_dangling
 from mobileprep.graph.refs import Edge, Ref, parse_ref
 from mobileprep.graph.tensor import Tensor
-from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
 from mobileprep.transforms.raise_control_flow.region import (
+    Functions,
     Raising,
     Slice,
+    attributes,
     cannot_raise,
     in_order,
     malformed,
+    types_of,
     upstream,
 )
 
@@ -172,7 +174,8 @@ class _Conditionals:
                     targets.append(numbers[merge.name, merge.data_inputs.index(ways[value])])
             sides.append(self._side(group, value, targets))
         args = list(dict.fromkeys(ref for side in sides for ref in side.inputs))
-        name = self._name(group.merges[0][0])
+        first = group.merges[0][0]
+        name = self._work.names.name(first.name.rpartition("/")[0] or "cond")
         other, then = (
             self._functions.add(f"{name}_{kind}", side.nodes, args, side.results)
             for kind, side in zip(("else", "then"), sides, strict=True)
@@ -193,9 +196,6 @@ class _Conditionals:
             self._work.same[tensor] = Ref(name, index)
         self._region[name] = node
         self._branches.set_conditions(name, group.around)
-
-    def _name(self, merge: Node) -> str:
-        return self._work.names.name(merge.name.rpartition("/")[0] or "cond")
 
     def _side(self, group: _Group, value: bool, targets: Sequence[Ref]) -> Slice:
         """Return the nodes that run if the predicate of a group has a value."""
@@ -221,9 +221,6 @@ class _Conditionals:
         return node
 
 
-_FETCH: Final = "fetch the tensor itself"
-
-
 def assembled(
     work: Raising,
     functions: Functions,
@@ -243,8 +240,9 @@ def assembled(
     starts = [*(work.resolved(ref).node for ref in outputs), *beside, *feedable]
     needed = closure(starts, lambda name: _needed(work, name))
     for node in fed:
-        if node.name in work.live and node.name not in needed:
-            _check_fed(work, node)
+        is_inside = node.name in work.live and node.name not in needed
+        if is_inside and node.op not in FEEDABLE and node.op != "Const":
+            raise cannot_raise(node, "is fed within a loop or a branch", "feed what enters it")
     remaining = [n for n in graph if n.name in needed]
     ends = [_end(work, ref) for ref in dict.fromkeys(outputs) if ref.node not in needed]
     nodes = _placed(work, [*remaining, *ends])
@@ -255,11 +253,6 @@ def assembled(
 def _gives_constants(graph: Graph, node: Node) -> bool:
     """Return whether the default of a placeholder is constant, if it has one."""
     return all(graph[r.node].op == "Const" for r in node.data_inputs)
-
-
-def _check_fed(work: Raising, node: Node) -> None:
-    if node.op not in FEEDABLE and node.op != "Const":
-        raise cannot_raise(node, "is fed within a loop or a branch", "feed what enters it")
 
 
 def _needed(work: Raising, name: str) -> list[str]:
@@ -293,7 +286,9 @@ def _placed(work: Raising, nodes: Sequence[Node]) -> list[Node]:
 def _end(work: Raising, ref: Ref) -> Node:
     """Return an Identity with the name of an output that was removed."""
     if ref.index:
-        raise cannot_raise(work.graph[ref.node], "is fetched at a second output", _FETCH)
+        raise cannot_raise(
+            work.graph[ref.node], "is fetched at a second output", "fetch the tensor itself"
+        )
     source = work.resolved(ref)
     kind = {"T": attr.dtype(work.type_of(source))}
     return Node(ref.node, "Identity", (source,), "", kind)

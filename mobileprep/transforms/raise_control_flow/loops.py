@@ -22,16 +22,18 @@ from mobileprep.graph.tensor import Tensor
 from mobileprep.graph.verify import execution_order
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
-from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
 from mobileprep.transforms.raise_control_flow.region import (
+    Functions,
+    LoopShapes,
     Raising,
     Slice,
+    attributes,
     cannot_raise,
     malformed,
     resolved_nodes,
+    types_of,
     upstream,
 )
-from mobileprep.transforms.raise_control_flow.tracing import LoopShapes
 
 _PARALLEL: Final = 10
 

@@ -1,4 +1,4 @@
-"""State of the conversion: the nodes of one frame, and replacements of removed tensors."""
+"""State of the conversion: nodes of a frame, replacements of tensors, functions, and shapes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from functools import cached_property, partial
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.graph.attrs import AttrValue, FuncRef, TensorShape
 from mobileprep.graph.bypass import IDENTITIES
-from mobileprep.graph.graph import Graph
+from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.op_sets import SWITCHES
-from mobileprep.graph.opdefs.definitions import output_types, signature_of
+from mobileprep.graph.op_sets import ENTERS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.opdefs.bodies import Body, function_of
+from mobileprep.graph.opdefs.definitions import any_op_def, output_types, signature_of
+from mobileprep.graph.reachability import without_dangling
 from mobileprep.graph.refs import Edge, FreshNames, Ref, control, edge
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import StaticValues
-from mobileprep.ops.shape_inference import infer_shapes, shape_of
+from mobileprep.ops.shape_function import common
+from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
 # Unusually connected conditionals and unrolled loops are copied.
 _COPIES: Final = 100_000
@@ -244,3 +250,150 @@ def resolved_nodes(work: Raising, nodes: Sequence[Node]) -> dict[str, Node]:
         refs = tuple(map(work.resolved, node.inputs))
         done[node.name] = node if refs == node.inputs else node.with_inputs(refs)
     return done
+
+
+_STATELESS: Final = {"While": "StatelessWhile", "If": "StatelessIf"}
+
+
+@dataclass
+class Functions:
+    """Functions to add to a graph's library."""
+
+    work: Raising
+    by_name: dict[str, Function] = field(default_factory=dict)
+    stateful: set[str] = field(default_factory=set)
+
+    def add(
+        self, base_name: str, nodes: Sequence[Node], args: Sequence[Ref], rets: Sequence[Ref]
+    ) -> AttrValue:
+        """Create a function, and return the attribute that refers to it."""
+        name = self.work.names.name(base_name.replace("/", "_"))
+        nodes = list(without_dangling(nodes, {n.name for n in nodes}))
+        own = FreshNames(n.name for n in nodes)
+        params = {ref: Ref(own.name(f"arg_{i}")) for i, ref in enumerate(args)}
+        results = [own.name(f"ret_{i}") for i in range(len(rets))]
+        body = Body(
+            tuple(params.values()),
+            tuple(n.with_inputs(tuple(params.get(r, r) for r in n.inputs)) for n in nodes),
+            tuple(params.get(r, r) for r in rets),
+        )
+        inputs = tuple(ArgDef(params[ref].node, self.work.type_of(ref)) for ref in args)
+        outputs = tuple(
+            ArgDef(result, self.work.type_of(ref))
+            for result, ref in zip(results, rets, strict=True)
+        )
+        like = Function(OpDef(name, inputs, outputs))
+        function = function_of(body, like, self.library)
+        if any(self._is_stateful(node) for node in nodes):
+            self.stateful.add(name)
+            function = replace(function, signature=replace(function.signature, is_stateful=True))
+        self.by_name[name] = function
+        return AttrValue("func", FuncRef(name))
+
+    @property
+    def library(self) -> Library:
+        """The graph's library with the new functions."""
+        before = self.work.graph.library
+        return Library({**before.functions, **self.by_name}, before.gradients)
+
+    def op(self, kind: str, functions: Iterable[AttrValue]) -> str:
+        """Return ``While`` or ``If``, or the stateless op if none of the functions has state."""
+        used = any(func.value.name in self.stateful for func in functions)
+        return kind if used else _STATELESS[kind]
+
+    def _is_stateful(self, node: Node) -> bool:
+        called = [v.value.name for v in node.attrs.values() if v.kind == "func"]
+        functions = self.work.graph.library.functions
+        if called:
+            return any(
+                name in self.stateful
+                or (name in functions and functions[name].signature.is_stateful)
+                for name in called
+            )
+        definition = any_op_def(node.op)
+        return definition is None or definition.is_stateful
+
+
+def types_of(work: Raising, refs: Iterable[Ref]) -> AttrValue:
+    """Return the types of tensors as an attribute."""
+    kinds = tuple(work.type_of(ref) for ref in refs)
+    return AttrValue("list(type)", kinds) if kinds else AttrValue("list", ())
+
+
+def attributes(**values: AttrValue) -> Mapping[str, AttrValue]:
+    """Return attributes sorted by name, as in stored graphs."""
+    return dict(sorted(values.items()))
+
+
+# Nested loops, and sizes that become unknown one after another, need several rounds; models have
+# two or three of either.
+_MOST_ROUNDS: Final = 24
+
+
+class LoopShapes:
+    """Shapes of a graph's tensors, including those in loops.
+
+    Args:
+        graph: the graph.
+        feeds: shapes of tensors by name that override those of the graph.
+    """
+
+    def __init__(self, graph: Graph, feeds: Mapping[str, TensorShape] | None = None) -> None:
+        self._graph = graph
+        self._feeds = dict(feeds or {})
+        self._heads = _heads(graph)
+        self._unknown: set[str] = set()
+        self._shapes = self._settled()
+
+    def of(self, ref: Ref) -> TensorShape:
+        """Return the shape of a tensor."""
+        return shape_of(self._shapes, ref)
+
+    def output_shapes(self, entered: Sequence[Ref], args: Sequence[Ref]) -> AttrValue:
+        """Return the loop's shapes if any of them changes between iterations, or an empty list.
+
+        Without them, TensorFlow assumes that the outputs have the shapes of the inputs.
+        """
+        shapes = [self.of(ref) for ref in args]
+        if shapes[: len(entered)] == [self.of(ref) for ref in entered]:
+            return AttrValue("list", ())
+        return AttrValue("list(shape)", tuple(shapes))
+
+    def _settled(self) -> Mapping[str, Shapes]:
+        shapes: dict[str, TensorShape] = {}
+        for _ in range(_MOST_ROUNDS):
+            self._shapes = infer_shapes(self._graph, {**self._feeds, **shapes})
+            after = {name: self._after(name, *ends, shapes) for name, ends in self._heads.items()}
+            if after == shapes:
+                return self._shapes
+            shapes = after
+        return infer_shapes(self._graph, self._feeds)
+
+    def _after(
+        self, name: str, first: Ref, later: Ref, shapes: Mapping[str, TensorShape]
+    ) -> TensorShape:
+        """Return a loop variable's shape after one more iteration, or its initial shape."""
+        before = shapes.get(name)
+        if name in self._unknown:
+            return None
+        if before is None:
+            return self.of(first)
+        after = common((self.of(first), before, self.of(later)))
+        if after is None:
+            self._unknown.add(name)
+        return after
+
+
+def _heads(graph: Graph) -> dict[str, tuple[Ref, Ref]]:
+    """Return the initial value and the next value for each Merge at the head of a loop."""
+    heads = {}
+    for node in graph:
+        if node.op not in MERGES or len(node.data_inputs) != 2:
+            continue
+        givers = [graph[r.node] for r in node.data_inputs]
+        for first, later in (givers, givers[::-1]):
+            if first.op not in ENTERS or later.op not in NEXT_ITERATIONS:
+                continue
+            if first.data_inputs and later.data_inputs:
+                heads[node.name] = (first.data_inputs[0], later.data_inputs[0])
+    return heads

@@ -21,8 +21,12 @@ from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, Result, Transform, make_transform, refuse, transform
-from mobileprep.transforms.replace_detection_postprocess.box_coder import RAW_OUTPUTS, Images
-from mobileprep.transforms.replace_detection_postprocess.recognition import Detector, recognized
+from mobileprep.transforms.replace_detection_postprocess.recognition import (
+    RAW_OUTPUTS,
+    Detector,
+    Images,
+    recognized,
+)
 
 __all__ = ["KEEP_FLOAT", "ReplaceDetectionPostprocess"]
 

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from functools import cached_property
-from typing import Final, NamedTuple, TypeVar
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.core.parallel import at_once
-from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
-from mobileprep.formats.dtypes import DType
-from mobileprep.graph.control_flow import conditional_nodes
-from mobileprep.graph.graph import Graph
-from mobileprep.graph.node import Node, constant
-from mobileprep.graph.reachability import unused
-from mobileprep.graph.refs import Ref
-from mobileprep.graph.tensor import Array, Tensor
-from mobileprep.ops.constant_evaluation import evaluate_node
+from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.quantization import STEPS, Dequantizer, Limits, to_quint8
 
 _BINS: Final = 4096
@@ -59,7 +47,7 @@ def best_range(values: Array, bits: int) -> tuple[float, float]:
     centres, counts = ((edges[:-1] + edges[1:]) / 2)[used], counts[used]
 
     def error(limits: tuple[float, float]) -> float:
-        return _error(centres, counts, limits, bits)
+        return float((np.square(rounded(centres, limits, bits) - centres) * counts).sum())
 
     # Both ends together first: moving one gains nothing if the other determines the step.
     best = min(((low * a, high * b) for a in _COARSE for b in _COARSE), key=error)
@@ -99,10 +87,6 @@ def rounding_error(values: Array, limits: tuple[float, float], bits: int) -> flo
     return sum(float(np.square(rounded(b, limits, bits) - b).sum()) for b in blocks)
 
 
-def _error(centres: Array, counts: Array, limits: tuple[float, float], bits: int) -> float:
-    return float((np.square(rounded(centres, limits, bits) - centres) * counts).sum())
-
-
 def has_few_values(values: Array) -> bool:
     """Return whether many weights have so few distinct values that they were stored in 8 bits."""
     flat = values.reshape(-1)
@@ -110,6 +94,10 @@ def has_few_values(values: Array) -> bool:
         return False
     return np.unique(flat).size <= _CODES
 
+
+# The original starts its search for a maximum here: it uses the smallest positive normal number of
+# C++ instead of the most negative one.
+LEAST_MAXIMUM: Final = np.finfo(np.float32).tiny
 
 # Shifts the zero point by a few thousandths of a step, more than single-precision rounding.
 _WIDER: Final = np.float32(1 + 2.0**-16)
@@ -160,192 +148,6 @@ def _agree_on_zero(low: np.float32, high: np.float32) -> bool:
     return not stored.decoded().any()
 
 
-# The original starts its search for a maximum here: it uses the smallest positive normal number of
-# C++ instead of the most negative one.
-LEAST_MAXIMUM: Final = np.finfo(np.float32).tiny
-# Passing a smaller constant to another thread takes longer than its arithmetic.
-_LARGE: Final = 1 << 14
-
-_Result = TypeVar("_Result")
-_Stored = TypeVar("_Stored")
-
-
-def float_value(node: Node, transform: str) -> Tensor | None:
-    """Return the value of a float32 constant, or None for any other node.
-
-    Raises:
-        TransformError: a constant has no type or value.
-    """
-    if node.op != "Const":
-        return None
-    for name in ("dtype", "value"):
-        if name not in node.attrs:
-            message = f"{transform}: the constant {node.name!r} has no attribute {name!r}"
-            raise TransformError(message, "export the graph again")
-    if node.attr_dtype("dtype") is not DType.FLOAT:
-        return None
-    value = node.attr_tensor("value")
-    return value if value.dtype is DType.FLOAT else None
-
-
-class ConvertedFloats(NamedTuple):
-    """A graph whose float constants are stored in another form.
-
-    Args:
-        graph: the graph; the original object if nothing was converted.
-        matched: number of converted constants.
-        skipped: number of unchanged float constants, by reason.
-    """
-
-    graph: Graph
-    matched: int
-    skipped: Counter[str]
-
-
-def convert_floats(
-    graph: Graph,
-    transform: str,
-    convert: Callable[[Node, Tensor], tuple[str, _Stored | None]],
-    put: Callable[[Node, _Stored], Iterable[Node]],
-) -> ConvertedFloats:
-    """Store the float32 constants of a graph in another form.
-
-    Args:
-        convert: returns an empty string and a constant's new form, or the reason to keep it and
-            None. Called from several threads for large constants.
-        put: returns the nodes that replace a constant, from its new form.
-    """
-    skipped: Counter[str] = Counter()
-    nodes: list[Node] = []
-    matched = 0
-    for node, result in zip(graph, _each_float(graph, transform, convert), strict=True):
-        reason, stored = result or ("", None)
-        if stored is not None:
-            matched += 1
-            nodes += put(node, stored)
-            continue
-        nodes.append(node)
-        if reason:
-            skipped[reason] += 1
-    return ConvertedFloats(graph.with_nodes(nodes) if matched else graph, matched, skipped)
-
-
-def _each_float(
-    graph: Graph, transform: str, convert: Callable[[Node, Tensor], _Result]
-) -> list[_Result | None]:
-    """Return the result of ``convert`` for each float32 constant, and None for other nodes."""
-    # By position, because a graph may have two nodes with the same name.
-    values = [float_value(node, transform) for node in graph]
-    large = [at for at, value in enumerate(values) if value is not None and value.size >= _LARGE]
-
-    def converted(at: int) -> _Result | None:
-        value = values[at]
-        return None if value is None else convert(graph.nodes[at], value)
-
-    def converted_large(at: int) -> _Result | None:
-        result, value = converted(at), values[at]
-        if value is not None:
-            value.let_go()
-        return result
-
-    done = dict(zip(large, at_once(converted_large, large), strict=True))
-    return [done[at] if at in done else converted(at) for at in range(len(values))]
-
-
 def value_range(values: Array) -> tuple[np.float32, np.float32]:
     """Return the minimum and maximum of a non-empty float32 array; NaN if it contains NaN."""
     return values.min(), values.max()
-
-
-class Replacements(Struct, frozen=True, dict=True):
-    """Factory of constants that replace others of a graph.
-
-    With ``tf115``, they have neither device nor control inputs, like in the original, except for
-    control inputs that determine whether a constant in a branch or a loop runs.
-    """
-
-    graph: Graph
-    tf115: bool
-
-    def make(self, old: Node, name: str, value: Tensor) -> Node:
-        """Create the constant that replaces ``old``, or one of several that do."""
-        old.attr_tensor("value").let_go()
-        if not self.tf115:
-            return constant(name, value, old.device, old.inputs)
-        return constant(name, value, inputs=self._ties(old))
-
-    def _ties(self, old: Node) -> tuple[Ref, ...]:
-        return tuple(r for r in old.inputs if r.node in self._conditional) if old.inputs else ()
-
-    @cached_property
-    def _conditional(self) -> frozenset[str]:
-        return conditional_nodes(self.graph)
-
-
-_LARGEST: Final = 1 << 16
-_DEEPEST: Final = 32
-_ELEMENTWISE: Final = frozenset(
-    {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Neg", "Rsqrt", "Sqrt", "Square", "Reciprocal"}
-)
-_RESHAPING: Final = frozenset({"Identity", "Reshape", "Squeeze", "ExpandDims"})
-
-
-class ConstantExpressions:
-    """Evaluator of the constant expressions of one graph, with cached values."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._values: dict[str, Tensor | None] = {}
-
-    def value(self, ref: Ref) -> Tensor | None:
-        """Return the value of a tensor, or None if it is not a constant or a small expression."""
-        return None if ref.index else self._value(ref.node, 0)
-
-    def unused(self, graph: Graph, names: Iterable[str], protected: Collection[str]) -> set[str]:
-        """Return the constant nodes that are no longer needed.
-
-        Args:
-            names: the nodes that lost a consumer; their exclusive inputs are checked as well.
-        """
-
-        def stays(node: Node) -> bool:
-            return node.name in protected or (node.op != "Const" and node.name not in self._values)
-
-        return unused(graph, names, stays)
-
-    def _value(self, name: str, depth: int) -> Tensor | None:
-        if name not in self._values:
-            self._values[name] = self._computed(name, depth)
-        return self._values[name]
-
-    def _computed(self, name: str, depth: int) -> Tensor | None:
-        node = self._graph.get(name)
-        if node is None:
-            return None
-        if node.op == "Const":
-            return node.attr_tensor("value")
-        if (node.op not in _ELEMENTWISE and node.op not in _RESHAPING) or depth == _DEEPEST:
-            return None
-        inputs: list[Tensor] = []
-        for ref in node.data_inputs:
-            value = None if ref.index else self._value(ref.node, depth + 1)
-            if value is None:
-                return None
-            inputs.append(value)
-        return _evaluated(node, inputs)
-
-
-def _evaluated(node: Node, inputs: list[Tensor]) -> Tensor | None:
-    if node.op == "Identity" and len(inputs) == 1:
-        return inputs[0]
-    try:
-        if node.op in _ELEMENTWISE:
-            # Two small constants may broadcast to a huge one.
-            sizes = np.broadcast_shapes(*(t.shape for t in inputs))
-            if int(np.prod(sizes, dtype=np.float64)) > _LARGEST:
-                return None
-        with np.errstate(all="ignore"):
-            return evaluate_node(node, inputs)[0]
-    except (InvalidGraphError, UnsupportedError, ValueError):
-        # Not reported here: running the node will report the error.
-        return None

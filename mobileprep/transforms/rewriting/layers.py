@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.bypass import IDENTITIES
 from mobileprep.graph.graph import Graph
-from mobileprep.graph.node import Node
-from mobileprep.graph.pattern import Match, OpTypePattern
+from mobileprep.graph.node import Node, constant
 from mobileprep.graph.reachability import closure
-from mobileprep.graph.refs import Ref
-from mobileprep.graph.rewrite import Leave, Rewritten, Rule, rewrite, rewrite_all
+from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.tensor import Array, Tensor
 
 
@@ -86,19 +83,6 @@ def output_axis(layer: Node) -> int:
     return channel_axis(layer) - len(layout(layer))
 
 
-def per_channel(layer: Node, channels: int, values: Array) -> Array | None:
-    """Return a constant that is combined with a layer's output as one value per channel.
-
-    Args:
-        values: the constant, of any shape.
-
-    Returns:
-        Shape [channels], or None if the constant does not only vary along the channels, or
-        broadcasts the output.
-    """
-    return along_axis(values, channels, output_axis(layer), layer_kind(layer).rank)
-
-
 def along_axis(values: Array, channels: int, axis: int, rank: int | None) -> Array | None:
     """Return a constant that is combined with a tensor as one value per channel.
 
@@ -122,6 +106,23 @@ def along_axis(values: Array, channels: int, axis: int, rank: int | None) -> Arr
     if list(values.shape) != expected:
         return None
     return np.broadcast_to(values.reshape(-1), (channels,))
+
+
+def after_squeeze(node: Node, axis: int, rank: int | None) -> tuple[int, int] | str:
+    """Return the channel axis and the rank after a Squeeze, or why they are unknown.
+
+    Args:
+        axis: the channel dimension before, counted from the last: -1.
+        rank: the rank before; None if unknown.
+    """
+    squeeze_dims = node.attrs.get("squeeze_dims")
+    dims = () if squeeze_dims is None else squeeze_dims.value
+    if not dims or rank is None:
+        return "Squeeze does not record which dimensions it removes"
+    dropped = {d - rank if d >= 0 else d for d in dims}
+    if axis in dropped:
+        return "Squeeze drops the channels"
+    return axis + sum(d > axis for d in dropped), rank - len(dropped)
 
 
 def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
@@ -184,6 +185,20 @@ def bias_add(name: str, layer: Node, bias: Node) -> Node:
     if layer.op not in PRODUCTS_OF_MATRICES:
         attrs["data_format"] = attr.string("NHWC" if output_axis(layer) == -1 else "NCHW")
     return Node(name, "BiasAdd", (Ref(layer.name), Ref(bias.name)), layer.device, attrs)
+
+
+def bounded(node: Node, limit: Tensor, names: FreshNames, ties: tuple[Ref, ...] = ()) -> list[Node]:
+    """Replace Relu6 with Relu and a Minimum that has a bound per channel.
+
+    Args:
+        limit: the bounds, of the node's type and in a shape that broadcasts to its output.
+        ties: control inputs that place the bounds in the node's branch or loop.
+    """
+    bound = constant(names.name(f"{node.name}/bound"), limit, node.device, ties)
+    relu = replace(node, name=names.name(f"{node.name}/relu"), op="Relu")
+    both = (Ref(relu.name), Ref(bound.name))
+    attrs = {"T": attr.dtype(limit.dtype)}
+    return [relu, bound, Node(node.name, "Minimum", both, node.device, attrs)]
 
 
 _GATHERS: Final = frozenset({"Gather", "GatherV2"})
@@ -335,66 +350,3 @@ def _as_float32(scale: Array) -> Array:
         np.copysign(np.finfo(np.float32).tiny, scale),
         stored,
     )
-
-
-Fusion = Callable[[Match], Sequence[Node] | Leave]
-"""Function that returns the nodes that replace a match."""
-
-_ONE_IMAGE: Final = "the fused op is right for batches of one image only"
-_TYPES: Final = (DType.FLOAT, DType.HALF, DType.DOUBLE)
-
-
-def fuse(
-    graph: Graph, protected: Collection[str], pattern: OpTypePattern, fused: Fusion, *, tf115: bool
-) -> Rewritten:
-    """Replace all matches of a pattern with the labels ``conv``, ``pad``, and ``resize``.
-
-    With ``tf115``, there is a single pass, like in 1.15; otherwise, matches that share a node are
-    all fused.
-    """
-    rule = Rule(pattern, fused, reason_not_to_fuse)
-    run = rewrite if tf115 else rewrite_all
-    return run(graph, rule, protected)
-
-
-def faults(done: Rewritten) -> tuple[str, ...]:
-    """Return warnings about errors in TensorFlow's kernels of the fused ops, as of 2.21."""
-    return (_ONE_IMAGE,) if done.matched else ()
-
-
-def reason_not_to_fuse(match: Match) -> str:
-    """Return why the fused op would compute another result, which the original ignores, or ""."""
-    conv, pad, resize = match["conv"], match.find("pad"), match.find("resize")
-    if layout(conv) != "NHWC":
-        return "the fused op has no channels first"
-    if any(d != 1 for d in conv.attr_ints("dilations", (1,))):
-        return "the fused op has no dilations"
-    if conv.attr_str("padding") not in ("SAME", "VALID"):
-        return "the fused op has no explicit padding"
-    if conv.attr_dtype("T") not in _TYPES:
-        return "the fused op does not take the type"
-    if pad is not None and pad.attr_dtype("Tpaddings", DType.INT32) is not DType.INT32:
-        return "the fused op takes paddings as int32"
-    return _reason_not_to_resize(conv, resize) if resize is not None else ""
-
-
-def _reason_not_to_resize(conv: Node, resize: Node) -> str:
-    if resize.attr_bool("half_pixel_centers", False):
-        return "the fused op has no half_pixel_centers"
-    if resize.attr_dtype("T") is not conv.attr_dtype("T"):
-        return "the fused op does not convert the image's type"
-    return ""
-
-
-def fused_node(match: Match, op: str, inputs: Sequence[Ref], **attrs: AttrValue) -> Node:
-    """Return the fused op, with the convolution's name and the control inputs of all fused ops."""
-    conv = match["conv"]
-    parts = (n for n in map(match.find, ("conv", "pad", "resize")) if n is not None)
-    controls = dict.fromkeys(r for part in parts for r in part.control_inputs)
-    conv_attrs = {name: conv.attribute(name) for name in ("T", "padding", "strides")}
-    return Node(conv.name, op, (*inputs, *controls), attrs={**attrs, **conv_attrs})
-
-
-def align_corners(resize: Node) -> AttrValue:
-    """Return the resizing's attribute, or its default."""
-    return resize.attrs.get("align_corners", attr.boolean(False))

@@ -72,4 +72,4 @@ def executor_of(state: State) -> Executor:
 
 def text_path(state: State, task: str) -> Path:
     """Where the text of a fresh stage lies in the store."""
-    return state.store.objects.path(state.output(task, "text").sha256)
+    return state.store.objects.path(state.record(task).outputs["text"].sha256)

@@ -11,9 +11,9 @@ import pytest
 
 from mobileprep.building.pipeline.doit_tasks import (
     guarded,
+    plain_task,
     recipe_files,
     run_tasks,
-    stage_task,
     task_name,
 )
 from mobileprep.building.plan.spec import Stage, StageSpec, Upstream
@@ -38,7 +38,9 @@ def tasks(done: list[str], fresh: set[str] = frozenset()) -> list[dict[str, Any]
     """A diamond, listed with its tip first."""
     specs = [spec("r/d", "r/b", "r/c"), spec("r/b", "r/a"), spec("r/c", "r/a"), spec("r/a")]
     return [
-        stage_task(s, lambda s=s: done.append(s.task), lambda *_, s=s: s.task in fresh)  # type: ignore[misc]
+        plain_task(
+            s.task, s.needs, lambda s=s: done.append(s.task), lambda *_, s=s: s.task in fresh
+        )  # type: ignore[misc]
         for s in specs
     ]
 
@@ -65,7 +67,7 @@ def test_as_many_tasks_run_at_once_as_there_are_jobs(jobs: int, most: int) -> No
         running.remove(name)
 
     listed = [
-        stage_task(spec(name), lambda name=name: run(name), lambda *_: False)  # type: ignore[misc]
+        plain_task(name, [], lambda name=name: run(name), lambda *_: False)  # type: ignore[misc]
         for name in ("r/a", "r/b")
     ]
     assert run_tasks(listed, jobs=jobs)
@@ -90,8 +92,8 @@ def test_a_failure_is_kept_whole_and_what_needs_it_does_not_run(
         raise error
 
     listed = [
-        stage_task(spec("r/a"), guarded(fail, "r/a", failures), lambda *_: False),  # type: ignore[arg-type]
-        stage_task(spec("r/b", "r/a"), lambda: done.append("r/b"), lambda *_: False),
+        plain_task("r/a", [], guarded(fail, "r/a", failures), lambda *_: False),  # type: ignore[arg-type]
+        plain_task("r/b", ["r/a"], lambda: done.append("r/b"), lambda *_: False),
     ]
     assert not run_tasks(listed, jobs=jobs)
     assert failures == {"r/a": error}
@@ -109,7 +111,7 @@ def test_an_error_of_the_check_is_raised_as_it_is(
         raise CorruptFileError(*("is gone", "", "a.pb"))
 
     with pytest.raises(CorruptFileError, match=r"a\.pb: is gone"):
-        run_tasks([stage_task(spec("r/a"), lambda: None, check)], jobs=jobs)  # type: ignore[arg-type]
+        run_tasks([plain_task("r/a", [], lambda: None, check)], jobs=jobs)  # type: ignore[arg-type]
     assert capfd.readouterr().err == ""
 
 
@@ -135,7 +137,7 @@ def test_tasks_write_to_the_streams_that_are_there(jobs: int) -> None:
     before = sys.stdout, sys.stderr
     seen: list[object] = []
     listed = [
-        stage_task(spec(name), lambda: seen.append((sys.stdout, sys.stderr)), lambda *_: False)
+        plain_task(name, [], lambda: seen.append((sys.stdout, sys.stderr)), lambda *_: False)
         for name in ("r/a", "r/b")
     ]
     run_tasks(listed, jobs=jobs)

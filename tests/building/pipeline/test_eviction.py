@@ -233,15 +233,15 @@ def test_times_ahead_of_the_clock_keep_nothing(store: Folder) -> None:
     """No use that is yet to come was one: the clock was wrong then."""
     size = store.record("now", store.object(b"now"), days=0).stat().st_size + 3
     store.record("old", store.object(b"old"), days=9)
-    store.record("ahead", store.object(b"ahead"), days=-9)
+    store.record("ahead", store.object(b"ahead"), days=-19)
     store.evict(2 * size)
     assert store.objects() == {b"now", b"old"}
     note = store.path / "seen" / f"{'a' * 64}.json"
     write_bytes(note, b"x" * 100)
-    os.utime(note, (time.time() + DAY,) * 2)
+    os.utime(note, (time.time() + DAY + 60,) * 2)
     half = store.path / "cas" / f".{'b' * 64}.0123456789abcdef"
     half.touch()
-    os.utime(half, (time.time() + DAY,) * 2)
+    os.utime(half, (time.time() + DAY + 60,) * 2)
     assert forget_notes(store.path, 0) == 100
     assert remove_unfinished(store.path) == 1
 

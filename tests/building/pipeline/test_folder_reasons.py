@@ -20,6 +20,9 @@ EXPECTED = {
 }
 
 
+INPUTS = {"tool": "t", "recipe": "r", "target": "t", "settings": {}, "sources": {}}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "phone"
@@ -66,7 +69,7 @@ def test_a_link_is_told_by_its_own_name_wherever_it_leads(folder: Path, leads_to
 
 def test_a_manifest_that_does_not_fit_its_files(folder: Path) -> None:
     files = {"model.pb": {"sha256": "0" * 64}}
-    (folder / MANIFEST).write_text(json.dumps({"files": files}))
+    (folder / MANIFEST).write_text(json.dumps({**INPUTS, "files": files}))
     (folder / "model.pb").write_bytes(b"new")
     (found,) = reasons(folder, "model.pb", MANIFEST)
     what, is_and_was = f"is not what {MANIFEST} says", f"{digest_text(NEW)}, and not 000000000000"
@@ -93,7 +96,7 @@ def test_other_bytes_are_of_an_earlier_build_or_altered(
     folder: Path, noted: bytes, fault: str
 ) -> None:
     files = {"model.pb": {"sha256": sha256_bytes(noted)}}
-    (folder / MANIFEST).write_text(json.dumps({"files": files}))
+    (folder / MANIFEST).write_text(json.dumps({**INPUTS, "files": files}))
     (folder / "model.pb").write_bytes(b"old")
     found = reasons(folder, "model.pb", MANIFEST)
     assert found == [f"{folder / 'model.pb'} {fault}: {digests(b'old')}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from mobileprep.building.pipeline.cache_files import seal
 from mobileprep.building.pipeline.file_index import (
@@ -13,22 +13,18 @@ from mobileprep.building.pipeline.file_index import (
     FileStamp,
     IndexEntry,
     load_entries,
-    parse,
-    save_entries,
 )
 
 STAMP = FileStamp(1, 2, 3, 1_000, 2_000)
 ENTRY = IndexEntry("a" * 64, 2_000 + MARGIN_NS, STAMP)
+PLAIN = to_builtins(ENTRY)
 
 
 def test_a_stamp_is_what_stat_tells(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
-    found = (tmp_path / "file").stat()
-    stamp = FileStamp.of(found)
-    assert stamp.size == 3
-    assert stamp.text() == (
-        f"{found.st_dev} {found.st_ino} 3 {found.st_mtime_ns} {found.st_ctime_ns}"
-    )
+    facts = (tmp_path / "file").stat()
+    numbers = (facts.st_dev, facts.st_ino, 3, facts.st_mtime_ns, facts.st_ctime_ns)
+    assert structs.astuple(FileStamp.of(facts)) == numbers
 
 
 def test_an_entry_is_settled_once_no_change_can_have_its_times() -> None:
@@ -42,46 +38,31 @@ def test_an_entry_is_settled_once_no_change_can_have_its_times() -> None:
     assert not structs.replace(ENTRY, moment=0).settled(moment)
 
 
-def test_an_entry_is_read_for_the_stamp_that_it_was_written_for() -> None:
-    assert parse(ENTRY.text(), STAMP) == ENTRY
-    for name in ("device", "inode", "size", "mtime_ns", "ctime_ns"):
-        other = structs.replace(STAMP, **{name: 77})
-        assert parse(ENTRY.text(), other) is None
-    before_1970 = structs.replace(STAMP, mtime_ns=-5)
-    assert parse(structs.replace(ENTRY, stamp=before_1970).text(), before_1970) is not None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [None, "", "x", f"{'a' * 63} 5 {STAMP.text()}", f"{'A' * 64} 5 {STAMP.text()}"],
-)
-def test_what_is_no_entry_is_none(text: str | None) -> None:
-    assert parse(text, STAMP) is None
-    assert parse(f"{'a' * 64} -5 {STAMP.text()}", STAMP) is None
-
-
 def test_entries_come_back_from_their_file(tmp_path: Path) -> None:
-    entries = {"/a": "one", "/b \udcff": "two"}
-    save_entries(tmp_path / "deep" / "index.json", entries)
-    assert load_entries(tmp_path / "deep" / "index.json") == entries
+    before_1970 = structs.replace(ENTRY, stamp=structs.replace(STAMP, mtime_ns=-5))
+    entries = {"/a": ENTRY, "/b \udcff": before_1970}
+    (tmp_path / "index.json").write_bytes(seal("file index 2", to_builtins(entries)))
+    assert load_entries(tmp_path / "index.json") == entries
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        None,
-        [],
-        {"paths": ["/a"]},
-        {"paths": ["/a"], "entries": []},
-        {"paths": ["/a"], "entries": [5]},
-        {"paths": [5], "entries": ["one"]},
-        {"paths": 5, "entries": 5},
+        *(None, [], 5, {"/a": None}, {"/a": "one"}, {"/a": PLAIN[:2]}, {"/a": {}}),
+        {"/a": ["A" * 64, *PLAIN[1:]]},
+        {"/a": ["a" * 63, *PLAIN[1:]]},
+        {"/a": [PLAIN[0], -1, PLAIN[2]]},
+        {"/a": [PLAIN[0], 1.5, PLAIN[2]]},
+        {"/a": [PLAIN[0], int("9" * 400), PLAIN[2]]},
+        {"/a": [*PLAIN[:2], [1, 2, 3]]},
+        {"/a": [*PLAIN[:2], ["1", 2, 3, 4, 5]]},
     ],
 )
 def test_a_file_of_another_form_has_no_entries(tmp_path: Path, data: object) -> None:
     path = tmp_path / "index.json"
     assert load_entries(path) == {}
-    path.write_bytes(seal("file index 1", data))
-    assert load_entries(path) == {}
-    path.write_bytes(seal("file index 0", {"paths": ["/a"], "entries": ["one"]}))
+    path.write_bytes(seal("file index 2", data))
+    entries = load_entries(path)
+    assert not any(entry.settled(1 << 62) for entry in entries.values())
+    path.write_bytes(seal("file index 1", {"/a": PLAIN}))
     assert load_entries(path) == {}

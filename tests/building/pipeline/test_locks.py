@@ -205,11 +205,6 @@ def test_too_many_open_files_are_told(tmp_path: Path, monkeypatch: pytest.Monkey
         pytest.fail("nothing is locked")
 
 
-def test_a_name_as_long_as_the_system_allows_has_a_lock_too(tmp_path: Path) -> None:
-    with folder_locks([tmp_path / ("x" * 255)], wait=False, tell=nobody):
-        assert len(names(tmp_path)) == 1
-
-
 def test_locks_are_acquired_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     real = os.open

@@ -158,20 +158,6 @@ def test_a_digest_does_not_vouch_for_another_length(objects: Objects) -> None:
             objects.view(other)
 
 
-def test_an_object_is_hashed_once_in_a_run(
-    objects: Objects, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    objects.put([b"abc"])
-    files = FileIndex(None)
-    asked: list[tuple[Path, str, int]] = []
-    match_many = files.match_many
-    monkeypatch.setattr(files, "match_many", lambda all: match_many(asked.extend(all) or all))
-    again = Objects(folder, files)
-    assert again.holds(ABC)
-    assert again.holds(ABC)
-    assert [path for path, _, _ in asked] == [again.path(ABC.sha256)]
-
-
 def test_of_many_objects_those_that_are_missing_or_damaged_are_told(
     objects: Objects, folder: Path
 ) -> None:
@@ -188,8 +174,6 @@ def test_a_file_is_put_together_from_its_index(objects: Objects) -> None:
     index = objects.put([between_bytes([b"<", b"-", ABC, big, b">", ABC])])
     objects.put([b"abc"])
     assert b"".join(objects.assemble(index)) == b"<-abc" + b"x" * 100 + b">abc"
-    blocks = [bytes(block) for block in objects.assemble_blocks(index)]
-    assert b"".join(blocks) == b"<-abc" + b"x" * 100 + b">abc"
     assert objects.parts(index) == (ABC, big, ABC)
 
 
@@ -205,18 +189,6 @@ def test_a_file_whose_part_is_gone_cannot_be_put_together(objects: Objects) -> N
     with pytest.raises(CorruptFileError, match="object is missing or damaged") as caught:
         list(objects.assemble(index))
     assert caught.value.where == str(objects.path(ABC.sha256))
-    with pytest.raises(CorruptFileError, match="object is missing or damaged"):
-        list(objects.assemble_blocks(index))
-
-
-def test_a_part_that_is_cut_off_while_it_is_copied_is_damaged(objects: Objects) -> None:
-    part = objects.put([b"x" * (5 << 20)])
-    blocks = objects.assemble_blocks(objects.put([between_bytes([b"<", part])]))
-    assert next(blocks) == b"<"
-    assert len(next(blocks)) == 1 << 20
-    os.truncate(objects.path(part.sha256), 2 << 20)
-    with pytest.raises(CorruptFileError, match="object is missing or damaged"):
-        list(blocks)
 
 
 def test_what_is_no_index_names_no_parts(objects: Objects) -> None:

@@ -69,7 +69,8 @@ def test_folders_within_folders_go_with_their_last_file(
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text("")
         files = {name: {"sha256": sha256_bytes(b"abc")} for name in names}
-        (folder / "manifest.json").write_text(json.dumps({"files": files}))
+        inputs = json.loads((folder / "manifest.json").read_text())
+        (folder / "manifest.json").write_text(json.dumps({**inputs, "files": files}))
 
     leave()
     (folder / "java/own/mine").write_text("")

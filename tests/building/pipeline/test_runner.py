@@ -11,7 +11,6 @@ import pytest
 from mobileprep.building.pipeline.runner import (
     FollowUp,
     build,
-    check_pins,
     collect_target,
     stale_stages,
 )
@@ -194,16 +193,3 @@ def test_stale_stages_are_told_in_order_with_their_reasons(failing: Failing, sta
         (SPECS[2], ("r/b runs first",)),
         (SPECS[3], ("it has not run before",)),
     ]
-
-
-def test_every_wrong_pin_is_told(state: State) -> None:
-    pins = [("a", "recipe.yaml:1:1", "x", "y"), ("b", "", "x", "x"), ("c", "l:2:1", "p", "q")]
-    check_pins(pins[1:2])
-    with pytest.raises(CorruptFileError) as caught:
-        check_pins(pins)
-    assert caught.value.message.splitlines() == [
-        "recipe.yaml:1:1: a has the sha256 y, and the recipe pins x",
-        "l:2:1: c has the sha256 q, and the recipe pins p",
-    ]
-    assert "pin its new digest" in caught.value.hint
-    assert state.plan.targets == TARGETS

@@ -10,7 +10,7 @@ from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.runner import build
 from mobileprep.building.pipeline.state import Fresh, Stale, State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.spec import Plan, StageSpec, Upstream
+from mobileprep.building.plan.spec import StageSpec, Upstream
 from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import CorruptFileError
 from tests.building.pipeline.stages import executor_of, file, say, spec, state_of, text_path, use
@@ -115,23 +115,6 @@ def test_what_a_rerun_leaves_otherwise_is_judged_by_those_that_read_it(store: St
         "r/b": (f"input text has changed: ca978112ca1b became {digest[:12]}",),
         "r/c": ("r/b runs first",),
     }
-
-
-def test_a_verdict_is_not_kept_where_its_input_came_out_otherwise_meanwhile(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built(CHAIN, store)
-    state = State(Plan(CHAIN, ()), Store(store.root))
-    state.verdict("r/a")
-    load = state.store.load
-
-    def while_another_runs(key: str) -> Record | None:
-        if state.output("r/a", "text").sha256 != sha256_bytes(b"z"):
-            state.finished("r/a", Record({}, {"text": Output(sha256_bytes(b"z"), 1)}, 0.0))
-        return load(key)
-
-    monkeypatch.setattr(state.store, "load", while_another_runs)
-    assert isinstance(state.verdict("r/b"), Stale)
 
 
 def test_what_a_rerun_leaves_as_it_was_disturbs_nobody(

@@ -89,7 +89,7 @@ def test_changed_versions() -> None:
 
 def test_change_as_data() -> None:
     (change,) = changes({"options": {"num_steps": 64, "minimum": 2}})
-    assert change.as_data() == {
+    assert structs.asdict(change) == {
         "what": "parameter",
         "key": "options.num_steps",
         "before": 256,

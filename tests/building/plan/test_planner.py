@@ -11,7 +11,7 @@ import pytest
 from mobileprep.building.plan import engines
 from mobileprep.building.plan.engines import RunningStage
 from mobileprep.building.plan.fingerprints import changes_of, components
-from mobileprep.building.plan.planner import STAGES, plan_recipes
+from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.spec import Plan, PlannedPage, StageSpec, Upstream
 from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
 from mobileprep.building.stages.freeze.spec import FreezeRecord
@@ -20,6 +20,7 @@ from mobileprep.building.stages.transform.spec import TransformRecord
 from mobileprep.building.stages.validate.spec import ValidationRecord
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.recipe.load import load_recipe
+from tests.building.stages.kinds import STAGES
 
 HEAD = """
 version: 1

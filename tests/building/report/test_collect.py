@@ -9,8 +9,7 @@ from msgspec import convert
 from mobileprep.building.stages.freeze.spec import FreezeRecord
 from mobileprep.building.stages.package.spec import ModelFacts
 from mobileprep.building.stages.transform.report import StepLine
-from mobileprep.building.stages.validate.report import Accuracy
-from mobileprep.building.stages.validate.spec import MetricRecord, OutputRecord
+from mobileprep.building.stages.validate.spec import Accuracy, MetricRecord, OutputRecord
 from tests.building.report.reports import (
     FREEZE,
     MODEL,

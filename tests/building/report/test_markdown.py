@@ -12,8 +12,7 @@ from mobileprep.building.stages.check.report import Checked
 from mobileprep.building.stages.freeze.spec import FreezeRecord
 from mobileprep.building.stages.package.spec import CompressRecord, KernelsRecord, ModelFacts
 from mobileprep.building.stages.transform.report import StepLine
-from mobileprep.building.stages.validate.report import Accuracy
-from mobileprep.building.stages.validate.spec import MetricRecord, OutputRecord
+from mobileprep.building.stages.validate.spec import Accuracy, MetricRecord, OutputRecord
 from mobileprep.targets.targets import DeviceCost
 from tests.building.report.reports import MEASURED
 
@@ -38,7 +37,13 @@ REPORT = Report(
     CompressRecord(40_000, "deflate by X 1"),
     {"Add": 1},
     {},
-    Checked("drawn", None, 4, {}, "fold_constants", "out", 0.5, None, ("few samples",)),
+    Checked(
+        *("drawn", None, 4, {}, ("few samples",)),
+        step="fold_constants",
+        output="out",
+        share_of_peak=0.5,
+        max_difference=None,
+    ),
     Accuracy(100, METRICS, OUTPUTS, 0.2, ("few labels",)),
     (),
     ("no step does batch norms",),

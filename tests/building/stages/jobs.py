@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from mobileprep.building.plan.engines import EngineChoice
-from mobileprep.building.plan.spec import Files, Section, StageFile, Upstream
-from mobileprep.building.stages.base import Job, StageType
+from mobileprep.building.plan.spec import Files, Section, Stage, StageFile, Upstream
+from mobileprep.building.stages.base import Job
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -33,6 +33,9 @@ PLACES = {name: f"recipe.yaml:{line}:1" for line, name in enumerate(SECTIONS, st
 def slots(*names: str) -> dict[str, Upstream]:
     """Outputs of an earlier stage for the inputs of those names."""
     return {name: Upstream("r/earlier", name) for name in names}
+
+
+StageType = TypeVar("StageType", bound=Stage)
 
 
 def job(folder: Path, stage: StageType, **inputs: Any) -> Job[StageType]:

@@ -8,13 +8,13 @@ from typing import ClassVar
 import pytest
 
 from mobileprep.building.plan.engines import EngineRecord
-from mobileprep.building.plan.planner import STAGES
 from mobileprep.building.plan.spec import Stage
 from mobileprep.building.stages.base import stage_function
 from mobileprep.building.stages.check.spec import CheckStage
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.errors import ArtifactError, InternalError
 from tests.building.stages.jobs import NUMPY, job, json_output, slots
+from tests.building.stages.kinds import STAGES
 
 STAGE = CheckStage(
     step="s", engine=NUMPY, **slots("graph", "interface", "assets", "samples", "expected")
@@ -32,7 +32,7 @@ class _UnknownStage(CheckStage, frozen=True, kw_only=True):
 
 def test_unregistered_stage_is_an_internal_error() -> None:
     _UnknownStage.__module__ = CheckStage.__module__
-    with pytest.raises(InternalError, match="registers no stage 'unknown'"):
+    with pytest.raises(InternalError, match="has no function for the stage 'unknown'"):
         stage_function(_UnknownStage)
 
 

@@ -51,9 +51,8 @@ def evaluate(graph: Graph, feeds: dict[str, np.ndarray], fetches: list[str]) -> 
     engine = open_engine("numpy", graph, None, where="d")
     batches = runs(Arrays("d", feeds), fed_tensors(graph, feeds), 64)
     results = list(evaluated(engine, batches, fetches))
-    counts = [r.count for r in results]
-    assert [r.first for r in results] == list(range(0, sum(counts), counts[0]))
-    columns = zip(*(r.outputs for r in results), strict=True)
+    counts = [batch.count for batch, _ in results]
+    columns = zip(*(outputs for _, outputs in results), strict=True)
     has_rows = [(count,) for count in counts]
     return [
         np.concatenate(c) if [np.shape(part)[:1] for part in c] == has_rows else list(c)

@@ -60,9 +60,3 @@ def test_constants_are_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     another = graph.with_nodes([*graph.nodes, constant("more", Tensor.of(np.float32(1)))])
     assert compressed_graph(another) > before - 1000
     assert len(sizes) == 1  # the bytes between the constants
-
-
-def test_cache_of_sizes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_SIZES", 1)
-    compressed_graph(large(3))
-    assert len(module._sizes) == 1

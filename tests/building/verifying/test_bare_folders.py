@@ -20,7 +20,7 @@ BARE = [("out/digits/phone", "digits", "phone", "has no manifest.json")]
 
 def told(out: Path, *recipes: Path) -> list[tuple[str, str, str, str]]:
     found = bare_folders(out, manifests(out), [load_recipe(path) for path in recipes])
-    return [(str(one.folder), one.recipe, one.target, one.reason) for one in found]
+    return sorted((str(one.folder), one.recipe, one.target, *one.reasons) for one in found)
 
 
 def test_a_whole_folder_lacks_nothing(built: Path) -> None:

@@ -20,7 +20,7 @@ from mobileprep.building.pipeline.execute import Executor
 from mobileprep.building.pipeline.runner import build
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.plan.planner import STAGES, plan_recipes
+from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.spec import PAGE
 from mobileprep.building.stages.package.spec import CompressStage
 from mobileprep.formats.arrays import write_arrays
@@ -30,6 +30,7 @@ from mobileprep.graph.node import constant
 from mobileprep.graph.tensor import Tensor
 from mobileprep.recipe.load import load_recipe
 from tests.building.stages.jobs import op, placeholder
+from tests.building.stages.kinds import STAGES
 
 DIGESTS = Path(__file__).parent / "digests.json"
 COMMAND = "python -m tests.golden.stages.make"

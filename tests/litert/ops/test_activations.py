@@ -35,5 +35,5 @@ def test_leaky_relu(slope: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Selu", "Softplus", "Softsign"])
-def test_what_has_no_builtin(kind: str) -> None:
+def test_activations_without_a_builtin(kind: str) -> None:
     check(kind, [np.linspace(-30, 30, 61, dtype=np.float32)])

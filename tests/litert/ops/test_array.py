@@ -1,4 +1,4 @@
-"""Shapes, and elements moved as they are."""
+"""Shapes, and data movement."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref
-from tests.litert.graphs import answered, codes, const, expected, feed, model, op
-from tests.litert.one_op import check, compare, integers, numbers
+from tests.litert.graphs import codes, const, feed, model, op
+from tests.litert.one_op import check, check_graph, integers, numbers
 
 INT = np.int32
 
@@ -27,11 +26,12 @@ def ints(*values: Any) -> np.ndarray:
 @pytest.mark.parametrize("open_sizes", [False, True])
 @pytest.mark.parametrize("sizes", [(-1, 12), (6, 4), (-1,), (2, 2, 3, -1)])
 def test_reshape(sizes: tuple[int, ...], open_sizes: bool) -> None:
-    found = check("Reshape", [numbers(2, 3, 4), ints(*sizes)], constant=[1], open_sizes=open_sizes)
-    assert found == ["RESHAPE"]
+    inputs = [numbers(2, 3, 4), ints(*sizes)]
+    operators = check("Reshape", inputs, constant=[1], open_sizes=open_sizes)
+    assert operators == ["RESHAPE"]
 
 
-def test_a_reshape_to_a_fed_shape() -> None:
+def test_reshape_to_a_fed_shape() -> None:
     assert check("Reshape", [numbers(2, 3, 4), ints(4, 6)]) == ["RESHAPE"]
     assert check("Reshape", [numbers(2, 3, 4), np.array([4, 6])]) == ["CAST", "RESHAPE"]
 
@@ -62,7 +62,7 @@ def test_concatenation(axis: int) -> None:
     assert check("Concat", [parts[2], *parts[:2]], constant=[0]) == ["CONCATENATION"]
 
 
-def test_an_empty_part_adds_nothing() -> None:
+def test_concatenation_with_an_empty_part() -> None:
     parts = [numbers(2, 3), np.zeros((2, 0), np.float32), numbers(2, 1), ints(1)[0]]
     assert check("ConcatV2", parts, constant=[1, 3]) == ["CONCATENATION"]
 
@@ -94,7 +94,7 @@ CUTS: list[tuple[list[int], list[int], list[int], dict[str, int]]] = [
     ([-1, 0, 0], [0, 4, 5], [-1, 1, 1], {"end_mask": 1}),
     ([0, 1, 0], [0, 3, 0], [1, 1, 1], {"begin_mask": 1, "end_mask": 5}),
     ([1, 0, 0], [2, 4, 5], [1, 1, 1], {"shrink_axis_mask": 1}),
-    # The runtime would take the first element where TensorFlow takes the one that is named.
+    # The runtime would read the first element, and TensorFlow the indexed one.
     ([1, 0, 0], [2, 4, 5], [1, 1, 1], {"shrink_axis_mask": 1, "begin_mask": 3, "end_mask": 1}),
     ([0, 2, 3], [0, 3, 4], [1, 1, 1], {"shrink_axis_mask": 6, "begin_mask": 6, "ellipsis_mask": 1}),
     ([0, 2], [0, 4], [1, 1], {"ellipsis_mask": 1}),
@@ -111,8 +111,8 @@ def test_strided_slice(
     values = [numbers(3, 4, 5), ints(*begin), ints(*end), ints(*strides)]
     names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     all_masks: dict[str, Any] = {name: masks.get(name, 0) for name in names}
-    found = check("StridedSlice", values, constant=constant, **all_masks)
-    assert "STRIDED_SLICE" in found
+    operators = check("StridedSlice", values, constant=constant, **all_masks)
+    assert "STRIDED_SLICE" in operators
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -123,7 +123,7 @@ def test_gather(axis: int, dtype: type) -> None:
     assert check("GatherV2", values, constant=[2], batch_dims=0) == ["GATHER"]
 
 
-def test_a_gather_in_batches() -> None:
+def test_gather_with_batch_dimensions() -> None:
     values = [numbers(3, 5, 2), ints([0, 3], [1, 2], [4, 4]), ints(1)[0]]
     assert check("GatherV2", values, constant=[2], batch_dims=1) == ["GATHER"]
 
@@ -136,39 +136,39 @@ def test_sparse_to_dense(kind: type, places: Any, dtype: type, fed: bool) -> Non
     at = np.asarray(places, kind)
     sizes = np.array([3, 4] if at.ndim == 2 else [7], kind)
     values = integers(*at.shape[:1]).astype(dtype)
-    given = [at, sizes, values, np.asarray(5, dtype)]
-    assert check("SparseToDense", given, constant=[] if fed else [1, 3]) == ["SPARSE_TO_DENSE"]
+    inputs = [at, sizes, values, np.asarray(5, dtype)]
+    assert check("SparseToDense", inputs, constant=[] if fed else [1, 3]) == ["SPARSE_TO_DENSE"]
 
 
-def test_gather_and_scatter_by_indices() -> None:
+def test_gather_nd_and_scatter_nd() -> None:
     at = ints([0, 1], [2, 3])
     assert check("GatherNd", [numbers(3, 4, 2), at]) == ["GATHER_ND"]
     values = [ints([1], [3]), numbers(2, 4), ints(5, 4)]
     assert check("ScatterNd", values, constant=[2]) == ["SCATTER_ND"]
 
 
-def test_places_of_int64_are_cast() -> None:
+def test_int64_indices_are_cast() -> None:
     values = [np.array([[1], [3]]), numbers(2, 4), np.array([5, 4])]
     assert check("ScatterNd", values, constant=[0, 2]) == ["SCATTER_ND"]
     assert check("ScatterNd", values, constant=[2]) == ["CAST", "SCATTER_ND"]
 
 
-def test_repeats() -> None:
+def test_tile_and_broadcast() -> None:
     assert check("Tile", [numbers(2, 3), ints(2, 3)], constant=[1]) == ["TILE"]
     assert check("BroadcastTo", [numbers(3, 1), ints(2, 3, 4)], constant=[1]) == ["BROADCAST_TO"]
 
 
 @pytest.mark.parametrize("kind", [DType.INT32, DType.INT64])
-def test_the_shape_of_an_open_size(kind: DType) -> None:
-    found = check("Shape", [numbers(2, 3)], open_sizes=True, out_type=kind)
-    assert found == ["SHAPE"]
+def test_shape_of_an_open_size(kind: DType) -> None:
+    operators = check("Shape", [numbers(2, 3)], open_sizes=True, out_type=kind)
+    assert operators == ["SHAPE"]
 
 
-def test_the_number_of_elements_of_an_open_size() -> None:
+def test_number_of_elements_of_an_open_size() -> None:
     assert check("Size", [numbers(2, 3)], open_sizes=True)[0] == "SHAPE"
 
 
-def test_what_fills() -> None:
+def test_fill_like_and_range() -> None:
     assert check("Fill", [ints(2, 3), np.float32(4)]) == ["FILL"]
     assert check("ZerosLike", [numbers(2, 3)], open_sizes=True) == ["ZEROS_LIKE"]
     assert check("OnesLike", [numbers(2, 3)], open_sizes=True) == ["ZEROS_LIKE", "ADD"]
@@ -183,17 +183,15 @@ def test_one_hot(axis: int) -> None:
 
 @pytest.mark.parametrize("axes", [[0], [1], [-1], [0, 2]])
 def test_reverse(axes: list[int]) -> None:
-    found = check("ReverseV2", [numbers(2, 3, 4), ints(*axes)], constant=[1])
-    assert found == ["REVERSE_V2"] * len(axes)
+    operators = check("ReverseV2", [numbers(2, 3, 4), ints(*axes)], constant=[1])
+    assert operators == ["REVERSE_V2"] * len(axes)
 
 
-def test_axes_of_a_tensor_of_unknown_rank() -> None:
+def test_reverse_of_unknown_rank() -> None:
     def reversing(*axes: int) -> Graph:
         return Graph([feed("x", None), const("axes", axes), op("y", "ReverseV2", ["x", "axes"])])
 
-    graph, feeds = reversing(2, 0), {"x": numbers(2, 3, 4)}
-    found = answered(model_bytes(model(graph, ["x"], ["y"])), list(feeds.values()))
-    compare(found, expected(graph, feeds, ["y"]), 0)
+    check_graph(reversing(2, 0), {"x": numbers(2, 3, 4)}, tolerance=0)
     with pytest.raises(UnsupportedError, match="counts from the end"):
         model(reversing(-1), ["x"], ["y"])
 
@@ -221,7 +219,7 @@ def test_mirror_pad(mode: str) -> None:
     assert check("MirrorPad", [numbers(4, 5, 3), pairs], constant=[1], mode=mode) == ["MIRROR_PAD"]
 
 
-def test_space_and_batch() -> None:
+def test_space_to_batch_and_back() -> None:
     x = numbers(2, 4, 6, 3)
     values = [x, ints(2, 3), ints([0, 0], [2, 1])]
     assert check("SpaceToBatchND", values, constant=[1, 2]) == ["SPACE_TO_BATCH_ND"]
@@ -230,7 +228,7 @@ def test_space_and_batch() -> None:
 
 
 @pytest.mark.parametrize("constant", [[1, 2], []])
-def test_blocks_and_paddings_of_int64(constant: list[int]) -> None:
+def test_int64_block_sizes_and_paddings(constant: list[int]) -> None:
     wide = np.int64
     values = [numbers(2, 4, 6, 3), wide([2, 3]), wide([[0, 0], [2, 1]])]
     assert check("SpaceToBatchND", values, constant=constant)[-1] == "SPACE_TO_BATCH_ND"
@@ -252,7 +250,7 @@ BLOCKS = {
 
 @pytest.mark.parametrize("open_sizes", [False, True])
 @pytest.mark.parametrize("name", BLOCKS)
-def test_blocks_of_tensors_of_any_rank(name: str, open_sizes: bool) -> None:
+def test_space_to_batch_of_any_rank(name: str, open_sizes: bool) -> None:
     shape, blocks = BLOCKS[name]
     pairs = ints(*([b, 0] if b > 1 else [0, 0] for b in blocks))
     values = [numbers(*shape), ints(*blocks), pairs]
@@ -264,7 +262,7 @@ def test_blocks_of_tensors_of_any_rank(name: str, open_sizes: bool) -> None:
 @pytest.mark.parametrize("constant, open_sizes", [([], 0), ([1], 0), ([1], 3), ([1, 2], 5)])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("blocks", [[2], [2, 3], [2, 1, 3]])
-def test_blocks_moved_along_one_dimension_at_a_time(
+def test_space_to_batch_in_one_dimension_at_a_time(
     blocks: list[int], dtype: type, constant: list[int], open_sizes: int
 ) -> None:
     count = len(blocks)
@@ -275,7 +273,7 @@ def test_blocks_moved_along_one_dimension_at_a_time(
     check("BatchToSpaceND", [x, sizes, pairs], constant=constant, open_sizes=open_sizes)
 
 
-def test_a_shape_that_is_made_sure_of_is_passed_through() -> None:
+def test_ensure_shape_passes_its_input_through() -> None:
     nodes = [
         feed("x", (-1, 3)),
         Node("sure", "EnsureShape", (Ref("x"),), "", {"shape": attr.shape((2, -1))}),
@@ -284,7 +282,7 @@ def test_a_shape_that_is_made_sure_of_is_passed_through() -> None:
     assert codes(model(Graph(nodes), ["x"], ["y"])) == ["RELU"]
 
 
-def test_a_shape_that_cannot_be_is_refused() -> None:
+def test_ensure_shape_of_another_shape_is_refused() -> None:
     nodes = [
         feed("x", (4, 3)),
         Node("sure", "EnsureShape", (Ref("x"),), "", {"shape": attr.shape((2, -1))}),
@@ -301,7 +299,7 @@ def test_roll(shift: Any, axis: Any) -> None:
         check("Roll", [x, ints(*np.ravel(shift)), ints(*np.ravel(axis))], constant=[1, 2])
 
 
-def test_roll_behind_an_open_batch() -> None:
+def test_roll_with_an_open_batch() -> None:
     inputs = [numbers(2, 3, 4), np.int32(1), np.int32(1)]
     assert check("Roll", inputs, constant=[1, 2], open_sizes=1) == [
         "SLICE",
@@ -314,7 +312,7 @@ def test_roll_by_whole_turns_moves_nothing() -> None:
     check("Roll", [numbers(2, 3), ints(3, -2), ints(1, 0)], constant=[1, 2])
 
 
-def test_blocks_of_tensors_of_many_dimensions() -> None:
+def test_space_to_batch_of_many_dimensions() -> None:
     values = [numbers(2, 4, 6, 3, 2, 1, 3), ints(2, 3, 1), ints([1, 1], [0, 3], [1, 0])]
     check("SpaceToBatchND", values, constant=[1])
     values[0] = numbers(12, 2, 3, 3, 2, 1, 3)
@@ -326,7 +324,7 @@ def test_blocks_of_tensors_of_many_dimensions() -> None:
         check("SpaceToBatchND", values, constant=[1])
 
 
-def test_an_unknown_number_of_blocks_is_refused() -> None:
+def test_unknown_number_of_block_sizes_is_refused() -> None:
     values = [numbers(2, 4, 6, 3, 2), ints(2), ints([0, 0])]
     with pytest.raises(UnsupportedError, match="number of its block sizes"):
         check("SpaceToBatchND", values, open_sizes=1)
@@ -344,7 +342,7 @@ def test_roll_by_computed_sizes(dtype: type, constant: list[int], open_sizes: in
 @pytest.mark.parametrize("kind", ["ZerosLike", "OnesLike"])
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8])
 @pytest.mark.parametrize("open_sizes", [0, 1])
-def test_constants_like_tensors_of_small_types(kind: str, dtype: type, open_sizes: int) -> None:
+def test_zeros_and_ones_like_small_types(kind: str, dtype: type, open_sizes: int) -> None:
     check(kind, [np.ones((2, 3), dtype)], open_sizes=open_sizes)
 
 
@@ -371,9 +369,7 @@ def test_constants_like_tensors_of_small_types(kind: str, dtype: type, open_size
         ("Cast", np.uint64, True),
     ],
 )
-def test_numbers_are_moved_in_the_types_that_the_runtime_has(
-    kind: str, dtype: type, refused: bool
-) -> None:
+def test_types_supported_by_data_movement_ops(kind: str, dtype: type, refused: bool) -> None:
     x = integers(4, 1, 2, 4, low=0, high=2).astype(dtype)
     zero = ints(0)[0]
     inputs, attrs = {
@@ -389,9 +385,7 @@ def test_numbers_are_moved_in_the_types_that_the_runtime_has(
         "Transpose": ([x, ints(3, 0, 1, 2)], {}),
         "Cast": ([x], {"SrcT": DType.UINT64, "DstT": DType.FLOAT}),
     }[kind]
-    constant = [
-        i for i, given in enumerate(inputs) if given.dtype == np.int32 and dtype != np.int32
-    ]
+    constant = [i for i, a in enumerate(inputs) if a.dtype == np.int32 and dtype != np.int32]
     outputs = {"Unpack": 4, "Split": 2}.get(kind, 1)
     options: dict[str, Any] = {"constant": constant, "outputs": outputs, **attrs}
     if not refused:
@@ -401,19 +395,19 @@ def test_numbers_are_moved_in_the_types_that_the_runtime_has(
         check(kind, inputs, **options)
 
 
-def test_indices_of_one_hot_that_are_small() -> None:
+def test_small_one_hot_indices_are_cast() -> None:
     values = [integers(5, low=0, high=4, dtype=np.uint8), ints(4)[0], ints(1)[0], ints(0)[0]]
     assert check("OneHot", values, constant=[1, 2, 3], axis=-1) == ["CAST", "ONE_HOT"]
 
 
 @pytest.mark.parametrize("x", [np.float32(3), np.uint16(7), numbers(5)])
-def test_a_tensor_of_one_order_is_not_transposed(x: Any) -> None:
-    """The runtime's kernel gives whatever lies in memory for a scalar."""
+def test_scalar_or_vector_is_not_transposed(x: Any) -> None:
+    """The runtime's kernel returns uninitialized memory for a scalar."""
     order = np.arange(np.ndim(x), dtype=np.int32)
     assert "TRANSPOSE" not in check("Transpose", [x, order], constant=[1])
 
 
-def test_a_concatenation_without_elements_has_its_length() -> None:
+def test_concatenation_without_elements_has_its_length() -> None:
     nodes = [feed("x", (1, 0)), const("c", np.zeros((2, 0), np.float32)), const("axis", 0)]
     graph = Graph([*nodes, op("y", "ConcatV2", ["x", "c", "axis"], N=2)])
     (main,) = model(graph, ["x"], ["y"]).subgraphs

@@ -1,4 +1,4 @@
-"""WHILE and IF, in LiteRT's interpreter and against our own."""
+"""WHILE and IF in LiteRT's interpreter and in our kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.refs import parse_function_ref
 from tests.litert.graphs import answered, codes, expected, model
-from tests.litert.one_op import compare
+from tests.litert.one_op import check_graph, compare
 from tests.transforms.graphs import const, node, placeholder
 from tests.transforms.test_raise_control_flow import (
     BOOL,
@@ -40,16 +40,13 @@ TOLERANCE = 1e-6
 def check(
     nodes: Sequence[Node], outputs: Sequence[str], feeds: Mapping[str, Any] | None = None
 ) -> ModelRecord:
-    """Convert, run, compare with the graph as it was."""
-    graph = Graph(nodes)
-    fed = {name: np.asarray(value) for name, value in (feeds or {"x": X}).items()}
-    record = model(graph, list(fed), outputs, {name: a.shape for name, a in fed.items()})
-    found = answered(model_bytes(record), list(fed.values()))
-    compare(found, expected(graph, fed, outputs), TOLERANCE)
-    return record
+    """Convert a graph with fixed shapes, and compare its results."""
+    arrays = {name: np.asarray(value) for name, value in (feeds or {"x": X}).items()}
+    shapes = {name: array.shape for name, array in arrays.items()}
+    return check_graph(Graph(nodes), arrays, outputs, TOLERANCE, shapes=shapes)
 
 
-def test_a_loop_is_a_while_with_two_subgraphs() -> None:
+def test_loop_becomes_while_with_two_subgraphs() -> None:
     record = check([placeholder(), *doubling(5)], ["v/out"])
     assert codes(record) == ["WHILE"]
     assert [graph.name for graph in record.subgraphs] == ["main", "while_cond", "while_body"]
@@ -58,12 +55,12 @@ def test_a_loop_is_a_while_with_two_subgraphs() -> None:
     assert operator.options.values == {"cond_subgraph_index": 1, "body_subgraph_index": 2}
 
 
-def test_a_loop_of_no_turns() -> None:
+def test_loop_without_iterations() -> None:
     check([placeholder(), *doubling(0)], ["v/out"])
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_a_conditional_is_an_if(flag: bool) -> None:
+def test_conditional_becomes_if(flag: bool) -> None:
     record = check([placeholder(), FLAG, *choice()], ["c/merge"], {"x": X, "flag": flag})
     assert codes(record) == ["IF"]
     (operator,) = record.subgraphs[0].operators
@@ -72,7 +69,7 @@ def test_a_conditional_is_an_if(flag: bool) -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_a_conditional_in_a_loop_in_a_branch(flag: bool) -> None:
+def test_conditional_in_a_loop_in_a_branch(flag: bool) -> None:
     nodes = [
         placeholder(),
         FLAG,
@@ -91,7 +88,7 @@ def test_a_conditional_in_a_loop_in_a_branch(flag: bool) -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_a_branch_that_gives_what_it_is_given(flag: bool) -> None:
+def test_branch_that_returns_its_input(flag: bool) -> None:
     nodes = [
         placeholder(),
         FLAG,
@@ -103,7 +100,7 @@ def test_a_branch_that_gives_what_it_is_given(flag: bool) -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_a_branch_that_returns_a_tensor_twice(flag: bool) -> None:
+def test_branch_that_returns_a_tensor_twice(flag: bool) -> None:
     nodes = [
         placeholder(),
         FLAG,
@@ -119,7 +116,7 @@ def test_a_branch_that_returns_a_tensor_twice(flag: bool) -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_a_branch_that_returns_a_constant_twice(flag: bool) -> None:
+def test_branch_that_returns_a_constant_twice(flag: bool) -> None:
     nodes = [
         placeholder(),
         FLAG,
@@ -134,12 +131,12 @@ def test_a_branch_that_returns_a_constant_twice(flag: bool) -> None:
     check(nodes, ["first", "second"], {"x": X, "flag": flag})
 
 
-def test_an_array_that_a_loop_fills_is_a_tensor() -> None:
+def test_array_written_in_a_loop_becomes_a_tensor() -> None:
     record = check([shaped(3), *writing()], ["out"])
     assert "DYNAMIC_UPDATE_SLICE" in codes(record, 2)
 
 
-def test_a_loop_whose_tensor_grows() -> None:
+def test_loop_with_a_growing_tensor() -> None:
     nodes = [
         placeholder(),
         *counted(3),
@@ -178,16 +175,16 @@ def reshapes(record: ModelRecord) -> int:
     ],
     ids=["swap", "rotate", "rotate back", "two swaps", "swap and read", "history", "shift", "keep"],
 )
-def test_loop_variables_that_take_the_value_of_another(after: list[str], copies: int) -> None:
+def test_loop_variables_that_swap_values(after: list[str], copies: int) -> None:
     nodes = exchanging(after)
     if "half" in after:
-        half = [const("0.5", np.float32(0.5), inputs="^count"), node("half", "Mul", "v0/now 0.5")]
-        nodes += half
+        nodes.append(const("0.5", np.float32(0.5), inputs="^count"))
+        nodes.append(node("half", "Mul", "v0/now 0.5"))
     record = check(nodes, [f"v{i}/out" for i in range(len(after))])
     assert reshapes(record) == copies
 
 
-def test_a_nested_loop_swaps_its_variables() -> None:
+def test_nested_loop_that_swaps_its_variables() -> None:
     inner = [
         *(n for n in counted(3, frame="inner", prefix="i_") if n.name not in ("i_zero", "i_turns")),
         const("i_zero", 0, np.int32, inputs="^count"),
@@ -200,14 +197,14 @@ def test_a_nested_loop_swaps_its_variables() -> None:
     check(nodes, ["v0/out", "v1/out"])
 
 
-def test_what_a_body_cannot_express_is_named() -> None:
+def test_unsupported_node_in_a_body_is_named() -> None:
     nodes = [*counted(3), *variable("v", "x", "odd"), node("odd", "Betainc", "v/now v/now v/now")]
     with pytest.raises(UnsupportedError, match="Betainc 'odd'"):
         model(Graph([placeholder(), *nodes]), ["x"], ["v/out"], {"x": (3,)})
 
 
 @pytest.mark.parametrize("mode", ["float16", "weights"])
-def test_weights_in_a_loop_are_stored_in_fewer_bits(mode: Any) -> None:
+def test_weights_in_a_loop_are_compressed(mode: Any) -> None:
     weights = np.random.default_rng(5).normal(0, 0.2, (64, 64)).astype(np.float32)
     nodes = [
         placeholder(),
@@ -225,13 +222,13 @@ def test_weights_in_a_loop_are_stored_in_fewer_bits(mode: Any) -> None:
     compare(answered(content, [x]), expected(graph, {"x": x}, ["v/out"]), 0.05)
 
 
-def test_the_same_graph_gives_the_same_bytes() -> None:
+def test_equal_graphs_give_equal_bytes() -> None:
     graph = Graph([shaped(3), *writing()])
     first, second = (bytes(model_bytes(model(graph, ["x"], ["out"]))) for _ in range(2))
     assert first == second
 
 
-def test_a_function_that_runs_itself_is_refused() -> None:
+def test_recursive_function_is_refused() -> None:
     attrs = {
         "Tcond": attr.dtype(BOOL),
         "Tin": AttrValue("list(type)", (DType.FLOAT, BOOL)),

@@ -1,4 +1,4 @@
-"""Convolutions and products, over paddings, strides, dilations and layouts."""
+"""Convolutions and matrix products over paddings, strides, dilations, and transposes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ STRIDES = [[1, 1, 1, 1], [1, 2, 2, 1], [1, 2, 1, 1]]
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 2)])
 def test_conv_2d(padding: str, strides: list[int], kernel: tuple[int, int]) -> None:
     x, w = numbers(2, 9, 8, 3), numbers(*kernel, 3, 4, seed=5)
-    found = check("Conv2D", [x, w], constant=[1], strides=strides, padding=padding)
-    assert found == ["CONV_2D"]
+    operators = check("Conv2D", [x, w], constant=[1], strides=strides, padding=padding)
+    assert operators == ["CONV_2D"]
 
 
-def test_a_conv_2d_with_an_open_batch() -> None:
+def test_conv_2d_with_an_open_batch() -> None:
     x, w = numbers(2, 9, 8, 3), numbers(3, 3, 3, 4, seed=5)
     strides, padding = [1, 1, 1, 1], "SAME"
     check("Conv2D", [x, w], constant=[1], open_sizes=True, strides=strides, padding=padding)
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
-def test_a_dilated_conv_2d(padding: str) -> None:
+def test_dilated_conv_2d(padding: str) -> None:
     x, w = numbers(1, 12, 11, 3), numbers(3, 3, 3, 4, seed=5)
     attrs: dict[str, Any] = {"strides": [1, 1, 1, 1], "dilations": [1, 2, 3, 1]}
     check("Conv2D", [x, w], constant=[1], padding=padding, **attrs)
@@ -39,7 +39,7 @@ def test_a_dilated_conv_2d(padding: str) -> None:
 def test_explicit_padding_becomes_pad() -> None:
     x, w = numbers(1, 7, 6, 3), numbers(3, 3, 3, 4, seed=5)
     pads = [0, 0, 1, 2, 0, 1, 0, 0]
-    found = check(
+    operators = check(
         "Conv2D",
         [x, w],
         constant=[1],
@@ -47,13 +47,13 @@ def test_explicit_padding_becomes_pad() -> None:
         padding="EXPLICIT",
         explicit_paddings=pads,
     )
-    assert found == ["PAD", "CONV_2D"]
+    assert operators == ["PAD", "CONV_2D"]
 
 
-def test_a_conv_2d_whose_weights_are_fed() -> None:
+def test_conv_2d_with_fed_weights() -> None:
     x, w = numbers(1, 7, 6, 3), numbers(3, 3, 3, 4, seed=5)
-    found = check("Conv2D", [x, w], strides=[1, 1, 1, 1], padding="SAME")
-    assert found == ["TRANSPOSE", "CONV_2D"]
+    values = check("Conv2D", [x, w], strides=[1, 1, 1, 1], padding="SAME")
+    assert values == ["TRANSPOSE", "CONV_2D"]
 
 
 @pytest.mark.parametrize("multiplier", [1, 3])
@@ -63,11 +63,11 @@ def test_depthwise_conv_2d(multiplier: int, padding: str, stride: int) -> None:
     x, w = numbers(2, 9, 8, 4), numbers(3, 3, 4, multiplier, seed=5)
     strides = [1, stride, stride, 1]
     kind = "DepthwiseConv2dNative"
-    found = check(kind, [x, w], constant=[1], strides=strides, padding=padding)
-    assert found == ["DEPTHWISE_CONV_2D"]
+    operators = check(kind, [x, w], constant=[1], strides=strides, padding=padding)
+    assert operators == ["DEPTHWISE_CONV_2D"]
 
 
-def test_a_dilated_depthwise_conv_2d() -> None:
+def test_dilated_depthwise_conv_2d() -> None:
     x, w = numbers(1, 12, 11, 4), numbers(3, 3, 4, 1, seed=5)
     attrs: dict[str, Any] = {"strides": [1, 1, 1, 1], "dilations": [1, 2, 2, 1]}
     check("DepthwiseConv2dNative", [x, w], constant=[1], padding="SAME", **attrs)
@@ -83,8 +83,8 @@ def test_conv_2d_backprop_input(padding: str, stride: int) -> None:
     w, x = numbers(3, 3, 3, 6), numbers(2, 4, 5, 6, seed=5)
     strides = [1, stride, stride, 1]
     kind = "Conv2DBackpropInput"
-    found = check(kind, [sizes, w, x], constant=[0, 1], strides=strides, padding=padding)
-    assert found == ["TRANSPOSE_CONV"]
+    operators = check(kind, [sizes, w, x], constant=[0, 1], strides=strides, padding=padding)
+    assert operators == ["TRANSPOSE_CONV"]
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
@@ -92,8 +92,8 @@ def test_conv_2d_backprop_input(padding: str, stride: int) -> None:
 def test_conv_3d(padding: str, stride: int) -> None:
     x, w = numbers(1, 6, 7, 8, 3), numbers(2, 3, 3, 3, 4, seed=5)
     strides = [1, stride, stride, stride, 1]
-    found = check("Conv3D", [x, w], constant=[1], strides=strides, padding=padding)
-    assert found == ["CONV_3D"]
+    operators = check("Conv3D", [x, w], constant=[1], strides=strides, padding=padding)
+    assert operators == ["CONV_3D"]
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
@@ -105,49 +105,49 @@ def test_conv_3d_backprop_input(padding: str, stride: int, constant: list[int]) 
     w, x = numbers(3, 3, 3, 4, 2, seed=5), numbers(1, 3, 4, 5, 2)
     strides = [1, stride, stride, stride, 1]
     kind = "Conv3DBackpropInputV2"
-    found = check(kind, [sizes, w, x], constant=constant, strides=strides, padding=padding)
-    assert found == ["CONV_3D_TRANSPOSE"]
+    operators = check(kind, [sizes, w, x], constant=constant, strides=strides, padding=padding)
+    assert operators == ["CONV_3D_TRANSPOSE"]
 
 
-@pytest.mark.parametrize("turned_left", [False, True])
-@pytest.mark.parametrize("turned_right", [False, True])
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("fed", [False, True])
-def test_matmul(turned_left: bool, turned_right: bool, fed: bool) -> None:
-    left = numbers(*((5, 3) if turned_left else (3, 5)))
-    right = numbers(*((4, 5) if turned_right else (5, 4)), seed=5)
-    attrs = {"transpose_a": turned_left, "transpose_b": turned_right}
-    found = check("MatMul", [left, right], constant=[] if fed else [1], **attrs)
-    assert found[-1] == ("BATCH_MATMUL" if fed else "FULLY_CONNECTED")
+def test_matmul(transpose_a: bool, transpose_b: bool, fed: bool) -> None:
+    a = numbers(*((5, 3) if transpose_a else (3, 5)))
+    b = numbers(*((4, 5) if transpose_b else (5, 4)), seed=5)
+    attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    operators = check("MatMul", [a, b], constant=[] if fed else [1], **attrs)
+    assert operators[-1] == ("BATCH_MATMUL" if fed else "FULLY_CONNECTED")
 
 
 @pytest.mark.parametrize("shapes", [((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (1, 6, 4, 5))])
 @pytest.mark.parametrize("turned", [False, True])
 def test_batch_matmul(shapes: tuple[tuple[int, ...], tuple[int, ...]], turned: bool) -> None:
-    left, right = numbers(*shapes[0]), numbers(*shapes[1], seed=5)
+    a, b = numbers(*shapes[0]), numbers(*shapes[1], seed=5)
     if turned:
-        right = np.ascontiguousarray(np.swapaxes(right, -1, -2))
-    assert check("BatchMatMulV2", [left, right], adj_y=turned) == ["BATCH_MATMUL"]
+        b = np.ascontiguousarray(np.swapaxes(b, -1, -2))
+    assert check("BatchMatMulV2", [a, b], adj_y=turned) == ["BATCH_MATMUL"]
 
 
-def test_products_of_integers_are_refused() -> None:
+def test_integer_matmul_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="not for int32"):
         check("MatMul", [integers(2, 3), integers(3, 2)], constant=[1])
 
 
-def test_a_convolution_with_an_unknown_number_of_channels() -> None:
+def test_conv_2d_with_an_unknown_number_of_channels() -> None:
     values = [numbers(1, 6, 5, 3), numbers(2, 2, 3, 4)]
     check("Conv2D", values, open_sizes=4, strides=[1, 1, 1, 1], padding="VALID")
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_product_of_small_integers(turned: bool) -> None:
+def test_int8_batch_matmul(turned: bool) -> None:
     shapes = ((2, 5, 3), (2, 4, 5)) if turned else ((2, 3, 5), (2, 5, 4))
     values = [integers(*shape, low=-128, high=128, dtype=np.int8) for shape in shapes]
     options = {"adj_x": turned, "adj_y": turned, "Tout": DType.INT32}
     check("BatchMatMulV3", values, **options)
 
 
-def test_a_product_of_integers_beyond_float32_is_refused() -> None:
+def test_int8_batch_matmul_beyond_float32_is_refused() -> None:
     values = [integers(1, 2000, dtype=np.int8), integers(2000, 1, dtype=np.int8)]
     with pytest.raises(UnsupportedError, match="exact"):
         check("BatchMatMulV3", values, Tout=DType.INT32)

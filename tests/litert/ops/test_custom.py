@@ -1,4 +1,4 @@
-"""Custom operators that LiteRT's own builds have, and FAKE_QUANT."""
+"""Custom operators in LiteRT builds, and FAKE_QUANT."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.litert.one_op import check, numbers
 def test_spectrograms(squared: bool) -> None:
     attrs: dict[str, Any] = {"window_size": 256, "stride": 100, "magnitude_squared": squared}
     # Sums of a transform in another order.
-    found = check("AudioSpectrogram", [numbers(1000, 2)], tolerance=1e-5, **attrs)
-    assert found == ["AudioSpectrogram"]
+    operators = check("AudioSpectrogram", [numbers(1000, 2)], tolerance=1e-5, **attrs)
+    assert operators == ["AudioSpectrogram"]
 
 
 def test_mel_cepstra() -> None:
@@ -29,7 +29,7 @@ def test_mel_cepstra() -> None:
     assert check("Mfcc", values, constant=[1], tolerance=1e-5, **attrs) == ["Mfcc"]
 
 
-def test_limits_of_frequency_that_no_option_holds_are_refused() -> None:
+def test_fractional_frequency_limit_is_refused() -> None:
     values = [abs(numbers(1, 5, 257)), np.int32(16000)]
     with pytest.raises(UnsupportedError, match="no whole numbers"):
         check("Mfcc", values, constant=[1], upper_frequency_limit=6999.5)
@@ -37,20 +37,20 @@ def test_limits_of_frequency_that_no_option_holds_are_refused() -> None:
 
 def test_fake_quantization() -> None:
     values = [numbers(3, 40), np.float32(-1.5), np.float32(2.0)]
-    found = check("FakeQuantWithMinMaxVars", values, constant=[1, 2])
-    assert found == ["FAKE_QUANT"]
+    operators = check("FakeQuantWithMinMaxVars", values, constant=[1, 2])
+    assert operators == ["FAKE_QUANT"]
     assert check("FakeQuantWithMinMaxArgs", values[:1], min=-2.0, max=1.0) == ["FAKE_QUANT"]
 
 
-def test_a_narrow_range_of_what_is_computed_is_refused() -> None:
-    """The runtime ends the allocation."""
+def test_narrow_range_of_computed_values_is_refused() -> None:
+    """The runtime fails to allocate tensors."""
     bounds = {"min": -2.0, "max": 1.0, "narrow_range": True}
     with pytest.raises(UnsupportedError, match="FakeQuantWithMinMaxArgs 'y': LiteRT has no narrow"):
         check("FakeQuantWithMinMaxArgs", [numbers(3, 40)], **bounds)
 
 
 def test_detections() -> None:
-    """Two boxes apart, of two classes: both are found, the likelier first."""
+    """Two distant boxes of two classes are both detected, the likelier first."""
     anchors = [[0.25, 0.25, 0.5, 0.5], [0.75, 0.75, 0.5, 0.5]]
     nodes = [
         feed("boxes", (1, 2, 4)),

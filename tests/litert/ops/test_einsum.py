@@ -1,4 +1,4 @@
-"""Einsum, as products of matrices between transpositions."""
+"""Einsum as matrix products between transpositions."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ def operands(equation: str) -> list[object]:
 )
 @pytest.mark.parametrize("fixed", [False, True])
 def test_equations(equation: str, fixed: bool) -> None:
-    given = operands(equation)
-    constant = [1] if fixed and len(given) == 2 else []
-    check("Einsum", given, constant=constant, equation=equation, N=len(given))
+    inputs = operands(equation)
+    constant = [1] if fixed and len(inputs) == 2 else []
+    check("Einsum", inputs, constant=constant, equation=equation, N=len(inputs))
 
 
-def test_a_dense_layer_is_one_operator_whatever_the_batch() -> None:
-    given = operands("abc,cd->abd")
-    found = check("Einsum", given, constant=[1], open_sizes=1, equation="abc,cd->abd", N=2)
-    assert found.count("FULLY_CONNECTED") == 1
-    assert "BATCH_MATMUL" not in found
+def test_dense_layer_of_any_batch_is_one_operator() -> None:
+    inputs = operands("abc,cd->abd")
+    operators = check("Einsum", inputs, constant=[1], open_sizes=1, equation="abc,cd->abd", N=2)
+    assert operators.count("FULLY_CONNECTED") == 1
+    assert "BATCH_MATMUL" not in operators
 
 
-def test_a_plain_product_of_batches_needs_nothing_else() -> None:
+def test_batched_product_is_one_operator() -> None:
     equation = "abc,acd->abd"
-    found = check("Einsum", operands(equation), open_sizes=1, equation=equation, N=2)
-    assert found == ["BATCH_MATMUL"]
+    operators = check("Einsum", operands(equation), open_sizes=1, equation=equation, N=2)
+    assert operators == ["BATCH_MATMUL"]
 
 
 @pytest.mark.parametrize(
-    ("equation", "why"), [("aa->a", "names a label twice"), ("ab,bc,cd->ad", "one or two operands")]
+    ("equation", "error"),
+    [("aa->a", "names a label twice"), ("ab,bc,cd->ad", "one or two operands")],
 )
-def test_what_is_no_product_is_refused(equation: str, why: str) -> None:
+def test_unsupported_equation_is_refused(equation: str, error: str) -> None:
     sizes = {"a": 3, "b": 3, "c": 3, "d": 3}
     terms = equation.partition("->")[0].split(",")
-    given = [numbers(*(sizes[c] for c in term)) for term in terms]
-    with pytest.raises(UnsupportedError, match=why):
-        check("Einsum", given, equation=equation, N=len(given))
+    inputs = [numbers(*(sizes[c] for c in term)) for term in terms]
+    with pytest.raises(UnsupportedError, match=error):
+        check("Einsum", inputs, equation=equation, N=len(inputs))

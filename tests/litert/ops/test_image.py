@@ -1,4 +1,4 @@
-"""Pictures: resizing, blocks of pixels, boxes."""
+"""Images: resizing, blocks of pixels, boxes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_resizing(kind: str, size: tuple[int, int], align: bool, centers: bool) 
     check(kind, values, constant=[1], tolerance=1e-5, **attrs)
 
 
-def test_bilinear_resizing_of_bytes_gives_floats() -> None:
+def test_bilinear_resizing_of_uint8_returns_floats() -> None:
     values = [integers(1, 4, 4, 3, low=0, dtype=np.uint8), np.array([8, 8], np.int32)]
     assert check("ResizeBilinear", values, constant=[1]) == ["CAST", "RESIZE_BILINEAR"]
 
 
-def test_blocks() -> None:
+def test_space_to_depth_and_back() -> None:
     assert check("SpaceToDepth", [numbers(2, 4, 6, 3)], block_size=2) == ["SPACE_TO_DEPTH"]
     assert check("DepthToSpace", [numbers(2, 2, 3, 12)], block_size=2) == ["DEPTH_TO_SPACE"]
 
@@ -38,8 +38,8 @@ def boxes() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("kind", ["NonMaxSuppressionV2", "NonMaxSuppressionV3"])
 def test_non_max_suppression(kind: str) -> None:
-    found, scores = boxes()
-    values = [found, scores, np.int32(5), np.float32(0.3)]
+    corners, scores = boxes()
+    values = [corners, scores, np.int32(5), np.float32(0.3)]
     if kind.endswith("3"):
         values.append(np.float32(-0.2))
     check(kind, values, constant=[2, 3, 4])
@@ -47,16 +47,16 @@ def test_non_max_suppression(kind: str) -> None:
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_non_max_suppression_with_a_count(padded: bool) -> None:
-    found, scores = boxes()
-    values = [found, scores, np.int32(9), np.float32(0.3), np.float32(0)]
+    corners, scores = boxes()
+    values = [corners, scores, np.int32(9), np.float32(0.3), np.float32(0)]
     attrs = {"pad_to_max_output_size": padded}
     check("NonMaxSuppressionV4", values, constant=[2, 3, 4], outputs=2, **attrs)
 
 
 @pytest.mark.parametrize("sigma", [0, 0.5])
 def test_soft_non_max_suppression(sigma: float) -> None:
-    found, scores = boxes()
-    values = [found, scores, np.int32(9), np.float32(0.3), np.float32(0), np.float32(sigma)]
+    corners, scores = boxes()
+    values = [corners, scores, np.int32(9), np.float32(0.3), np.float32(0), np.float32(sigma)]
     attrs = {"pad_to_max_output_size": False}
     check("NonMaxSuppressionV5", values, constant=[2, 3, 4, 5], outputs=3, **attrs)
 
@@ -76,7 +76,7 @@ def test_patches(padding: str, rates: int, strides: int, dtype: type) -> None:
     )
 
 
-def test_patches_of_an_image_of_unknown_size_are_refused() -> None:
+def test_patches_of_unknown_image_size_are_refused() -> None:
     ones = [1, 1, 1, 1]
     attrs: dict[str, Any] = {
         "ksizes": [1, 3, 3, 1],
@@ -88,7 +88,7 @@ def test_patches_of_an_image_of_unknown_size_are_refused() -> None:
         check("ExtractImagePatches", [numbers(1, 6, 6, 2)], open_sizes=3, **attrs)
 
 
-def test_suppression_of_all_boxes() -> None:
+def test_suppression_with_zero_outputs() -> None:
     boxes, scores = np.float32([[0, 0, 1, 1], [2, 2, 3, 3]]), np.float32([0.9, 0.8])
     more = [np.int32(0), np.float32(0.5), np.float32(0.1)]
     check("NonMaxSuppressionV3", [boxes, scores, *more], constant=[2, 3, 4])
@@ -106,7 +106,7 @@ COLORS = np.concatenate(
 
 @pytest.mark.parametrize("open_sizes", [0, 3])
 @pytest.mark.parametrize("change", [-1.0, -0.3, 0.0, 0.15, 0.5, 1.0])
-def test_hues(change: float, open_sizes: int) -> None:
+def test_adjust_hue(change: float, open_sizes: int) -> None:
     check("AdjustHue", [COLORS, np.float32(change)], open_sizes=open_sizes, tolerance=1e-5)
 
 
@@ -117,14 +117,14 @@ def test_saturation_and_contrast(kind: str, change: float, open_sizes: int) -> N
     check(kind, [COLORS, np.float32(change)], open_sizes=open_sizes, tolerance=1e-5)
 
 
-def test_colors_of_an_unknown_number_of_channels_are_refused() -> None:
+def test_colors_with_unknown_number_of_channels_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="channels"):
         check("AdjustHue", [COLORS, np.float32(0.1)], open_sizes=4)
 
 
 @pytest.mark.parametrize("aligned", [False, True])
 @pytest.mark.parametrize("size", [(3, 4), (9, 5), (7, 16)])
-def test_resizing_by_areas(size: tuple[int, int], aligned: bool) -> None:
+def test_resize_area(size: tuple[int, int], aligned: bool) -> None:
     values = [numbers(2, 7, 8, 3), np.int32(size)]
     check("ResizeArea", values, constant=[1], align_corners=aligned)
     check("ResizeArea", values, constant=[1], open_sizes=1, align_corners=aligned)

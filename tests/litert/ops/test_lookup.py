@@ -1,4 +1,4 @@
-"""Lookup tables, in LiteRT's interpreter and against our own."""
+"""Lookup tables in LiteRT's interpreter and in our kernels."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mobileprep.litert.convert import converted, to_calibrate
 from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
-from tests.litert.graphs import answered, codes, expected, model, op
-from tests.litert.one_op import compare, numbers
+from tests.litert.graphs import codes, model, op
+from tests.litert.one_op import check_graph, numbers
 from tests.ops.lookup.test_tables import INT64, STRING, filled, from_file, table, text_const
 from tests.ops.strings.test_joining import texts
 from tests.transforms.graphs import const, node
@@ -29,25 +29,26 @@ WORDS = texts("no", "maybe", "yes", "")
 NUMBERS = np.array([[9, 5], [3, 2**40]])
 
 
-def check(graph: Graph, words: Array, outputs: Sequence[str], **options: Any) -> ModelRecord:
-    """Convert, run, compare with the graph as it was."""
-    record = model(graph, ["words"], outputs, {"words": (-1,) * words.ndim}, **options)
-    found = answered(model_bytes(record), [words])
-    compare([np.asarray(a) for a in found], expected(graph, {"words": words}, outputs), 1e-6)
-    return record
+def check(graph: Graph, words: Array, outputs: Sequence[str]) -> ModelRecord:
+    """Convert a graph with open shapes, and compare its results."""
+    shapes = {"words": (-1,) * words.ndim}
+    return check_graph(graph, {"words": words}, outputs, 1e-6, shapes=shapes)
 
 
 def naming(keys: Sequence[int] = (5, 9), fill: str = "InitializeTableV2", **options: Any) -> Graph:
-    """A table from numbers to texts."""
+    """Build a table from integers to strings."""
     names = text_const("names", texts(*(f"n{i}\0\u00e9" for i in keys)))
-    given = [const("keys", list(keys), np.int64), names]
+    inputs = [const("keys", list(keys), np.int64), names]
     return table(
-        [*given, node("fill", fill, "table keys names", T=None)], key=INT64, value=STRING, **options
+        [*inputs, node("fill", fill, "table keys names", T=None)],
+        key=INT64,
+        value=STRING,
+        **options,
     )
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_texts_are_looked_up(older: bool) -> None:
+def test_lookup_of_strings(older: bool) -> None:
     record = check(filled(older=older), WORDS, ["find", "size"])
     assert sorted(codes(record)) == [
         *("CALL_ONCE", "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_SIZE", "RESHAPE")
@@ -60,22 +61,22 @@ def test_texts_are_looked_up(older: bool) -> None:
     )
 
 
-def test_numbers_are_named() -> None:
+def test_lookup_of_integers() -> None:
     check(naming(), NUMBERS, ["find", "size"])
 
 
 @pytest.mark.parametrize("kind", ["LookupTableImportV2", "LookupTableInsertV2"])
-def test_a_table_that_could_change_and_does_not(kind: str) -> None:
+def test_mutable_table_that_never_changes(kind: str) -> None:
     check(naming(fill=kind, kind="MutableHashTable"), NUMBERS, ["find"])
 
 
-def test_the_lines_of_a_file(tmp_path: Path) -> None:
+def test_table_from_a_text_file(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_bytes(b"yes\nno\n")
     check(from_file(path, key=STRING, value=INT64), WORDS, ["find"])
 
 
-def test_what_is_found_goes_on() -> None:
+def test_lookup_result_is_used() -> None:
     rows = [
         const("weights", numbers(9, 3), np.float32),
         const("zero", 0, np.int64),
@@ -87,7 +88,7 @@ def test_what_is_found_goes_on() -> None:
     check(Graph([*filled(), *rows]), WORDS, ["y"])
 
 
-def test_two_tables_of_one_name_are_one_and_others_are_others() -> None:
+def test_tables_with_the_same_shared_name_are_one_table() -> None:
     first = list(naming())
     second = [
         node(
@@ -103,7 +104,7 @@ def test_two_tables_of_one_name_are_one_and_others_are_others() -> None:
     assert codes(record).count("HASHTABLE") == codes(record).count("CALL_ONCE") == 2
 
 
-def test_computed_entries_are_computed_at_once() -> None:
+def test_computed_entries_are_folded() -> None:
     entries = [
         text_const("keys", texts("yes", "no")),
         const("start", 0, np.int32),
@@ -126,35 +127,35 @@ def test_other_types_are_refused() -> None:
     values = const("values", [1.0, 2.0], np.float32)
     keys = text_const("keys", texts("yes", "no"))
     fill = node("fill", "InitializeTableV2", "table keys values", T=None)
-    told = refusal(table([keys, values, fill], value=DType.FLOAT))
-    assert "'table': LiteRT has tables from string to int64 and from int64 to string" in told
-    assert "not from string to float32; look up in the app" in told
+    message = refusal(table([keys, values, fill], value=DType.FLOAT))
+    assert "'table': LiteRT has tables from string to int64 and from int64 to string" in message
+    assert "not from string to float32; look up in the app" in message
 
 
-def test_a_table_that_changes_is_refused() -> None:
+def test_table_that_changes_is_refused() -> None:
     later = node("later", "LookupTableInsertV2", "table words number", T=None)
     graph = Graph([*filled(kind="MutableHashTable"), const("number", [1], np.int64), later])
     assert "'table': its entries change while the graph runs" in refusal(graph)
 
 
-def test_what_fills_it_must_be_constant() -> None:
+def test_table_with_computed_entries_is_refused() -> None:
     number = node("number", "Placeholder", T=None, dtype=INT64)
     fill = node("fill", "InitializeTableV2", "table words number", T=None)
     assert "'fill' fills it with values that are not constant" in refusal(table([number, fill]))
 
 
-def test_a_table_that_nothing_fills_is_refused() -> None:
+def test_table_without_entries_is_refused() -> None:
     assert "nothing fills it before the graph runs" in refusal(table([]))
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    told = refusal(from_file(tmp_path / "words.txt", key=STRING, value=INT64))
-    assert "'table'" in told
-    assert "words.txt" in told
-    assert "put 'words.txt' next to the model, or in a directory `assets` there" in told
+def test_missing_vocabulary_file_is_named(tmp_path: Path) -> None:
+    message = refusal(from_file(tmp_path / "words.txt", key=STRING, value=INT64))
+    assert "'table'" in message
+    assert "words.txt" in message
+    assert "put 'words.txt' next to the model, or in a directory `assets` there" in message
 
 
-def test_a_key_of_two_values_is_the_graphs_fault() -> None:
+def test_key_with_two_values_is_invalid() -> None:
     keys = text_const("keys", texts("a", "a"))
     values = const("values", [7, 8], np.int64)
     fill = node("fill", "InitializeTableV2", "table keys values", T=None)
@@ -162,7 +163,7 @@ def test_a_key_of_two_values_is_the_graphs_fault() -> None:
         model(table([keys, values, fill]), ["words"], ["find"])
 
 
-def test_entries_of_another_type_are_the_graphs_fault() -> None:
+def test_entries_of_another_type_are_invalid() -> None:
     entries = [text_const("keys", texts("a")), const("values", [1.5], np.float32)]
     fill = node("fill", "InitializeTableV2", "table keys values", T=None)
     with pytest.raises(InvalidGraphError, match="entries are of float64, not of int64"):
@@ -170,7 +171,7 @@ def test_entries_of_another_type_are_the_graphs_fault() -> None:
 
 
 @pytest.mark.parametrize("flex", [False, True])
-def test_a_look_up_in_a_branch_is_refused(flex: bool) -> None:
+def test_lookup_in_a_branch_is_refused(flex: bool) -> None:
     branch = [
         node("flag", "Placeholder", T=None, dtype=DType.BOOL),
         node("switch/table", "Switch", "table flag", T=DType.RESOURCE),
@@ -192,12 +193,12 @@ def test_a_look_up_in_a_branch_is_refused(flex: bool) -> None:
     assert "look up outside of loops and branches" in f"{caught.value}{caught.value.hint}"
 
 
-def test_tables_are_none_of_the_flex_delegates_business() -> None:
+def test_tables_do_not_use_the_flex_delegate() -> None:
     record = converted(filled(), [CutInput("words", (-1,))], ["find"], flex=True)
     assert codes(record) == ["CALL_ONCE", "HASHTABLE", "HASHTABLE_FIND"]
 
 
-def test_other_uses_of_texts_are_refused() -> None:
+def test_other_string_ops_are_refused() -> None:
     length = op("length", "StringLength", ["words"])
     assert "StringLength 'length'" in refusal(Graph([*filled(), length]), "find", "length")
     joined = op("joined", "ExpandDims", ["words", "axis"], T=STRING, Tdim=DType.INT32)
@@ -211,15 +212,15 @@ def test_other_uses_of_texts_are_refused() -> None:
     assert "LiteRT has no operators on string" in refusal(alone, "y")
 
 
-def test_the_file_runs_by_the_engine(tmp_path: Path) -> None:
+def test_engine_runs_the_file(tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     path = tmp_path / "m.tflite"
     path.write_bytes(model_bytes(model(naming(), ["words"], ["find"], {"words": (-1, -1)})))
-    found = LiteRtModel(path).run(["find"], {"words": NUMBERS})[0]
-    assert found.tolist() == [[b"n9\0\xc3\xa9", b"n5\0\xc3\xa9"], [b"?", b"?"]]
+    results = LiteRtModel(path).run(["find"], {"words": NUMBERS})[0]
+    assert results.tolist() == [[b"n9\0\xc3\xa9", b"n5\0\xc3\xa9"], [b"?", b"?"]]
 
 
-def test_texts_that_lie_outside_of_their_buffer_are_refused_before_they_run(tmp_path: Path) -> None:
+def test_strings_outside_of_their_buffer_are_refused(tmp_path: Path) -> None:
     content = bytearray(model_bytes(model(naming(), ["words"], ["find"])))
     place = content.index(text_bytes(texts("n5\0\u00e9", "n9\0\u00e9").tolist()))
     content[place + 8 : place + 12] = b"\xff\xff\xff\x7f"
@@ -229,14 +230,14 @@ def test_texts_that_lie_outside_of_their_buffer_are_refused_before_they_run(tmp_
         LiteRtModel(path)
 
 
-def test_what_is_calibrated_fills_its_tables() -> None:
+def test_calibration_graph_fills_its_tables() -> None:
     more = [
         node("size_of", "Cast", "find", T=None, SrcT=INT64, DstT=DType.FLOAT),
         const("two", 2, np.float32),
         op("y", "Mul", ["size_of", "two"], T=DType.FLOAT),
     ]
     specs = [CutInput("words", (-1,))]
-    found = to_calibrate(Graph([*filled(), *more]), specs, ["y"])
-    values = NumpyEngine(found.graph, "test").run(["y"], {"words": WORDS})[0]
+    calibration = to_calibrate(Graph([*filled(), *more]), specs, ["y"])
+    values = NumpyEngine(calibration.graph, "test").run(["y"], {"words": WORDS})[0]
     assert values.tolist() == [16, -2, 14, -2]
-    assert ("y", 0) in found.tensors
+    assert ("y", 0) in calibration.tensors

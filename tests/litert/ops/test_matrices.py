@@ -1,4 +1,4 @@
-"""Diagonals and bands of matrices, and running products."""
+"""Diagonals and bands of matrices, and cumulative products."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ZERO = np.float32(0)
 
 @pytest.mark.parametrize("version", ["V2", "V3"])
 @pytest.mark.parametrize("size", [-1, 4])
-def test_newer_diagonals(version: str, size: int) -> None:
+def test_newer_versions_of_diagonals(version: str, size: int) -> None:
     sizes = [np.int32(size), np.int32(size)]
     inputs = [numbers(2, 3, 4), _MAIN, *sizes, _ZERO]
     assert check(f"MatrixDiag{version}", inputs, constant=[1, 2, 3, 4]) == ["MATRIX_DIAG"]
-    given = [numbers(2, 3, 3), numbers(2, 3, seed=5), np.int32([0, 0])]
-    assert check(f"MatrixSetDiag{version}", given, constant=[2]) == ["MATRIX_SET_DIAG"]
+    source = [numbers(2, 3, 3), numbers(2, 3, seed=5), np.int32([0, 0])]
+    assert check(f"MatrixSetDiag{version}", source, constant=[2]) == ["MATRIX_SET_DIAG"]
 
 
 ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
@@ -30,28 +30,28 @@ COMPUTED = pytest.mark.parametrize("computed", [False, True], ids=["constant", "
 
 
 def constants(computed: bool, count: int) -> list[int]:
-    """The constant inputs of an op with ``count`` inputs behind the matrices."""
+    """Indices of the constant inputs after the matrices."""
     return [] if computed else [*range(1, count + 1)]
 
 
 @COMPUTED
 @pytest.mark.parametrize("align", ALIGNMENTS)
 @pytest.mark.parametrize("offsets", OFFSETS)
-def test_parts_of_matrices(offsets: Any, align: str, computed: bool) -> None:
+def test_matrix_diag_part(offsets: Any, align: str, computed: bool) -> None:
     if computed and offsets == (1, 1):
         pytest.skip("the rank of the result depends on computed numbers")
     for shape in ((4, 4), (2, 3, 5), (2, 3, 5, 3)):
-        given = [numbers(*shape), np.int32(offsets), np.float32(9)]
-        check("MatrixDiagPartV3", given, constant=constants(computed, 2), align=align)
-    check("MatrixDiagPartV2", given, constant=constants(computed, 2))
+        inputs = [numbers(*shape), np.int32(offsets), np.float32(9)]
+        check("MatrixDiagPartV3", inputs, constant=constants(computed, 2), align=align)
+    check("MatrixDiagPartV2", inputs, constant=constants(computed, 2))
 
 
 @pytest.mark.parametrize("version", ["V2", "V3"])
-def test_a_computed_diagonal_of_one_element(version: str) -> None:
+def test_matrix_diag_part_of_one_element(version: str) -> None:
     check(f"MatrixDiagPart{version}", [numbers(5, 4), np.int32([3]), np.float32(9)])
 
 
-def test_main_diagonals_of_matrices() -> None:
+def test_matrix_diag_part_v1() -> None:
     for values in (numbers(3, 4), integers(2, 5, 3), integers(2, 3, 3, dtype=np.int64)):
         assert check("MatrixDiagPart", [values]) == ["RESHAPE", "GATHER"]
 
@@ -72,14 +72,12 @@ def test_main_diagonals_of_matrices() -> None:
         ((-3, -1), (-1, 4)),
     ],
 )
-def test_matrices_of_diagonals(
-    offsets: Any, sizes: tuple[int, int], align: str, computed: bool
-) -> None:
+def test_matrix_diag(offsets: Any, sizes: tuple[int, int], align: str, computed: bool) -> None:
     shape = (2, 4) if isinstance(offsets, int) else (2, 3, 4)
     rest = [np.int32(offsets), *(np.int32(size) for size in sizes), np.float32(7)]
-    given = [numbers(*shape), *rest]
-    check("MatrixDiagV3", given, constant=constants(computed, 4), align=align)
-    check("MatrixDiagV2", given, constant=constants(computed, 4))
+    inputs = [numbers(*shape), *rest]
+    check("MatrixDiagV3", inputs, constant=constants(computed, 4), align=align)
+    check("MatrixDiagV2", inputs, constant=constants(computed, 4))
 
 
 @COMPUTED
@@ -87,14 +85,14 @@ def test_matrices_of_diagonals(
 @pytest.mark.parametrize(
     ("offsets", "shape"), [(1, (2, 3)), (-1, (2, 3)), ((-1, 1), (2, 3, 4)), ((1, 2), (2, 2, 3))]
 )
-def test_set_diagonals(offsets: Any, shape: tuple[int, ...], align: str, computed: bool) -> None:
-    given = [numbers(2, 4, 4), numbers(*shape, seed=5), np.int32(offsets)]
-    check("MatrixSetDiagV3", given, constant=[] if computed else [2], align=align)
+def test_matrix_set_diag(offsets: Any, shape: tuple[int, ...], align: str, computed: bool) -> None:
+    inputs = [numbers(2, 4, 4), numbers(*shape, seed=5), np.int32(offsets)]
+    check("MatrixSetDiagV3", inputs, constant=[] if computed else [2], align=align)
 
 
 @pytest.mark.parametrize("band", [(-1, 0), (1, -1), (0, 2), (-1, -1)])
 @pytest.mark.parametrize("open_sizes", [0, 1])
-def test_bands(band: tuple[int, int], open_sizes: int) -> None:
+def test_matrix_band_part(band: tuple[int, int], open_sizes: int) -> None:
     widths = [np.int64(width) for width in band]
     for values in (numbers(2, 3, 4), integers(2, 3, 4, low=1), numbers(2, 1, 2, 4, 4)):
         ran = check("MatrixBandPart", [values, *widths], constant=[1, 2], open_sizes=open_sizes)
@@ -107,7 +105,7 @@ def test_bands(band: tuple[int, int], open_sizes: int) -> None:
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_running_products(axis: int, reverse: bool, exclusive: bool) -> None:
+def test_cumulative_products(axis: int, reverse: bool, exclusive: bool) -> None:
     for values in (numbers(3, 5, 4), integers(3, 2), integers(2, 3, dtype=np.int64)):
         ran = check(
             "Cumprod", [values, np.int32(axis)],
@@ -116,23 +114,25 @@ def test_running_products(axis: int, reverse: bool, exclusive: bool) -> None:
         assert ran == ["EXPAND_DIMS", "SELECT_V2", "REDUCE_PROD"]
 
 
-def test_a_running_product_of_any_batch() -> None:
+def test_cumulative_product_with_an_open_batch() -> None:
     inputs = [numbers(2, 5, 2, 3), np.int64(1)]
     check("Cumprod", inputs, constant=[1], open_sizes=1)
 
 
 @pytest.mark.parametrize(
-    ("values", "open_sizes", "told"),
+    ("values", "open_sizes", "error"),
     [
         (numbers(300), 0, "along 300 numbers"),
         (numbers(4), 1, "not known"),
     ],
 )
-def test_running_products_that_are_refused(values: Any, open_sizes: int, told: str) -> None:
-    with pytest.raises(UnsupportedError, match=told):
+def test_unsupported_cumulative_product_is_refused(
+    values: Any, open_sizes: int, error: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=error):
         check("Cumprod", [values, np.int32(0)], constant=[1], open_sizes=open_sizes)
 
 
-def test_a_diagonal_of_a_single_number_is_refused() -> None:
+def test_matrix_diag_of_a_scalar_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="its diagonal is a single number"):
         check("MatrixDiag", [np.float32(3)])

@@ -18,14 +18,14 @@ from tests.litert.one_op import check, integers, numbers
 @pytest.mark.parametrize("stride", [1, 2])
 def test_pooling(kind: str, padding: str, size: list[int], stride: int) -> None:
     strides = [1, stride, stride, 1]
-    found = check(kind, [numbers(2, 7, 8, 3)], ksize=size, strides=strides, padding=padding)
-    assert found == [{"MaxPool": "MAX_POOL_2D", "AvgPool": "AVERAGE_POOL_2D"}[kind]]
+    operators = check(kind, [numbers(2, 7, 8, 3)], ksize=size, strides=strides, padding=padding)
+    assert operators == [{"MaxPool": "MAX_POOL_2D", "AvgPool": "AVERAGE_POOL_2D"}[kind]]
 
 
-def test_explicit_padding_of_max_pool_is_never_the_largest() -> None:
+def test_explicit_padding_of_max_pool_is_never_the_maximum() -> None:
     pads = [0, 0, 1, 1, 2, 0, 0, 0]
     x = -1 - abs(numbers(1, 6, 6, 2))
-    found = check(
+    operators = check(
         "MaxPool",
         [x],
         ksize=[1, 3, 3, 1],
@@ -33,22 +33,22 @@ def test_explicit_padding_of_max_pool_is_never_the_largest() -> None:
         padding="EXPLICIT",
         explicit_paddings=pads,
     )
-    assert found == ["PADV2", "MAX_POOL_2D"]
+    assert operators == ["PADV2", "MAX_POOL_2D"]
 
 
 @pytest.mark.parametrize("radius", [1, 5])
 def test_local_response_normalization(radius: int) -> None:
     attrs = {"bias": 2.0, "alpha": 0.5, "beta": 0.75}
     # Powers of float32, which the runtime takes by another function.
-    found = check("LRN", [numbers(2, 3, 4, 9)], depth_radius=radius, tolerance=1e-5, **attrs)
-    assert found == ["LOCAL_RESPONSE_NORMALIZATION"]
+    operators = check("LRN", [numbers(2, 3, 4, 9)], depth_radius=radius, tolerance=1e-5, **attrs)
+    assert operators == ["LOCAL_RESPONSE_NORMALIZATION"]
 
 
 @pytest.mark.parametrize("kind", ["MaxPool3D", "AvgPool3D"])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("layout", ["NDHWC", "NCDHW"])
 @pytest.mark.parametrize("open_sizes", [0, 1])
-def test_pooling_of_cubes(kind: str, padding: str, layout: str, open_sizes: int) -> None:
+def test_pooling_3d(kind: str, padding: str, layout: str, open_sizes: int) -> None:
     size, strides, x = [1, 3, 2, 4, 1], [1, 2, 1, 3, 1], numbers(2, 7, 4, 8, 3)
     if layout == "NCDHW":
         size, strides, x = [1, *size[:-1]], [1, *strides[:-1]], x.transpose(0, 4, 1, 2, 3)
@@ -63,7 +63,7 @@ def test_pooling_of_cubes(kind: str, padding: str, layout: str, open_sizes: int)
     )
 
 
-def test_cubes_of_unknown_sizes_are_refused() -> None:
+def test_pooling_3d_of_unknown_sizes_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="not known"):
         check(
             "MaxPool3D",
@@ -78,7 +78,7 @@ def test_cubes_of_unknown_sizes_are_refused() -> None:
 @pytest.mark.parametrize("with_batch", [False, True])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("window, stride", [((3, 3), (2, 2)), ((2, 4), (1, 3)), ((1, 1), (2, 1))])
-def test_the_places_of_the_largest(
+def test_max_pool_with_argmax(
     window: tuple[int, int], stride: tuple[int, int], padding: str, with_batch: bool
 ) -> None:
     options: dict[str, Any] = {
@@ -97,7 +97,7 @@ def test_the_places_of_the_largest(
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
-def test_the_largest_integers(padding: str, dtype: type) -> None:
+def test_integer_max_pool(padding: str, dtype: type) -> None:
     values = integers(2, 5, 7, 3, low=-(1 << 31), high=(1 << 31) - 1, dtype=dtype)
     options: dict[str, Any] = {"ksize": [1, 3, 2, 1], "strides": [1, 2, 2, 1], "padding": padding}
     ran = check("MaxPool", [values], open_sizes=1, **options)

@@ -1,4 +1,4 @@
-"""Numbers rounded to the steps of an integer type."""
+"""Simulated quantization."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.litert.one_op import check, numbers
 @pytest.mark.parametrize("is_narrow", [False, True])
 @pytest.mark.parametrize("mode", ["HALF_TO_EVEN", "HALF_UP"])
 @pytest.mark.parametrize("axis", [-1, 0, 1])
-def test_rounded_to_ranges(
+def test_quantize_and_dequantize(
     axis: int, mode: str, is_narrow: bool, is_signed: bool, open_sizes: int
 ) -> None:
     options: dict[str, Any] = {
@@ -31,11 +31,11 @@ def test_rounded_to_ranges(
         check(kind, [x, *ends], range_given=True, round_mode=mode, num_bits=8, **options)
         check(kind, [x, *ends], constant=[1, 2], range_given=True, round_mode=mode, **options)
         check(kind, [x, *ends], constant=[1, 2], range_given=False, round_mode=mode, **options)
-    given = [x, *ends, np.int32(5)]
-    check("QuantizeAndDequantizeV3", given, constant=[1, 2, 3], range_given=True, **options)
+    inputs = [x, *ends, np.int32(5)]
+    check("QuantizeAndDequantizeV3", inputs, constant=[1, 2, 3], range_given=True, **options)
 
 
-def test_a_range_on_one_side() -> None:
+def test_one_sided_range() -> None:
     for x in (np.abs(numbers(3, 4)), -np.abs(numbers(3, 4))):
         ends = [np.float32(0), np.float32(0)]
         check("QuantizeAndDequantizeV2", [x, *ends], constant=[1, 2], range_given=False)

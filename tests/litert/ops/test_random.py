@@ -1,4 +1,4 @@
-"""Random draws: LiteRT's have other numbers than TensorFlow's, of the same distribution."""
+"""Random ops: other values than in TensorFlow, from the same distribution."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ def drawn(kind: str, *inputs: Any, **attrs: Any) -> tuple[Array, list[str]]:
 
 
 @pytest.mark.parametrize("shape", [np.int32([40, 50]), np.int64([40, 50])])
-def test_normal_numbers(shape: Array) -> None:
-    found, ran = drawn("RandomStandardNormal", shape, dtype=DType.FLOAT)
+def test_random_normal(shape: Array) -> None:
+    draws, ran = drawn("RandomStandardNormal", shape, dtype=DType.FLOAT)
     assert ran == ["RANDOM_STANDARD_NORMAL"]
-    assert found.shape == (40, 50)
-    assert abs(found.mean()) < 0.1
-    assert abs(found.std() - 1) < 0.1
+    assert draws.shape == (40, 50)
+    assert abs(draws.mean()) < 0.1
+    assert abs(draws.std() - 1) < 0.1
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_integers(dtype: type) -> None:
+def test_random_integers(dtype: type) -> None:
     ends = [np.array(end, dtype) for end in (-2, 5)]
     kind = {np.int32: DType.INT32, np.int64: DType.INT64}[dtype]
-    found, _ = drawn("RandomUniformInt", np.int32([2000]), *ends, Tout=kind)
-    assert found.dtype == dtype
-    assert sorted(set(found.tolist())) == list(range(-2, 5))
+    draws, _ = drawn("RandomUniformInt", np.int32([2000]), *ends, Tout=kind)
+    assert draws.dtype == dtype
+    assert sorted(set(draws.tolist())) == list(range(-2, 5))
 
 
-def test_integers_beyond_float32_are_refused() -> None:
+def test_random_integers_beyond_float32_are_refused() -> None:
     ends = [np.int32(0), np.int32(1 << 25)]
     with pytest.raises(UnsupportedError, match="exact up to"):
         drawn("RandomUniformInt", np.int32([20]), *ends, Tout=DType.INT32)
 
 
-def test_classes() -> None:
+def test_multinomial() -> None:
     logits = np.log(np.float32([[0.5, 0.5, 1e-9], [1e-9, 1e-9, 1]]))
     graph = Graph(
         [
@@ -57,7 +57,7 @@ def test_classes() -> None:
         ]
     )
     record = model(graph, ["x"], ["y"])
-    (found,) = answered(model_bytes(record), [logits])
+    (result,) = answered(model_bytes(record), [logits])
     assert codes(record) == ["MULTINOMIAL"]
-    assert found.shape == (2, 200)
-    assert [sorted(set(row)) for row in found.tolist()] == [[0, 1], [2]]
+    assert result.shape == (2, 200)
+    assert [sorted(set(row)) for row in result.tolist()] == [[0, 1], [2]]

@@ -1,4 +1,4 @@
-"""Reductions, and what finds the largest."""
+"""Reductions, argmax, and top k."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def test_reductions_of_integers(kind: str, dtype: type) -> None:
     check(kind, values, constant=[1], keep_dims=False)
 
 
-def test_reductions_of_truths() -> None:
+def test_reductions_of_booleans() -> None:
     values = [integers(3, 4) > 0, np.array([1], np.int32)]
     assert check("Any", values, constant=[1], keep_dims=False) == ["REDUCE_ANY"]
     assert check("All", values, constant=[1], keep_dims=True) == ["REDUCE_ALL"]
 
 
 @pytest.mark.parametrize("kind", ["ArgMax", "ArgMin"])
-@pytest.mark.parametrize("wanted", [DType.INT32, DType.INT64])
+@pytest.mark.parametrize("target", [DType.INT32, DType.INT64])
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_the_place_of_the_largest(kind: str, wanted: DType, axis: int) -> None:
+def test_arg_max_and_arg_min(kind: str, target: DType, axis: int) -> None:
     values = [numbers(3, 4, 5), np.array(axis, np.int32)]
-    check(kind, values, constant=[1], output_type=wanted)
+    check(kind, values, constant=[1], output_type=target)
 
 
-def test_the_largest_k() -> None:
+def test_top_k() -> None:
     values = [numbers(3, 9), np.int32(4)]
     assert check("TopKV2", values, constant=[1], outputs=2) == ["TOPK_V2"]
 
 
-def test_the_l2_loss() -> None:
+def test_l2_loss() -> None:
     check("L2Loss", [numbers(3, 4, 5)])
 
 
@@ -60,11 +60,11 @@ def test_computed_axes(kind: str, dtype: type, axes: list[int], keep_dims: bool)
 
 
 @pytest.mark.parametrize("kind", ["Any", "All"])
-def test_computed_axes_of_truth_values(kind: str) -> None:
+def test_computed_axes_of_booleans(kind: str) -> None:
     check(kind, [numbers(2, 3, 4) > 0.4, np.int32([0, 2])])
 
 
 @pytest.mark.parametrize("kind", ["ArgMax", "ArgMin"])
-def test_computed_axes_of_the_largest(kind: str) -> None:
+def test_computed_axes_of_arg_max(kind: str) -> None:
     check(kind, [numbers(2, 3, 4), np.int32(1)], output_type=DType.INT32)
     check(kind, [numbers(2, 3, 4), np.int64(-1)])

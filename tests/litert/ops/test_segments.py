@@ -1,4 +1,4 @@
-"""Rows combined by segment, counted, and sorted into parts."""
+"""Segment reductions, counts, unique values, partitions, and stitching."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_segments_without_gaps(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("ids", [[0, 2, 1, 2], [-1, 0, 0, 1]])
-def test_segments_that_no_kernel_takes_are_malformed(ids: list[int]) -> None:
+def test_unsorted_segment_ids_are_invalid(ids: list[int]) -> None:
     with pytest.raises(InvalidGraphError, match="'y'"):
         check("SegmentSum", [numbers(4, 3), np.int32(ids)], constant=[1])
 
@@ -43,7 +43,7 @@ def test_unsorted_segments_of_int64(kind: str) -> None:
 @pytest.mark.parametrize("ids", [[0, 0, 1, 2], [1, 1, 4, 4]])
 @pytest.mark.parametrize("constant", [[], [1]])
 @pytest.mark.parametrize("kind", ["SegmentMean", "SegmentMax", "SegmentMin", "SegmentProd"])
-def test_segments_of_all_kinds(kind: str, ids: list[int], constant: list[int]) -> None:
+def test_segment_ops(kind: str, ids: list[int], constant: list[int]) -> None:
     code = f"UNSORTED_SEGMENT_{kind.removeprefix('Segment').upper().replace('MEAN', 'SUM')}"
     assert code in check(kind, [numbers(4, 3, 2), np.int64(ids)], constant=constant)
     assert code in check(kind, [numbers(4, 3), np.int32(ids)], constant=constant, open_sizes=1)
@@ -73,7 +73,7 @@ def test_sparse_sums_of_integers() -> None:
 @pytest.mark.parametrize("is_binary", [False, True])
 @pytest.mark.parametrize("shape", [(9,), (3, 4)])
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.int64])
-def test_counts_of_numbers(dtype: type, shape: tuple[int, ...], is_binary: bool) -> None:
+def test_dense_bincount(dtype: type, shape: tuple[int, ...], is_binary: bool) -> None:
     values, none = integers(*shape, low=0, high=7), np.zeros(0, dtype)
     options = {"binary_output": is_binary}
     check("DenseBincount", [values, np.int32(5), none], constant=[1, 2], **options)
@@ -83,14 +83,14 @@ def test_counts_of_numbers(dtype: type, shape: tuple[int, ...], is_binary: bool)
         check("DenseBincount", [values, np.int32(5), weights], constant=[1], **options)
 
 
-def test_counts_of_numbers_of_unknown_length() -> None:
+def test_dense_bincount_of_unknown_length() -> None:
     values = [integers(9, low=0, high=7), np.int32(5), np.zeros(0, np.float32)]
     check("DenseBincount", values, constant=[1, 2], open_sizes=1)
 
 
 @pytest.mark.parametrize("out_idx", [DType.INT32, DType.INT64])
 @pytest.mark.parametrize("open_sizes", [0, 1])
-def test_unique_numbers_and_their_counts(out_idx: DType, open_sizes: int) -> None:
+def test_unique_with_counts(out_idx: DType, open_sizes: int) -> None:
     x = np.float32([3, 1, 3, 3, 2, 1])
     options = {"open_sizes": open_sizes, "out_idx": out_idx}
     check("UniqueWithCounts", [x], outputs=3, **options)
@@ -106,19 +106,19 @@ def test_unique_rows_are_refused() -> None:
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("open_sizes", [0, 1])
-def test_inverse_permutations(dtype: type, open_sizes: int) -> None:
+def test_invert_permutation(dtype: type, open_sizes: int) -> None:
     check("InvertPermutation", [np.array([3, 0, 2, 1], dtype)], open_sizes=open_sizes)
 
 
 @pytest.mark.parametrize("open_sizes", [0, 1])
-def test_partitions(open_sizes: int) -> None:
+def test_dynamic_partition(open_sizes: int) -> None:
     options = {"outputs": 3, "open_sizes": open_sizes, "num_partitions": 3}
     check("DynamicPartition", [numbers(4, 3), np.int32([2, 0, 2, 2])], **options)
     check("DynamicPartition", [numbers(2, 2, 3), np.int32([[2, 0], [1, 2]])], **options)
 
 
 @pytest.mark.parametrize("constant", [[], [0, 1]])
-def test_stitched_rows_of_which_the_last_wins(constant: list[int]) -> None:
+def test_dynamic_stitch_keeps_the_last_duplicate(constant: list[int]) -> None:
     indices = [np.int32([3, 0]), np.int32([[1, 2], [0, 3]])]
     rows = [numbers(2, 3), numbers(2, 2, 3, seed=5)]
     check("DynamicStitch", [*indices, *rows], constant=constant, N=2)

@@ -1,4 +1,4 @@
-"""Buckets, and decoded sequences."""
+"""Bucketize and CTC decoding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_buckets(dtype: type, boundaries: list[float]) -> None:
     assert check("Bucketize", [x], boundaries=boundaries) == ["BUCKETIZE"]
 
 
-def test_buckets_of_what_is_no_number() -> None:
+def test_buckets_of_nan_and_infinity() -> None:
     x = np.array([np.nan, np.inf, -np.inf, -0.0], np.float32)
     check("Bucketize", [x], boundaries=[-1.0, 0.0, 2.0])
 

@@ -1,4 +1,4 @@
-"""Special functions, and what arithmetic and comparisons come to."""
+"""Special functions, clipping, remainders, and shifts."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ ODD = np.float32([[0.0, -1.5, np.inf], [-np.inf, np.nan, 3.0]])
 
 
 @pytest.mark.parametrize("kind", ["Erf", "Erfc"])
-def test_error_functions_to_a_millionth(kind: str) -> None:
+def test_precision_of_error_functions(kind: str) -> None:
     x = np.linspace(-6, 6, 4001, dtype=np.float32).reshape(1, -1)
-    found = check(kind, [x], open_sizes=1, tolerance=1e-6)
-    assert "ERF" not in found
+    operators = check(kind, [x], open_sizes=1, tolerance=1e-6)
+    assert "ERF" not in operators
 
 
-def test_the_logarithm_of_the_gamma_function() -> None:
+def test_lgamma() -> None:
     near = np.concatenate([np.linspace(-4.95, 8, 2001), [1, 2, 0, -1, -3]])
     for x in (near, np.array([8, 60, 1e3, 1e6]), np.array([1e-20, 1e-5])):
         check("Lgamma", [x.astype(np.float32).reshape(1, -1)], tolerance=1e-6)
 
 
 @pytest.mark.parametrize("low", [-1.5, 0.0])
-def test_clips(low: float) -> None:
-    found = check("ClipByValue", [numbers(3, 4) * 9, low, 6.0], constant=[1, 2])
-    assert found == (["RELU6"] if low == 0 else ["MINIMUM", "MAXIMUM"])
+def test_clip_by_value(low: float) -> None:
+    operators = check("ClipByValue", [numbers(3, 4) * 9, low, 6.0], constant=[1, 2])
+    assert operators == (["RELU6"] if low == 0 else ["MINIMUM", "MAXIMUM"])
 
 
-def test_clips_of_whole_numbers() -> None:
+def test_clip_by_value_of_integers() -> None:
     assert check("ClipByValue", [integers(3, 4), np.int32(-2), np.int32(5)], constant=[1, 2]) == [
         "MINIMUM",
         "MAXIMUM",
     ]
 
 
-def test_tangents() -> None:
+def test_tan() -> None:
     assert check("Tan", [numbers(3, 4) / 3]) == ["SIN", "COS", "DIV"]
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_norms(kept: bool) -> None:
+@pytest.mark.parametrize("keep_dims", [False, True])
+def test_euclidean_norm(keep_dims: bool) -> None:
     values = [numbers(3, 4, 5), np.int32([0, -1])]
-    check("EuclideanNorm", values, constant=[1], open_sizes=1, keep_dims=kept)
+    check("EuclideanNorm", values, constant=[1], open_sizes=1, keep_dims=keep_dims)
 
 
 @pytest.mark.parametrize("kind", ["IsNan", "IsInf", "IsFinite"])
-def test_what_is_no_number(kind: str) -> None:
+def test_nan_and_infinity_checks(kind: str) -> None:
     check(kind, [ODD])
 
 
 @pytest.mark.parametrize("kind", ["Mod", "TruncateMod"])
-def test_remainders_with_the_sign_of_what_is_divided(kind: str) -> None:
+def test_remainders_with_the_sign_of_the_dividend(kind: str) -> None:
     check(kind, [integers(3, 5), integers(3, 5, low=1, high=4)])
 
 
@@ -68,13 +68,13 @@ SPREAD = np.float32(
 
 
 @pytest.mark.parametrize("kind", ["Asinh", "Acosh", "Atanh", "Atan", "Asin", "Acos"])
-def test_inverse_functions_keep_the_precision_of_small_numbers(kind: str) -> None:
+def test_precision_of_inverse_functions(kind: str) -> None:
     for x in SPREAD:
         check(kind, [np.float32([[x]])], open_sizes=1, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["Sinh", "Cosh"])
-def test_hyperbolic_functions_keep_the_precision_of_small_numbers(kind: str) -> None:
+def test_precision_of_hyperbolic_functions(kind: str) -> None:
     for x in (*SPREAD[:13], 89, -89.2, 100):
         check(kind, [np.float32([[x]])], tolerance=1e-5)
 

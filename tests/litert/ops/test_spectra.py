@@ -1,4 +1,4 @@
-"""Fourier transforms, whose complex numbers exist as two tensors."""
+"""Fourier transforms, with complex numbers as pairs of tensors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from tests.litert.graphs import answered, const, expected, feed, model, op
-from tests.litert.one_op import compare, numbers
+from tests.litert.graphs import const, feed, model, op
+from tests.litert.one_op import check_graph, numbers
 
 REAL = {"Tout": DType.FLOAT}
 PARTS = [
@@ -26,33 +25,31 @@ NAMES = ["real", "imaginary", "size"]
 
 def check(nodes: Sequence[Node], feeds: dict[str, Array], outputs: Sequence[str]) -> None:
     graph = Graph([*(feed(name, array.shape) for name, array in feeds.items()), *nodes])
-    record = model(graph, list(feeds), outputs)
-    found = answered(model_bytes(record), list(feeds.values()))
-    compare(found, expected(graph, feeds, outputs), 1e-5)
+    check_graph(graph, feeds, outputs, 1e-5)
 
 
 @pytest.mark.parametrize("shape", [(16,), (2, 16), (2, 3, 15)])
 @pytest.mark.parametrize("length", [15, 14, 12, 1])
-def test_half_a_spectrum(shape: tuple[int, ...], length: int) -> None:
+def test_rfft(shape: tuple[int, ...], length: int) -> None:
     nodes = [const("length", [length]), op("spectrum", "RFFT", ["x", "length"]), *PARTS]
     check(nodes, {"x": numbers(*shape)}, NAMES)
 
 
 @pytest.mark.parametrize("shape", [(7, 6), (2, 3, 5, 8)])
 @pytest.mark.parametrize("lengths", [(5, 6), (4, 5), (4, 3), (1, 6)])
-def test_half_a_spectrum_of_two_axes(shape: tuple[int, ...], lengths: tuple[int, int]) -> None:
+def test_rfft_2d(shape: tuple[int, ...], lengths: tuple[int, int]) -> None:
     nodes = [const("length", [*lengths]), op("spectrum", "RFFT2D", ["x", "length"]), *PARTS]
     check(nodes, {"x": numbers(*shape)}, NAMES)
 
 
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "FFT2D", "IFFT2D"])
-def test_a_whole_spectrum(kind: str) -> None:
+def test_fft(kind: str) -> None:
     nodes = [op("complex", "Complex", ["x", "y"]), op("spectrum", kind, ["complex"]), *PARTS]
     check(nodes, {"x": numbers(2, 5, 6), "y": numbers(2, 5, 6, seed=8)}, NAMES)
 
 
 @pytest.mark.parametrize("length", [10, 9, 7, 6])
-def test_a_signal_from_half_a_spectrum(length: int) -> None:
+def test_irfft(length: int) -> None:
     nodes = [
         op("complex", "Complex", ["x", "y"]),
         const("length", [length]),
@@ -62,7 +59,7 @@ def test_a_signal_from_half_a_spectrum(length: int) -> None:
 
 
 @pytest.mark.parametrize("lengths", [(5, 10), (4, 9), (3, 7)])
-def test_an_image_from_half_a_spectrum(lengths: tuple[int, int]) -> None:
+def test_irfft_2d(lengths: tuple[int, int]) -> None:
     nodes = [
         op("complex", "Complex", ["x", "y"]),
         const("length", [*lengths]),
@@ -80,7 +77,7 @@ def test_angles_and_conjugates() -> None:
     check(nodes, {"x": numbers(2, 6), "y": numbers(2, 6, seed=8)}, ["angle"])
 
 
-def test_other_readers_of_complex_numbers_are_named() -> None:
+def test_other_consumers_of_complex_numbers_are_named() -> None:
     nodes = [feed("x", (2, 16)), const("length", [16]), op("spectrum", "RFFT", ["x", "length"])]
     graph = Graph([*nodes, op("y", "Cos", ["spectrum"], T=DType.COMPLEX64)])
     with pytest.raises(UnsupportedError, match="RFFT 'spectrum': Cos 'y' reads its complex"):

@@ -1,4 +1,4 @@
-"""Boxes of all classes, of which only the best ones are kept."""
+"""Combined non-max suppression over all classes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def boxes_and_scores(images: int, count: int, shared: int, classes: int) -> tupl
 @pytest.mark.parametrize("is_clipped", [False, True])
 @pytest.mark.parametrize("shared", [1, 3])
 @pytest.mark.parametrize("per_class, total", [(4, 6), (2, 9), (30, 5)])
-def test_suppression_of_all_classes(
+def test_combined_suppression(
     per_class: int, total: int, shared: int, is_clipped: bool, is_padded: bool
 ) -> None:
     values = boxes_and_scores(2, 12, shared, 3)
@@ -41,7 +41,7 @@ def test_suppression_of_all_classes(
     assert ran.count("NON_MAX_SUPPRESSION_V4") == 6
 
 
-def test_suppression_of_an_unknown_number_of_images_is_refused() -> None:
-    given = [*boxes_and_scores(2, 12, 1, 3), np.int32(4), np.int32(5), *LIMITS]
+def test_combined_suppression_of_unknown_batch_is_refused() -> None:
+    inputs = [*boxes_and_scores(2, 12, 1, 3), np.int32(4), np.int32(5), *LIMITS]
     with pytest.raises(UnsupportedError, match="number of its images"):
-        check("CombinedNonMaxSuppression", given, constant=[2, 3], open_sizes=1, outputs=4)
+        check("CombinedNonMaxSuppression", inputs, constant=[2, 3], open_sizes=1, outputs=4)

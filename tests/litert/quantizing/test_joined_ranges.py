@@ -1,4 +1,4 @@
-"""Tensors of small range that an operator joins with one of large range, and that others read."""
+"""Tensors of small range that are joined with one of large range and have other consumers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOLERANCE = {"int8": 0.02, "int16x8": 0.01}
 
 
 def sources() -> list[Node]:
-    """Tensors whose ranges are 3,000 times apart."""
+    """Tensors whose ranges differ by a factor of 3,000."""
     scales = [const("hundredth", np.float32(0.01)), const("thirty", np.float32(30))]
     small, large = op("small", "Mul", ["x", "hundredth"]), op("large", "Mul", ["x", "thirty"])
     return [feed("x", (4, 6)), AXIS, WEIGHTS, *scales, small, large]
@@ -92,29 +92,31 @@ CASES: dict[str, list[Node]] = {
 
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
 @pytest.mark.parametrize("name", CASES)
-def test_another_reader_keeps_the_fine_scale(name: str, mode: Mode) -> None:
+def test_other_consumers_keep_the_fine_scale(name: str, mode: Mode) -> None:
     graph = Graph([*sources(), *CASES[name]])
     outputs = ["y", "next"] + (["other"] if name == "twice" else [])
     record = integer_model(graph, FEEDS, outputs, mode=mode)
-    found = answered(model_bytes(record), list(FEEDS.values()))
-    for array, wanted in zip(found, expected(graph, FEEDS, outputs), strict=True):
-        limit = TOLERANCE[mode] * float(np.abs(wanted).max())
-        np.testing.assert_allclose(array, wanted, rtol=0, atol=limit)
+    results = answered(model_bytes(record), list(FEEDS.values()))
+    for array, reference in zip(results, expected(graph, FEEDS, outputs), strict=True):
+        limit = TOLERANCE[mode] * float(np.abs(reference).max())
+        np.testing.assert_allclose(array, reference, rtol=0, atol=limit)
 
 
-def test_a_fetched_tensor_keeps_its_scale() -> None:
+def test_fetched_tensor_keeps_its_scale() -> None:
     graph = Graph([*sources(), *CASES["concat"]])
-    found = answered(model_bytes(integer_model(graph, FEEDS, ["y", "small"])), [FEEDS["x"]])
-    wanted = expected(graph, FEEDS, ["small"])[0]
-    np.testing.assert_allclose(found[1], wanted, rtol=0, atol=float(np.abs(wanted).max()) / 100)
+    results = answered(model_bytes(integer_model(graph, FEEDS, ["y", "small"])), [FEEDS["x"]])
+    reference = expected(graph, FEEDS, ["small"])[0]
+    np.testing.assert_allclose(
+        results[1], reference, rtol=0, atol=float(np.abs(reference).max()) / 100
+    )
 
 
-def test_tensors_that_nothing_else_reads_are_joined() -> None:
+def test_tensors_without_other_consumers_are_joined() -> None:
     graph = Graph([*sources(), CASES["concat"][0]])
     assert codes(integer_model(graph, FEEDS, ["y"])).count("QUANTIZE") == 1  # the input's
 
 
-def test_ranges_that_are_alike_are_joined() -> None:
+def test_similar_ranges_are_joined() -> None:
     half = [const("half", np.float32(0.6)), op("other", "Mul", ["x", "half"])]
     both = [op("y", "ConcatV2", ["x", "other", "axis"], N=2), layer("other")]
     graph = Graph([feed("x", (4, 6)), AXIS, WEIGHTS, *half, *both])
@@ -124,9 +126,9 @@ def test_ranges_that_are_alike_are_joined() -> None:
 def test_rescaled_tensors_are_reported() -> None:
     graph = Graph([*sources(), *CASES["concat"]])
     notes: list[str] = []
-    asked = Integers(INTEGERS["int8"], ranges_of(graph, FEEDS))
+    settings = Integers(INTEGERS["int8"], ranges_of(graph, FEEDS))
     inputs: Any = [CutInput("x")]
-    converted(graph, inputs, ["y", "next"], mode="int8", integers=asked, tell=notes.append)
+    converted(graph, inputs, ["y", "next"], mode="int8", integers=settings, tell=notes.append)
     (note,) = [n for n in notes if "rescales" in n]
     assert note.startswith("CONCATENATION 'y' rescales 'small', which has a scale ")
     assert note.endswith(" times finer and other readers")
@@ -134,13 +136,13 @@ def test_rescaled_tensors_are_reported() -> None:
 
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
 @pytest.mark.parametrize("kind", ["Maximum", "PadV2"])
-def test_a_constant_beyond_a_fixed_range_gets_into_the_output(mode: Mode, kind: str) -> None:
+def test_constant_beyond_a_fixed_range_is_in_the_output(mode: Mode, kind: str) -> None:
     """The runtime fixes the range of a softmax to 0 to 1."""
     pads = [const("pads", np.array([[0, 0], [1, 2]], np.int32))] if kind == "PadV2" else []
     inputs = ["soft", *(n.name for n in pads), "far"]
     nodes = [feed("x", (4, 6)), op("soft", "Softmax", ["x"]), const("far", np.float32(3)), *pads]
     graph = Graph([*nodes, op("y", kind, inputs)])
     record = integer_model(graph, FEEDS, ["y"], mode=mode)
-    (found,) = answered(model_bytes(record), [FEEDS["x"]])
-    (wanted,) = expected(graph, FEEDS, ["y"])
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.02)
+    (result,) = answered(model_bytes(record), [FEEDS["x"]])
+    (reference,) = expected(graph, FEEDS, ["y"])
+    np.testing.assert_allclose(result, reference, rtol=0, atol=0.02)

@@ -1,4 +1,4 @@
-"""Every builtin that computes in integers, in the interpreter, against our kernels."""
+"""Every integer kernel in the interpreter, compared with our kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, EndType, Integers
 from mobileprep.litert.quantizing.quantize import quantized
 from mobileprep.ops.math.special import erf
-from tests.litert.graphs import answered, codes, const, expected, feed, numpy_type, op
+from tests.litert.graphs import answered, codes, const, feed, numpy_type, op
 from tests.litert.integer_op import (
     as_floats,
     as_integers,
@@ -29,22 +29,22 @@ from tests.litert.integer_op import (
     integer_model,
     opened,
 )
-from tests.litert.one_op import integers, numbers
+from tests.litert.one_op import integers, numbers, run_both
 
 
 @dataclass(frozen=True)
 class Case:
-    """A node whose operator is in the table.
+    """A node that becomes one integer operator.
 
     Args:
         code: the builtin.
         op: the node's op.
         arrays: its inputs.
-        constant: which are constants.
+        constant: indices of constant inputs.
         attrs: its attributes.
         steps: the largest difference, in steps of the output.
-        finer: the same for int16, whose kernels read functions off tables.
-        outputs: how many outputs it has.
+        finer: the same for int16, whose kernels use lookup tables.
+        outputs: number of its outputs.
     """
 
     code: str
@@ -67,10 +67,10 @@ ROWS = numbers(3, 16)
 
 
 def weights(*shape: int) -> Array:
-    """Numbers that int8 holds exactly, with a scale for each channel, which come last."""
-    found = integers(*shape, low=-127, high=128).astype(np.float32) / 256
-    found.reshape(-1, shape[-1])[0] = 127 / 256
-    return found * (np.arange(shape[-1], dtype=np.float32) + 1)
+    """Values that int8 represents exactly, with one scale per output channel."""
+    values = integers(*shape, low=-127, high=128).astype(np.float32) / 256
+    values.reshape(-1, shape[-1])[0] = 127 / 256
+    return values * (np.arange(shape[-1], dtype=np.float32) + 1)
 
 
 def depthwise(*shape: int) -> Array:
@@ -311,7 +311,7 @@ def _l2_normalized(x: Array) -> Array:
 
 
 SLOPES = np.array([0.25, -0.5, 0.125, 1], np.float32)
-# What no node stands for by itself: constants, options, and the function.
+# Builtins without an op of their own: constants, options, and the function.
 ALONE: dict[str, tuple[list[Array], Options | None, Callable[[Array], Array]]] = {
     "HARD_SWISH": ([], Options("HardSwishOptions"), lambda x: x * np.clip(x + 3, 0, 6) / 6),
     "L2_NORMALIZATION": ([], Options("L2NormOptions"), _l2_normalized),
@@ -325,36 +325,36 @@ ALONE: dict[str, tuple[list[Array], Options | None, Callable[[Array], Array]]] =
 
 @pytest.mark.parametrize("code", ALONE)
 @pytest.mark.parametrize("kind", [DType.INT8, DType.INT16])
-def test_an_operator_of_a_pattern_in_integers(code: str, kind: DType) -> None:
+def test_integer_operator_of_a_pattern(code: str, kind: DType) -> None:
     if kind not in KERNELS[code].types:
         pytest.skip(f"LiteRT has no kernel of {kind.short} for {code}")
     constants, options, function = ALONE[code]
     fed = numbers(1, 6, 6, 4)
-    told = function(fed).astype(np.float32)
-    x, y = Value("x", DType.FLOAT, fed.shape), Value("y", DType.FLOAT, told.shape)
+    output = function(fed).astype(np.float32)
+    x, y = Value("x", DType.FLOAT, fed.shape), Value("y", DType.FLOAT, output.shape)
     more = [Value(f"c{i}", numpy_type(c), c.shape, c) for i, c in enumerate(constants)]
-    made = Op(code, (x, *more), (y,), options)
+    operation = Op(code, (x, *more), (y,), options)
     ranges = {
         "x": (float(fed.min()), float(fed.max())),
-        "y": (float(told.min()), float(told.max())),
+        "y": (float(output.min()), float(output.max())),
     }
     ends: EndType = "int8" if kind is DType.INT8 else "int16"
-    asked = Integers(kind, ranges, input_type=ends, output_type=ends)
-    program = Program((Port("x", x),), (Port("y", y),), (made,))
-    record = assembled(quantized(program, asked, {}).program)
+    settings = Integers(kind, ranges, input_type=ends, output_type=ends)
+    program = Program((Port("x", x),), (Port("y", y),), (operation,))
+    record = assembled(quantized(program, settings, {}).program)
     interpreter = opened(record)
-    (taken,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
-    stored = as_integers(taken, fed)
-    interpreter.set_tensor(taken["index"], stored)
+    (source,), (target,) = interpreter.get_input_details(), interpreter.get_output_details()
+    stored = as_integers(source, fed)
+    interpreter.set_tensor(source["index"], stored)
     interpreter.invoke()
-    found = as_floats(given, interpreter.get_tensor(given["index"]))
-    right = function(as_floats(taken, stored))
-    np.testing.assert_allclose(found, right, rtol=0, atol=1.51 * given["quantization"][0])
+    result = as_floats(target, interpreter.get_tensor(target["index"]))
+    reference = function(as_floats(source, stored))
+    np.testing.assert_allclose(result, reference, rtol=0, atol=1.51 * target["quantization"][0])
     assert codes(record) == [code]
 
 
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
-def test_blocks_of_rows_alone_in_integers(mode: Mode) -> None:
+def test_integer_space_to_batch_of_rows(mode: Mode) -> None:
     arrays = [X, np.array([2], np.int32), np.array([[1, 1]], np.int32)]
     ran = check_integers("SpaceToBatchND", arrays, form=mode, constant=(1, 2))
     assert ran == ["RESHAPE", "SPACE_TO_BATCH_ND", "RESHAPE"]
@@ -362,7 +362,7 @@ def test_blocks_of_rows_alone_in_integers(mode: Mode) -> None:
 
 @pytest.mark.parametrize("one", CASES, ids=str)
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
-def test_an_operator_in_integers(one: Case, mode: Mode) -> None:
+def test_integer_operator(one: Case, mode: Mode) -> None:
     kind = {"int8": DType.INT8, "int16x8": DType.INT16}[mode]
     if kind not in KERNELS[one.code].types:
         pytest.skip(f"LiteRT has no kernel of {kind.short} for {one.code}")
@@ -381,15 +381,15 @@ def test_an_operator_in_integers(one: Case, mode: Mode) -> None:
 @pytest.mark.parametrize("kind", [DType.INT8, DType.INT16])
 @pytest.mark.parametrize("clip", ["RELU6", "RELU_N1_TO_1"])
 @pytest.mark.parametrize("code", ["FULLY_CONNECTED", "ADD", "itself"])
-def test_numbers_next_to_zero_can_be_clipped(code: str, clip: str, kind: DType) -> None:
-    """LiteRT refuses a layer where what it clips at is beyond 32 bits in steps of its output."""
+def test_tiny_ranges_can_be_clipped(code: str, clip: str, kind: DType) -> None:
+    """LiteRT refuses a layer if its clipping bound exceeds 32 bits in output steps."""
     if code == "itself" and kind not in KERNELS[clip].types:
         pytest.skip(f"LiteRT has no kernel of {kind.short} for {clip}")
     x, y = Value("x", DType.FLOAT, (2, 4)), Value("y", DType.FLOAT, (2, 4))
     weights = Value("w", DType.FLOAT, (4, 4), np.full((4, 4), 1e-3, np.float32))
     bias = Value("b", DType.FLOAT, (4,), np.zeros(4, np.float32))
     active = {"fused_activation_function": clip}
-    made = {
+    operation = {
         "FULLY_CONNECTED": Op(
             code, (x, weights, bias), (y,), Options("FullyConnectedOptions", active)
         ),
@@ -398,9 +398,9 @@ def test_numbers_next_to_zero_can_be_clipped(code: str, clip: str, kind: DType) 
     }[code]
     near = (-1e-9, 2e-9)
     ends: EndType = "int8" if kind is DType.INT8 else "int16"
-    asked = Integers(kind, {"x": near, "y": near}, input_type=ends, output_type=ends)
-    program = Program((Port("x", x),), (Port("y", y),), (made,))
-    interpreter = opened(assembled(quantized(program, asked, {}).program))
+    settings = Integers(kind, {"x": near, "y": near}, input_type=ends, output_type=ends)
+    program = Program((Port("x", x),), (Port("y", y),), (operation,))
+    interpreter = opened(assembled(quantized(program, settings, {}).program))
     interpreter.invoke()
     assert interpreter.get_output_details()[0]["quantization"][0] >= 6 / 2**31
 
@@ -411,30 +411,30 @@ def test_every_operator_has_a_case() -> None:
 
 @pytest.mark.parametrize("kind", ["Add", "Mul"])
 @pytest.mark.parametrize("shape", [(), (1,), (3,)])
-def test_a_constant_of_one_element_and_more_dimensions(kind: str, shape: tuple[int, ...]) -> None:
+def test_constant_of_one_element_and_more_dimensions(kind: str, shape: tuple[int, ...]) -> None:
     """XNNPACK would lose the dimensions of the constant."""
     far = const("far", np.full((1, 1, 1), 2, np.float32))
     nodes = [feed("x", shape), far, op("near", kind, ["x", "far"]), const("ten", np.float32(10))]
     graph = Graph([*nodes, op("y", "Mul", ["near", "ten"])], versions=Versions(1482))
     feeds = {"x": numbers(*shape)}
-    (found,) = answered(model_bytes(integer_model(graph, feeds, ["y"])), [feeds["x"]])
-    (wanted,) = expected(graph, feeds, ["y"])
-    assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.02 * float(np.abs(wanted).max()))
+    result, reference = run_both(integer_model(graph, feeds, ["y"]), graph, feeds)
+    assert result.shape == reference.shape
+    limit = 0.02 * float(np.abs(reference).max())
+    np.testing.assert_allclose(result, reference, rtol=0, atol=limit)
 
 
-def test_an_input_that_is_zero_leaves_the_other_one_its_scale() -> None:
+def test_zero_input_does_not_change_the_other_scale() -> None:
     graph = Graph([feed("x", (3,)), const("c", numbers(3) / 1000), op("y", "Sub", ["c", "x"])])
     feeds = {"x": np.zeros(3, np.float32)}
-    (found,) = answered(model_bytes(integer_model(graph, feeds, ["y"])), [feeds["x"]])
-    np.testing.assert_allclose(found, numbers(3) / 1000, rtol=0, atol=2e-5)
+    (result,) = answered(model_bytes(integer_model(graph, feeds, ["y"])), [feeds["x"]])
+    np.testing.assert_allclose(result, numbers(3) / 1000, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
-def test_the_error_function_of_a_large_range_stays_within_1(mode: Mode) -> None:
+def test_error_function_of_a_large_range_is_accurate(mode: Mode) -> None:
     """Its argument is clipped in float, where the bound is not rounded to the argument's scale."""
     x = np.float32([[-160, -17, -9, 0, 9, 17, 160]])
     nodes = [feed("x", x.shape), const("ten", np.float32(10)), op("z", "Mul", ["x", "ten"])]
     graph = Graph([*nodes, op("y", "Erf", ["z"], T=DType.FLOAT)])
-    (found,) = answered(model_bytes(integer_model(graph, {"x": x}, ["y"], mode=mode)), [x])
-    np.testing.assert_allclose(found, np.sign(x), rtol=0, atol=1e-6)
+    (result,) = answered(model_bytes(integer_model(graph, {"x": x}, ["y"], mode=mode)), [x])
+    np.testing.assert_allclose(result, np.sign(x), rtol=0, atol=1e-6)

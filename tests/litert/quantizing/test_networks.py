@@ -1,4 +1,4 @@
-"""Networks in integers: what is in the file, and what the interpreter makes of it."""
+"""Integer networks: the contents of the file, and its results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
 from tests.litert.graphs import answered, codes, const, expected, feed, op
 from tests.litert.integer_op import integer_model, ranges_of
-from tests.litert.one_op import numbers
+from tests.litert.one_op import numbers, run_both
 
 STRIDES = {"strides": [1, 1, 1, 1]}
 SIZES = (1, 8, 8, 3)
@@ -58,10 +58,10 @@ def tensors(record: ModelRecord) -> Mapping[str, LiteTensor]:
 
 
 def layer(record: ModelRecord, code: str) -> list[LiteTensor]:
-    """What the first operator of a kind takes: activations, weights, bias."""
+    """Inputs of the first operator of a kind: activations, weights, bias."""
     graph = record.subgraphs[0]
-    found = next(o for o in graph.operators if o.code.builtin == code)
-    return [graph.tensors[i] for i in found.inputs]
+    operator = next(o for o in graph.operators if o.code.builtin == code)
+    return [graph.tensors[i] for i in operator.inputs]
 
 
 def steps(record: ModelRecord, name: str) -> tuple[float, int]:
@@ -71,17 +71,16 @@ def steps(record: ModelRecord, name: str) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
-def test_a_network_in_integers(mode: Mode) -> None:
+def test_network_in_integers(mode: Mode) -> None:
     record = integer_model(network(), FEEDS, ["y"], mode=mode)
     assert codes(record) == [
         "QUANTIZE",
         *("CONV_2D", "DEPTHWISE_CONV_2D", "ADD", "CONCATENATION", "MAX_POOL_2D", "RESHAPE"),
         *("FULLY_CONNECTED", "SOFTMAX", "DEQUANTIZE"),
     ]
-    (found,) = answered(model_bytes(record), list(FEEDS.values()))
-    (wanted,) = expected(network(), FEEDS, ["y"])
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, wanted, atol=0.02)
+    result, reference = run_both(record, network(), FEEDS)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, reference, atol=0.02)
 
 
 def test_equal_graphs_and_ranges_give_equal_bytes() -> None:
@@ -89,10 +88,10 @@ def test_equal_graphs_and_ranges_give_equal_bytes() -> None:
     assert bytes(first) == bytes(second)
 
 
-def test_scales_are_those_of_the_specification() -> None:
+def test_scales_follow_the_specification() -> None:
     record = integer_model(network(), FEEDS, ["y"])
     assert steps(record, "y_int8") == (1 / 256, -128)
-    # A sum, a branch, their concatenation, and what is only moved share their steps.
+    # A sum, a branch, their concatenation, and moved tensors share their scale.
     assert len({steps(record, name) for name in ("sum", "deep", "both", "pool", "rows")}) == 1
     scale, zero = steps(record, "active")
     low, high = ranges_of(network(), FEEDS)["active"]
@@ -109,7 +108,7 @@ def test_scales_are_those_of_the_specification() -> None:
     assert details.axis == 3
 
 
-def test_a_bias_of_int16x8_is_int64() -> None:
+def test_int16x8_bias_is_int64() -> None:
     record = integer_model(network(), FEEDS, ["y"], mode="int16x8")
     assert [t.type for t in layer(record, "CONV_2D")] == ["INT16", "INT8", "INT64"]
     assert steps(record, "active")[1] == 0
@@ -128,33 +127,32 @@ def test_fixed_scales_are_rescaled_before_a_concatenation() -> None:
     record = integer_model(Graph(nodes), feeds, ["y"])
     assert codes(record).count("QUANTIZE") == 2
     assert steps(record, "small") == (1 / 256, -128)
-    (found,) = answered(model_bytes(record), list(feeds.values()))
-    (wanted,) = expected(Graph(nodes), feeds, ["y"])
-    np.testing.assert_allclose(found, wanted, atol=2 * steps(record, "large")[0])
+    result, reference = run_both(record, Graph(nodes), feeds)
+    np.testing.assert_allclose(result, reference, atol=2 * steps(record, "large")[0])
 
 
 def mixed(rules: tuple[str, ...] = (), drop: str = "") -> tuple[ModelRecord, list[str]]:
-    """The network by some rules or without a range, and what is told of it."""
+    """Convert the network with rules or without a range; return it with the messages."""
     ranges = {k: v for k, v in ranges_of(network(), FEEDS).items() if k != drop}
-    told: list[str] = []
-    asked = Integers(DType.INT8, ranges, rules=rules)
+    messages: list[str] = []
+    settings = Integers(DType.INT8, ranges, rules=rules)
     record = converted(
-        network(), [CutInput("x")], ["y"], mode="int8", integers=asked, tell=told.append
+        network(), [CutInput("x")], ["y"], mode="int8", integers=settings, tell=messages.append
     )
-    return record, told
+    return record, messages
 
 
-def test_a_rule_leaves_layers_in_float() -> None:
-    record, told = mixed(("mode=float ops=DepthwiseConv2dNative",))
+def test_rule_keeps_layers_in_float() -> None:
+    record, messages = mixed(("mode=float ops=DepthwiseConv2dNative",))
     assert layer(record, "DEPTHWISE_CONV_2D")[1].type == "FLOAT32"
     assert layer(record, "CONV_2D")[1].type == "INT8"
     assert codes(record).count("DEQUANTIZE") == 2
-    assert told == []
-    (answer,) = answered(model_bytes(record), list(FEEDS.values()))
-    np.testing.assert_allclose(answer, expected(network(), FEEDS, ["y"])[0], atol=0.02)
+    assert messages == []
+    result, reference = run_both(record, network(), FEEDS)
+    np.testing.assert_allclose(result, reference, atol=0.02)
 
 
-def test_a_rule_says_how_weights_are_quantized() -> None:
+def test_rule_sets_weight_quantization() -> None:
     record, _ = mixed(("bits=4 granularity=tensor nodes=^conv$",))
     weights = layer(record, "CONV_2D")[1]
     assert weights.quantization is not None
@@ -171,41 +169,43 @@ def test_dense_layers_with_one_scale_run_on_old_runtimes() -> None:
     assert needed("ops=MatMul granularity=tensor") == "1.14.0"
 
 
-def test_an_operator_without_a_range_stays_float_and_is_told() -> None:
-    record, told = mixed(drop="logits")
+def test_operator_without_a_range_stays_float() -> None:
+    record, messages = mixed(drop="logits")
     assert codes(record)[-3:] == ["DEQUANTIZE", "FULLY_CONNECTED", "SOFTMAX"]
-    assert told == [
+    assert messages == [
         "FULLY_CONNECTED 'logits' in float: the range of 'logits' is not known",
         "SOFTMAX 'y' in float: the range of 'logits' is not known",
     ]
 
 
-def test_an_operator_without_a_kernel_stays_float_and_is_told() -> None:
+def test_operator_without_a_kernel_stays_float() -> None:
     nodes = [
         feed("x", (1, 8)),
         const("w", numbers(8, 8)),
         op("dense", "MatMul", ["x", "w"]),
         op("wave", "Sin", ["dense"]),
         const("shape", np.array([8, 1], np.int32)),
-        # Between two operators in float nothing is rounded.
+        # No rounding between two float operators.
         op("turned", "Reshape", ["wave", "shape"]),
         op("y", "Cos", ["turned"]),
     ]
     feeds = {"x": numbers(1, 8)}
-    told: list[str] = []
-    asked = Integers(DType.INT8, ranges_of(Graph(nodes), feeds))
+    messages: list[str] = []
+    settings = Integers(DType.INT8, ranges_of(Graph(nodes), feeds))
     specs = [CutInput("x")]
-    record = converted(Graph(nodes), specs, ["y"], mode="int8", integers=asked, tell=told.append)
+    record = converted(
+        Graph(nodes), specs, ["y"], mode="int8", integers=settings, tell=messages.append
+    )
     assert codes(record) == ["QUANTIZE", "FULLY_CONNECTED", "DEQUANTIZE", "SIN", "RESHAPE", "COS"]
-    assert told == [
+    assert messages == [
         "SIN 'wave' in float: LiteRT has no kernel of int8 for it",
         "COS 'y' in float: LiteRT has no kernel of int8 for it",
     ]
 
 
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
-def test_the_sizes_of_integers_are_read_off_them(mode: Mode) -> None:
-    """Nothing becomes float for its sizes alone, and nothing is told of that."""
+def test_shape_of_an_integer_tensor_stays_integer(mode: Mode) -> None:
+    """Reading its shape does not make a tensor float, and prints no message."""
     nodes = [
         feed("x", (-1, 8)),
         const("w", numbers(8, 8)),
@@ -214,20 +214,20 @@ def test_the_sizes_of_integers_are_read_off_them(mode: Mode) -> None:
         op("sizes", "Shape", ["dense"]),
     ]
     graph, feeds = Graph(nodes), {"x": numbers(3, 8)}
-    told: list[str] = []
-    asked = Integers(INTEGERS[mode], ranges_of(graph, feeds))
+    messages: list[str] = []
+    settings = Integers(INTEGERS[mode], ranges_of(graph, feeds))
     record = converted(
-        graph, [CutInput("x")], ["y", "sizes"], mode=mode, integers=asked, tell=told.append
+        graph, [CutInput("x")], ["y", "sizes"], mode=mode, integers=settings, tell=messages.append
     )
-    assert told == []
+    assert messages == []
     graphs = [record.subgraphs[0]]
     shapes = [o for g in graphs for o in g.operators if o.code.builtin == "SHAPE"]
     assert [graphs[0].tensors[o.inputs[0]].type for o in shapes] == [INTEGERS[mode].name]
-    found = answered(model_bytes(record), list(feeds.values()))
-    assert found[1].tolist() == [3, 8]
+    results = answered(model_bytes(record), list(feeds.values()))
+    assert results[1].tolist() == [3, 8]
 
 
-def test_large_layers_that_stay_float_store_their_weights_in_int8() -> None:
+def test_large_float_layers_store_int8_weights() -> None:
     nodes = [
         feed("x", (1, 2, 8, 8, 4)),
         const("w", numbers(3, 3, 3, 4, 16)),
@@ -241,7 +241,7 @@ def fake_quant(name: str, source: str, low: float, high: float) -> Any:
     return op(name, "FakeQuantWithMinMaxArgs", [source], min=low, max=high)
 
 
-def test_trained_ranges_are_those_of_the_fake_quantization() -> None:
+def test_trained_ranges_come_from_fake_quantization() -> None:
     nodes = [
         feed("x", (1, 8)),
         fake_quant("xq", "x", -1.0, 1.55),
@@ -255,26 +255,25 @@ def test_trained_ranges_are_those_of_the_fake_quantization() -> None:
     assert codes(record) == ["QUANTIZE", "FULLY_CONNECTED", "DEQUANTIZE"]
     assert steps(record, "x_int8") == (pytest.approx(0.01), -28)
     assert steps(record, "active_int8") == (pytest.approx(0.02), -128)
-    (found,) = answered(model_bytes(record), list(feeds.values()))
-    (wanted,) = expected(Graph(nodes), feeds, ["y"])
-    np.testing.assert_allclose(found, wanted, atol=0.03)
+    result, reference = run_both(record, Graph(nodes), feeds)
+    np.testing.assert_allclose(result, reference, atol=0.03)
 
 
 @pytest.mark.parametrize(
     ("measured", "span"),
     [((-2.0, 3.1), 2.0), ((-0.5, 0.25), 0.75), ((-2.0, 0.5), 1.5), ((2.0, 3.0), 2.0)],
 )
-def test_observed_ranges_are_cut_to_those_of_the_fake_quantization(
+def test_observed_ranges_are_clipped_to_fake_quantization(
     measured: tuple[float, float], span: float
 ) -> None:
     nodes = [feed("x", (1, 8)), fake_quant("xq", "x", -1.0, 1.0), op("y", "Relu", ["xq"])]
-    asked = Integers(DType.INT8, {"x": measured, "y": (0.0, 1.0)}, is_trained=False)
-    record = converted(Graph(nodes), [CutInput("x")], ["y"], mode="int8", integers=asked)
+    settings = Integers(DType.INT8, {"x": measured, "y": (0.0, 1.0)}, is_trained=False)
+    record = converted(Graph(nodes), [CutInput("x")], ["y"], mode="int8", integers=settings)
     assert steps(record, "x_int8")[0] == pytest.approx(span / 255)
     if measured[1] > 1:
         feeds = {"x": np.linspace(-3, 3, 8, dtype=np.float32)[np.newaxis]}
-        (found,) = answered(model_bytes(record), list(feeds.values()))
-        np.testing.assert_allclose(found, expected(Graph(nodes), feeds, ["y"])[0], atol=0.03)
+        result, reference = run_both(record, Graph(nodes), feeds)
+        np.testing.assert_allclose(result, reference, atol=0.03)
 
 
 @pytest.mark.parametrize(
@@ -290,26 +289,26 @@ def test_inputs_and_outputs_are_integers(mode: Mode, ends: Any, kind: str) -> No
     graph = record.subgraphs[0]
     assert [graph.tensors[i].type for i in (*graph.inputs, *graph.outputs)] == [kind, kind]
     assert codes(record).count("DEQUANTIZE") == 0
-    taken, given = (graph.tensors[i].quantization for i in (*graph.inputs, *graph.outputs))
-    assert taken is not None
-    assert given is not None
+    source, target = (graph.tensors[i].quantization for i in (*graph.inputs, *graph.outputs))
+    assert source is not None
+    assert target is not None
     limits = np.iinfo(kind.lower())
-    stored = np.rint(FEEDS["x"] / taken.scales[0]) + taken.zero_points[0]
+    stored = np.rint(FEEDS["x"] / source.scales[0]) + source.zero_points[0]
     fed: Array = np.clip(stored, limits.min, limits.max).astype(kind.lower())
-    (found,) = answered(model_bytes(record), [fed])
-    numbers_found = (found.astype(np.float64) - given.zero_points[0]) * given.scales[0]
-    np.testing.assert_allclose(numbers_found, expected(network(), FEEDS, ["y"])[0], atol=0.02)
+    (result,) = answered(model_bytes(record), [fed])
+    dequantized = (result.astype(np.float64) - target.zero_points[0]) * target.scales[0]
+    np.testing.assert_allclose(dequantized, expected(network(), FEEDS, ["y"])[0], atol=0.02)
 
 
-def test_integers_that_do_not_go_with_the_activations_are_refused() -> None:
+def test_input_type_that_differs_from_activations_is_refused() -> None:
     with pytest.raises(UsageError, match="inference_input_type is int16"):
         Integers(DType.INT8, input_type="int16")
 
 
-def test_an_integer_input_without_a_range_is_refused() -> None:
-    asked = Integers(DType.INT8, {"y": (0.0, 1.0)}, input_type="int8")
+def test_integer_input_without_a_range_is_refused() -> None:
+    settings = Integers(DType.INT8, {"y": (0.0, 1.0)}, input_type="int8")
     with pytest.raises(UsageError, match="the range of the input 'x' is not known"):
-        converted(network(), [CutInput("x")], ["y"], mode="int8", integers=asked)
+        converted(network(), [CutInput("x")], ["y"], mode="int8", integers=settings)
 
 
 def test_integers_without_any_range_are_refused() -> None:
@@ -317,19 +316,19 @@ def test_integers_without_any_range_are_refused() -> None:
         converted(network(), [CutInput("x")], ["y"], mode="int8")
 
 
-def test_a_rule_that_is_none_is_refused() -> None:
+def test_invalid_rule_is_refused() -> None:
     with pytest.raises(TransformError, match="not understood"):
         mixed(("what=ever",))
 
 
-def test_the_tensors_to_calibrate_are_those_whose_range_counts() -> None:
-    found = to_calibrate(network(), [CutInput("x")], ["y"])
-    names = [name for name, _ in found.tensors]
+def test_tensors_to_calibrate() -> None:
+    calibration = to_calibrate(network(), [CutInput("x")], ["y"])
+    names = [name for name, _ in calibration.tensors]
     assert names == ["x", "active", "deep", "sum", "both", "pool", "rows", "logits"]
-    assert all(name in found.graph for name in names)
+    assert all(name in calibration.graph for name in names)
 
 
-def test_a_channel_of_zeros_keeps_its_bias() -> None:
+def test_channel_of_zeros_keeps_its_bias() -> None:
     weights = numbers(8, 4)
     weights[:, 2] = 0
     nodes = [
@@ -342,11 +341,11 @@ def test_a_channel_of_zeros_keeps_its_bias() -> None:
     feeds = {"x": numbers(1, 8) * 100}
     ranges = ranges_of(Graph(nodes), feeds)
     ranges["y"] = (-0.2, 0.35)
-    asked = Integers(INTEGERS["int8"], ranges)
-    record = converted(Graph(nodes), [CutInput("x")], ["y"], mode="int8", integers=asked)
-    (found,) = answered(model_bytes(record), list(feeds.values()))
-    np.testing.assert_allclose(found[0, 2], 0.3333, atol=0.005)
-    assert found[0, 3] == pytest.approx(0.35, abs=0.005)
+    settings = Integers(INTEGERS["int8"], ranges)
+    record = converted(Graph(nodes), [CutInput("x")], ["y"], mode="int8", integers=settings)
+    (result,) = answered(model_bytes(record), list(feeds.values()))
+    np.testing.assert_allclose(result[0, 2], 0.3333, atol=0.005)
+    assert result[0, 3] == pytest.approx(0.35, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -354,20 +353,18 @@ def test_a_channel_of_zeros_keeps_its_bias() -> None:
     [("AddV2", False), ("Sub", True), ("SquaredDifference", False), ("MatMul", True)],
 )
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
-def test_a_result_that_is_next_to_nothing_does_not_end_the_app(
-    kind: str, constant: bool, mode: Mode
-) -> None:
+def test_tiny_output_range_does_not_abort(kind: str, constant: bool, mode: Mode) -> None:
     other = const("b", numbers(8, 8)) if constant else feed("b", (8, 8))
     graph = Graph([feed("a", (8, 8)), other, op("y", kind, ["a", "b"])])
     names = ["a"] if constant else ["a", "b"]
     ranges = {"a": (-3.0, 3.0), "b": (-3.0, 3.0), "y": (-1e-9, 2e-9)}
-    asked = Integers(INTEGERS[mode], ranges)
-    record = converted(graph, [CutInput(n) for n in names], ["y"], mode=mode, integers=asked)
-    (found,) = answered(model_bytes(record), [numbers(8, 8) for _ in names])
-    assert np.abs(found).max() < 1
+    settings = Integers(INTEGERS[mode], ranges)
+    record = converted(graph, [CutInput(n) for n in names], ["y"], mode=mode, integers=settings)
+    (result,) = answered(model_bytes(record), [numbers(8, 8) for _ in names])
+    assert np.abs(result).max() < 1
 
 
-def test_transposed_tensors_have_the_ranges_of_the_graphs() -> None:
+def test_transposed_tensors_keep_their_ranges() -> None:
     wide = {"strides": [1, 1, 1, 1], "padding": "SAME", "data_format": "NCHW"}
     nodes = [
         feed("x", (1, 3, 8, 8)),
@@ -387,7 +384,7 @@ def test_transposed_tensors_have_the_ranges_of_the_graphs() -> None:
 
 
 def attention(mask: str) -> Graph:
-    """Scores of which some are masked, their softmax, and what it weighs."""
+    """Masked scores, their softmax, and the weighted sum."""
     hidden = np.array([[False, True, True], [False, False, True], [False, False, False]])
     least = np.float32(-3e38 if mask == "least" else -1e9)
     masking = {
@@ -416,46 +413,45 @@ def attention(mask: str) -> Graph:
 
 
 def in_integers(graph: Graph, feeds: Mapping[str, Array], mode: Mode) -> tuple[ModelRecord, str]:
-    """A graph in integers by the ranges of some feeds, and what is told of it."""
-    told: list[str] = []
+    """Convert a graph to integers with measured ranges; return it with the messages."""
+    messages: list[str] = []
     ranges = ranges_of(graph, feeds)
     specs = [CutInput(name) for name in feeds]
-    # As a recipe measures them: of fixed steps none.
+    # As in a recipe: without the ranges of fixed scales.
     needed = {name: ranges[name] for name, _ in to_calibrate(graph, specs, ["y"]).tensors}
-    asked = Integers(INTEGERS[mode], needed)
-    record = converted(graph, specs, ["y"], mode=mode, integers=asked, tell=told.append)
-    return record, "\n".join(told)
+    settings = Integers(INTEGERS[mode], needed)
+    record = converted(graph, specs, ["y"], mode=mode, integers=settings, tell=messages.append)
+    return record, "\n".join(messages)
 
 
 @pytest.mark.parametrize("mask", ["select", "add", "least"])
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
-def test_a_mask_does_not_hide_what_a_softmax_tells_apart(mode: Mode, mask: str) -> None:
+def test_softmax_of_masked_scores_stays_float(mode: Mode, mask: str) -> None:
     graph, feeds = attention(mask), {"x": numbers(3, 4, seed=13)}
-    record, told = in_integers(graph, feeds, mode)
-    assert "SOFTMAX 'shares' in float: one step of 'shaped' would be " in told
-    assert "FULLY_CONNECTED" not in told
+    record, messages = in_integers(graph, feeds, mode)
+    assert "SOFTMAX 'shares' in float: one step of 'shaped' would be " in messages
+    assert "FULLY_CONNECTED" not in messages
     assert codes(record).count("FULLY_CONNECTED") == 2
     assert layer(record, "FULLY_CONNECTED")[0].type == INTEGERS[mode].name
-    (wanted,) = expected(graph, feeds, ["y"])
-    (found,) = answered(model_bytes(record), list(feeds.values()))
+    result, reference = run_both(record, graph, feeds)
     far = 0.02 if mode == "int8" else 0.01
-    assert np.abs(found - wanted).max() < far * np.abs(wanted).max()
+    assert np.abs(result - reference).max() < far * np.abs(reference).max()
 
 
-def test_what_a_softmax_in_float_puts_out_may_be_integers() -> None:
-    asked = Integers(
+def test_float_softmax_can_have_integer_output() -> None:
+    settings = Integers(
         DType.INT8,
         {k: v for k, v in ranges_of(network(), FEEDS).items() if k != "y"},
         rules=("mode=float ops=Softmax",),
         output_type="int8",
     )
-    record = converted(network(), [CutInput("x")], ["y"], mode="int8", integers=asked)
+    record = converted(network(), [CutInput("x")], ["y"], mode="int8", integers=settings)
     graph = record.subgraphs[0]
-    left = graph.tensors[graph.outputs[0]]
-    assert left.type == "INT8"
-    assert steps(record, left.name) == (1 / 256, -128)
+    output = graph.tensors[graph.outputs[0]]
+    assert output.type == "INT8"
+    assert steps(record, output.name) == (1 / 256, -128)
 
 
-def test_a_softmax_without_a_mask_is_in_integers() -> None:
-    _, told = in_integers(network(), FEEDS, "int8")
-    assert not told
+def test_softmax_without_a_mask_is_in_integers() -> None:
+    _, messages = in_integers(network(), FEEDS, "int8")
+    assert not messages

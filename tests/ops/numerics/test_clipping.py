@@ -16,7 +16,7 @@ from mobileprep.ops.numerics.quantization import clipped
 
 @pytest.mark.parametrize("block", [3, 1 << 16])
 def test_clipping_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clipping, "_CLIPPING_BLOCK", block)
+    monkeypatch.setattr(clipping, "_BLOCK", block)
     x = np.array([[-np.inf, -1, 0, 1], [6, 7, np.inf, np.nan]], np.float32)
     expected = np.array([[0, 0, 0, 1], [6, 6, 6, np.nan]])
     np.testing.assert_array_equal(clipped(x, 0, 6), expected)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mobileprep.ops.numerics.hashes import hash64, hash64_many
+from mobileprep.ops.numerics.hashes import hash64
 
 MASK = (1 << 64) - 1
 MULTIPLIER = 0xC6A4A7935BD1E995
@@ -29,10 +29,3 @@ def murmur(data: bytes, seed: int = 0xDECAFCAFFE) -> int:
 def test_hash64(length: int) -> None:
     data = random.Random(length).randbytes(length)
     assert hash64(data) == murmur(data)
-
-
-@pytest.mark.parametrize("count", [0, 1, 15, 16, 40])
-def test_hash64_many(count: int) -> None:
-    generator = random.Random(count)
-    values = [generator.randbytes(8 + i % 8) for i in range(count)] + [b"", b"a" * 70]
-    assert hash64_many(values) == [murmur(text) for text in values]

@@ -8,7 +8,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Tensor
-from mobileprep.transforms.rewriting.clipping import ConstantExpressions
+from mobileprep.transforms.rewriting.constants import ConstantExpressions
 from tests.transforms.graphs import const, node, placeholder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from mobileprep.graph.graph import Graph
-from mobileprep.transforms.tf115.importing import copies_warning
+from mobileprep.transforms.tf115 import copies_warning
 from tests.transforms.graphs import const, placeholder
 
 BIG, SMALL = const("big", range(300)), const("small", [1, 2])

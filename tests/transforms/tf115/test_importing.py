@@ -10,7 +10,7 @@ from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import parse_ref
-from mobileprep.transforms.tf115.importing import import_order, imported_nodes
+from mobileprep.transforms.tf115 import import_order, imported_nodes
 from tests.transforms.graphs import node, placeholder
 
 

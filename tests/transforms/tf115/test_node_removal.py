@@ -5,7 +5,7 @@ from __future__ import annotations
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from mobileprep.transforms.remove_nodes import remove_in_rounds
+from mobileprep.transforms.node_removal import remove_in_rounds
 from tests.transforms.graphs import const, node, placeholder
 
 

@@ -12,7 +12,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref
-from mobileprep.transforms.tf115.importing import Tf115Values
+from mobileprep.transforms.tf115 import Tf115Values
 from tests.transforms.graphs import const, node, placeholder
 
 INT = DType.INT32

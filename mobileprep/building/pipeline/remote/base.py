@@ -1,58 +1,18 @@
-"""Interfaces of remote caches and of their backends, which store named bytes."""
+"""Interface of the backends of a remote cache, which store named bytes."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import BinaryIO, Final, Literal, Protocol, TypeAlias
 
 Kind: TypeAlias = Literal["cas", "ac"]
 KINDS: Final[tuple[Kind, ...]] = ("cas", "ac")
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
-
-
-class Remote(Protocol):
-    """A remote cache. Its methods do not raise errors for remote problems."""
-
-    def fetch(self, kind: Kind, key: str, target: Path, *, limit: int) -> bool:
-        """Download an entry to the new file ``target``; return False on failure.
-
-        Objects are verified against their digest. The caller must validate records. On failure,
-        ``target`` does not exist.
-
-        Args:
-            kind: ``cas`` for objects by digest, ``ac`` for records by fingerprint.
-            key: digest or fingerprint.
-            target: file to create.
-            limit: maximum number of bytes.
-        """
-        ...
-
-    def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
-        """Return whether the cache reports an entry, of this size if both sides know it."""
-        ...
-
-    def send(self, kind: Kind, key: str, source: Path) -> bool:
-        """Upload a file; return False if the cache is read-only or the upload fails.
-
-        Objects that already exist are not uploaded again; records are.
-        """
-        ...
-
-    def stop(self) -> None:
-        """Abort all transfers, and do nothing from now on."""
-        ...
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The distinct warnings so far, one sentence each."""
-        ...
 
 
 class Backend(Protocol):
@@ -70,17 +30,11 @@ class Backend(Protocol):
         """Upload a file atomically."""
         ...
 
-    def break_off(self) -> None:
-        """Let pending transfers fail immediately, if the backend supports it."""
-        ...
-
 
 def entry_name(kind: Kind, key: str) -> str | None:
     """Return the path of an entry below the URL of the cache, or None if the key is invalid."""
     return f"{kind}/{key}" if kind in KINDS and _KEY.match(key) else None
 
-
-T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 3.0
 SILENT_SECONDS: Final = 10.0
@@ -88,78 +42,41 @@ SILENT_SECONDS: Final = 10.0
 _LEAST_RATE: Final = 256 << 10
 
 
-def seconds_for(size: int) -> float:
-    """Return the maximum transfer time for a number of bytes."""
-    return size / _LEAST_RATE
-
-
 class TimeLeft:
-    """The time budget of a transfer.
+    """The time budget of an operation.
 
     It starts with ``SILENT_SECONDS`` and grows by one second for each 256 KiB of transferred
-    content. Headers, and other data that a server may send forever, do not extend it.
-
-    Args:
-        at_most: initial budget in seconds, if it is less than ``SILENT_SECONDS``.
+    content.
     """
 
-    def __init__(self, at_most: float = math.inf) -> None:
-        self._until = time.monotonic() + min(SILENT_SECONDS, at_most)
+    def __init__(self) -> None:
+        self.transfer_seconds = 0.0
+        """Time that the content transferred so far may take."""
+        self._until = time.monotonic() + SILENT_SECONDS
 
     def moved(self, size: int) -> None:
-        """Extend the budget after transferring bytes of the entry."""
-        self._until += seconds_for(size)
+        """Extend the budget after transferring bytes of the entry; raises like ``remaining``."""
+        self.transfer_seconds += size / _LEAST_RATE
+        self.remaining()
 
     def remaining(self) -> float:
         """Return the remaining seconds.
 
         Raises:
-            TimeoutError: the budget is used up.
+            RemoteError: the budget is used up.
         """
-        seconds = self._until - time.monotonic()
+        seconds = self._until + self.transfer_seconds - time.monotonic()
         if seconds <= 0:
-            message = "too slow"
-            raise TimeoutError(message)
+            message = "is too slow"
+            raise RemoteError(message)
         return seconds
-
-    def bytes_due(self) -> int:
-        """Return the number of bytes that the minimum rate transfers in the remaining time."""
-        return max(0, int((self._until - time.monotonic()) * _LEAST_RATE))
 
     def wait(self) -> float:
         """Return the timeout for the next bytes in seconds; raises like ``remaining``."""
         return min(self.remaining(), SILENT_SECONDS)
 
 
-def within(seconds: float, work: Callable[[], T]) -> T:
-    """Call a function that has no timeout of its own, such as a name lookup.
-
-    On a timeout, the call continues in a daemon thread.
-
-    Raises:
-        TimeoutError: the call took longer than ``seconds``.
-    """
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        message = "too slow"
-        raise TimeoutError(message)
-    return results[0]
-
-
-Ends: TypeAlias = Literal["nothing", "taking", "sending", "all"]
+Ends: TypeAlias = Literal["nothing", "sending", "all"]
 
 
 class RemoteError(Exception):
@@ -180,10 +97,6 @@ class RemoteError(Exception):
         self.again = again
         self.ends = ends
         self.after = after
-
-
-class WrongBytesError(RemoteError):
-    """The content of an entry is wrong; uploading it again repairs it."""
 
 
 class LocalError(Exception):
@@ -216,15 +129,16 @@ class Sink:
         Raises:
             TooLongError: the content exceeds the limit.
             LocalError: the file cannot be written.
+            RemoteError: the time budget is used up.
         """
         self.expect(self.size + len(block))
         self.size += len(block)
-        self.time_left.moved(len(block))
         self._digest.update(block)
         try:
             self._stream.write(block)
         except OSError as error:
             raise LocalError(error.strerror or str(error)) from error
+        self.time_left.moved(len(block))
 
     def expect(self, size: int) -> None:
         """Check the announced total size before any byte is read."""

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from mobileprep.building.pipeline.output import workspace_name
 from mobileprep.building.pipeline.remote.base import (
     Backend,
-    Ends,
     Kind,
     LocalError,
-    Remote,
     RemoteError,
     Sink,
     TimeLeft,
     TooLongError,
-    WrongBytesError,
     entry_name,
     file_size,
-    seconds_for,
 )
 from mobileprep.building.pipeline.remote.settings import (
     CA,
@@ -36,28 +35,22 @@ from mobileprep.building.pipeline.remote.settings import (
 )
 from mobileprep.core.parallel import at_once
 from mobileprep.errors import UnsupportedError, UsageError
+from mobileprep.formats.parts import Part
 
 _TRIES = 3
 _FIRST_PAUSE = 0.1
 # Number of consecutive failures, and total lost time, after which the cache is disabled.
-_MOST_IN_A_ROW = 3
+_MOST_FAILURES = 3
 _MOST_SECONDS_LOST = 20.0
 # Allowed latency of a response, apart from its transfer time; valid responses may be slow too.
 _QUICK_SECONDS = 0.5
 
 
-class _Done(NamedTuple):
-    """The result of a successful operation, and the number of transferred bytes."""
+class Remote:
+    """A thread-safe remote cache with retries. No method raises errors for remote problems.
 
-    answer: bool
-    size: int = 0
-
-
-class GuardedRemote:
-    """A thread-safe ``Remote`` with retries.
-
-    It disables the cache for the rest of the build after too many failures, too much lost time, or
-    if the cache is unusable. Slow responses count as lost time even if they are correct.
+    It disables itself for the rest of the build after too many failures in a row, too much lost
+    time, or if the cache is unusable. Slow responses count as lost time even if they are correct.
 
     Args:
         settings: settings of the remote cache.
@@ -72,24 +65,34 @@ class GuardedRemote:
         self._lock = threading.Lock()
         self._off = threading.Event()
         self._is_read_only = settings.read_only
-        # After too many wrong results, the cache is no longer read, but uploads may still repair
-        # it.
-        self._is_doubted = False
-        self._in_a_row = {"taking": 0, "sending": 0}
+        self._failures = 0
         self._seconds_lost = 0.0
         self._counted_until = 0.0
+        # Entries with wrong content, which count as missing until they are uploaded again.
         self._known_wrong: set[str] = set()
         self._sent: set[str] = set()
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """The distinct warnings so far, one sentence each."""
         with self._lock:
             return tuple(self._warnings)
 
     def fetch(self, kind: Kind, key: str, target: Path, *, limit: int) -> bool:
+        """Download an entry to the new file ``target``; return False on failure.
+
+        Objects are verified against their digest. The caller must validate records. On failure,
+        ``target`` does not exist.
+
+        Args:
+            kind: ``cas`` for objects by digest, ``ac`` for records by fingerprint.
+            key: digest or fingerprint.
+            target: file to create.
+            limit: maximum number of bytes.
+        """
         name = self._believed(kind, key)
         done = name is not None and self._guarded(
-            lambda backend: self._fetch(backend, name, target, limit)
+            lambda backend, time_left: self._fetch(backend, name, target, limit, time_left)
         )
         if not done:
             with contextlib.suppress(OSError):
@@ -97,93 +100,91 @@ class GuardedRemote:
         return done
 
     def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
+        """Return whether the cache reports an entry, of this size if both sides know it."""
         name = self._believed(kind, key)
-        return name is not None and self._guarded(lambda backend: self._has(backend, name, size))
+        return name is not None and self._guarded(
+            lambda backend, time_left: backend.has(name, size, time_left)
+        )
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:
+        """Upload a file; return False if the cache is read-only or the upload fails.
+
+        Objects that already exist are not uploaded again; records are.
+        """
         name = entry_name(kind, key)
         if name is None or self._is_read_only:
             return False
-        return self._guarded(lambda backend: self._send(backend, name, source), "sending")
+        return self._guarded(
+            lambda backend, time_left: self._send(backend, name, source, time_left)
+        )
 
     def stop(self) -> None:
+        """Start no transfers from now on, and end pauses before retries."""
         self._off.set()
-        backend = self._backend
-        if backend is not None:
-            backend.break_off()
 
     def _believed(self, kind: Kind, key: str) -> str | None:
         """Return an entry's name, or None if it is invalid or had wrong content in this build."""
         name = entry_name(kind, key)
         return None if name in self._known_wrong else name
 
-    def _fetch(self, backend: Backend, name: str, target: Path, limit: int) -> _Done:
+    def _fetch(
+        self, backend: Backend, name: str, target: Path, limit: int, time_left: TimeLeft
+    ) -> bool:
         try:
             with target.open("wb") as stream:
-                sink = Sink(stream, limit, self._time_left())
+                sink = Sink(stream, limit, time_left)
                 if not backend.read(name, sink):
-                    return _Done(False)
+                    return False
         except OSError as error:
             raise LocalError(error.strerror or str(error)) from error
         except TooLongError:
-            self._known_wrong.add(name)
-            message = "has entries that are longer than they can be"
-            raise WrongBytesError(message) from None
-        if name.startswith("cas/") and name != f"cas/{sink.sha256}":
-            self._known_wrong.add(name)
-            message = "gives wrong bytes, which were not used"
-            raise WrongBytesError(message)
-        return _Done(True, sink.size)
+            problem = "has entries that are longer than they can be"
+        else:
+            if not name.startswith("cas/") or name == f"cas/{sink.sha256}":
+                return True
+            problem = "gives wrong bytes, which were not used"
+        self._known_wrong.add(name)
+        self._warn(f"{self._named} {problem}")
+        return False
 
-    def _has(self, backend: Backend, name: str, size: int | None) -> _Done:
-        return _Done(backend.has(name, size, self._time_left()))
-
-    def _send(self, backend: Backend, name: str, source: Path) -> _Done:
+    def _send(self, backend: Backend, name: str, source: Path, time_left: TimeLeft) -> bool:
         size = file_size(source)
-        if name.startswith("cas/") and self._is_there(backend, name, size):
-            return _Done(True)
-        backend.write(name, source, self._time_left())
+        is_object = name.startswith("cas/") and name not in self._known_wrong
+        if is_object and (name in self._sent or backend.has(name, size, time_left)):
+            return True
+        backend.write(name, source, time_left)
         self._known_wrong.discard(name)
         self._sent.add(name)
-        return _Done(True, size)
+        return True
 
-    def _is_there(self, backend: Backend, name: str, size: int) -> bool:
-        """Return whether an object need not be uploaded; do not ask a cache with wrong content."""
-        if name in self._known_wrong:
-            return False
-        return name in self._sent or (
-            not self._is_doubted and backend.has(name, size, self._time_left())
-        )
-
-    def _guarded(self, work: Callable[[Backend], _Done], way: str = "taking") -> bool:
+    def _guarded(self, work: Callable[[Backend, TimeLeft], bool]) -> bool:
         """Run an operation with retries; return False if it fails."""
+        started = time.monotonic()
         for tried in range(1, _TRIES + 1):
-            if self._off.is_set() or (self._is_read_only if way == "sending" else self._is_doubted):
+            if self._off.is_set():
                 return False
-            started = time.monotonic()
+            time_left = TimeLeft()
             try:
-                done = work(self._connected())
+                done = work(self._connected(), time_left)
             except LocalError as error:
                 self._warn(f"something could not be exchanged with {self._named}: {error}")
                 return False
             except RemoteError as error:
-                self._lost(started)
+                self._count_lost_time(started)
                 if not error.again or tried == _TRIES or self._costs_too_long(error.after):
-                    self._failed(error, way)
+                    self._count_failure(error)
                     return False
-                self._pause(tried, error.after)
+                # Longer each time, as long as the server requests, and randomized so that machines
+                # that build at the same time do not retry at the same time.
+                pause = _FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0)
+                self._off.wait(error.after + pause)
             else:
-                self._went_well(done, way, started)
-                return done.answer
+                self._failures = 0
+                self._count_lost_time(started + _QUICK_SECONDS + time_left.transfer_seconds)
+                if self._costs_too_long():
+                    self._end("is too slow")
+                return done
         return False
-
-    def _pause(self, tried: int, requested: float) -> None:
-        """Wait before a retry: longer each time, and as long as the server requests."""
-        started = time.monotonic()
-        # Randomized so that machines that build at the same time do not retry at the same time.
-        self._off.wait(requested + _FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0))
-        if requested:
-            self._lost(started)
 
     def _connected(self) -> Backend:
         with self._lock:
@@ -191,121 +192,117 @@ class GuardedRemote:
                 self._backend = self._connect()
             return self._backend
 
-    def _time_left(self) -> TimeLeft:
-        """Return the time budget of the next operation."""
-        return TimeLeft(_MOST_SECONDS_LOST - self._seconds_lost + _QUICK_SECONDS)
-
     def _costs_too_long(self, more: float = 0.0) -> bool:
         return self._seconds_lost + more > _MOST_SECONDS_LOST
 
-    def _lost(self, since: float) -> None:
+    def _count_lost_time(self, since: float) -> None:
         """Add the time since ``since`` to the lost time; count parallel operations only once."""
         now = time.monotonic()
         with self._lock:
-            self._seconds_lost += max(0.0, now - max(since, self._counted_until))
-            self._counted_until = max(now, self._counted_until)
+            lost = now - max(since, self._counted_until)
+            if lost > 0:
+                self._seconds_lost += lost
+                self._counted_until = now
 
-    def _went_well(self, done: _Done, way: str, started: float) -> None:
-        self._in_a_row[way] = 0
-        due = started + _QUICK_SECONDS + seconds_for(done.size)
-        if time.monotonic() <= due:
-            return
-        self._lost(due)
-        if self._costs_too_long():
-            self._end("all", "is too slow")
-
-    def _failed(self, error: RemoteError, way: str) -> None:
-        """Record a failure, and disable operations if necessary."""
+    def _count_failure(self, error: RemoteError) -> None:
+        """Warn about a failure, and disable uploads or the whole cache if necessary."""
         with self._lock:
-            self._in_a_row[way] += 1
-            often = self._in_a_row[way] >= _MOST_IN_A_ROW
-        ends: Ends = error.ends
-        if self._costs_too_long(error.after):
-            ends = "all"
-        elif often and isinstance(error, WrongBytesError):
-            ends = "taking"
-        elif often and way == "taking":
-            ends = "all"
-        elif often and ends == "nothing":
-            ends = "sending"
-        self._end(ends, error.message)
+            self._failures += 1
+        is_last = self._failures >= _MOST_FAILURES or self._costs_too_long(error.after)
+        if error.ends == "all" or is_last:
+            self._end(error.message)
+        elif not self._off.is_set():
+            self._is_read_only |= error.ends == "sending"
+            consequence = "; nothing more is sent to it" if error.ends == "sending" else ""
+            self._warn(f"{self._named} {error.message}{consequence}")
 
-    def _end(self, ends: Ends, message: str) -> None:
-        """Warn about a failure, and disable the given operations."""
+    def _end(self, message: str) -> None:
+        """Disable the cache with a warning, unless that has happened before."""
         with self._lock:
-            if self._off.is_set():
-                return
-            if ends == "taking" and self._is_read_only:
-                ends = "all"
-            if ends == "all":
-                self._off.set()
-            self._is_read_only = self._is_read_only or ends == "sending"
-            self._is_doubted = self._is_doubted or ends == "taking"
-        self._warn(f"{self._named} {message}{_AFTER[ends]}")
+            is_first = not self._off.is_set()
+            self._off.set()
+        if is_first:
+            self._warn(f"{self._named} {message}; building without it")
 
     def _warn(self, text: str) -> None:
         with self._lock:
             self._warnings.setdefault(text)
 
 
-_AFTER: dict[Ends, str] = {
-    "nothing": "",
-    "taking": "; it is not read any more",
-    "sending": "; nothing more is sent to it",
-    "all": "; building without it",
-}
+_THREADS: Final = 8
 
 
-THREADS: Final = 8
+class Sharing:
+    """A remote cache that complements a local one.
 
-
-class Wanted(NamedTuple):
-    """An entry to download; see ``Remote.fetch``."""
-
-    kind: Kind
-    key: str
-    target: Path
-    limit: int
-
-
-class Offered(NamedTuple):
-    """A file to upload; see ``Remote.send``."""
-
-    kind: Kind
-    key: str
-    source: Path
-
-
-def fetch_many(remote: Remote, requests: Iterable[Wanted]) -> list[bool]:
-    """Download entries in parallel; return for each whether it succeeded."""
-
-    def fetch(entry: Wanted) -> bool:
-        return remote.fetch(entry.kind, entry.key, entry.target, limit=entry.limit)
-
-    return at_once(fetch, list(requests), THREADS)
-
-
-def has_many(remote: Remote, entries: Iterable[tuple[Kind, str, int | None]]) -> list[bool]:
-    """Return for each entry whether the cache reports that it exists."""
-    return at_once(lambda entry: remote.has(*entry), list(entries), THREADS)
-
-
-def send_many(remote: Remote, offered: Iterable[Offered]) -> list[bool]:
-    """Upload files in parallel; return for each whether it is in the cache afterwards.
-
-    Records follow their objects, so that no machine finds an incomplete record. If an object fails,
-    no record is uploaded.
+    Args:
+        remote: remote cache.
+        folder: directory of the local cache; transfers use its ``tmp`` directory.
     """
 
-    def send(entry: Offered) -> bool:
-        return remote.send(*entry)
+    def __init__(self, remote: Remote, folder: Path) -> None:
+        self._remote = remote
+        self._folder = folder / "tmp"
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="mobileprep-share")
+        self._sent: list[Future[None]] = []
 
-    listed = list(offered)
-    objects = [entry for entry in listed if entry.kind == "cas"]
-    sent = dict(zip(objects, at_once(send, objects, THREADS), strict=True))
-    records = [entry for entry in listed if entry.kind == "ac"] if all(sent.values()) else []
-    sent |= zip(records, at_once(send, records, THREADS), strict=True)
-    return [sent.get(entry, False) for entry in listed]
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._remote.warnings
+
+    @contextlib.contextmanager
+    def fetched(
+        self, kind: Kind, entries: Iterable[tuple[str, int]]
+    ) -> Iterator[list[Path | None]]:
+        """Provide entries as temporary files, which are removed at the end unless they were moved.
+
+        An entry is None if it does not exist, is larger than its limit, or could not be downloaded.
+        Objects match their digests; the content of records is not validated.
+
+        Args:
+            entries: key and limit of each entry in bytes.
+        """
+        targets = [(*entry, self._folder / workspace_name()) for entry in entries]
+
+        def fetch(entry: tuple[str, int, Path]) -> Path | None:
+            key, limit, target = entry
+            return target if self._remote.fetch(kind, key, target, limit=limit) else None
+
+        try:
+            # If the local cache is not writable, fetch nothing; the cache itself reports that.
+            files: list[Path | None] = [None] * len(targets)
+            with contextlib.suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                files = at_once(fetch, targets, _THREADS)
+            yield files
+        finally:
+            for *_, target in targets:
+                with contextlib.suppress(OSError):
+                    os.unlink(target)  # noqa: PTH108 - it may have been moved
+
+    def has(self, parts: Sequence[Part]) -> list[bool]:
+        """Return for each object whether the remote cache reports that it exists."""
+        return at_once(lambda p: self._remote.has("cas", p.sha256, p.size), parts, _THREADS)
+
+    def send(self, key: str, record: Path, objects: Sequence[tuple[str, Path]]) -> None:
+        """Upload the objects of a stage and then its record, in the background."""
+        self._sent.append(self._sender.submit(self._send, key, record, objects))
+
+    def finish(self) -> None:
+        """Wait for all uploads."""
+        for one in self._sent:
+            one.result()
+
+    def stop(self) -> None:
+        """Cancel all transfers."""
+        for one in self._sent:
+            one.cancel()
+        self._remote.stop()
+
+    def _send(self, key: str, record: Path, objects: Sequence[tuple[str, Path]]) -> None:
+        """Upload the record only after all objects, so that no machine finds it incomplete."""
+        if all(at_once(lambda entry: self._remote.send("cas", *entry), objects, _THREADS)):
+            self._remote.send("ac", key, record)
 
 
 # Modules that each extra installs; HTTP needs "remote".
@@ -331,7 +328,7 @@ def open_remote(settings: RemoteSettings | None) -> Remote | None:
         _check_installed("remote" if scheme in HTTP else OBJECT_STORES[scheme], settings.url)
     if settings.ca_file is not None:
         _check_certificates(settings.ca_file)
-    return GuardedRemote(settings, lambda: _backend(settings, scheme))
+    return Remote(settings, lambda: _backend(settings, scheme))
 
 
 def _check_installed(extra: str, url: str) -> None:

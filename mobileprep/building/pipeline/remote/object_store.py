@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import stat
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +21,10 @@ from mobileprep.building.pipeline.remote.base import (
     TooLongError,
     file_blocks,
     file_size,
-    within,
 )
 from mobileprep.core.files import atomic_writer
+from mobileprep.core.parallel import start_all
+from mobileprep.core.paths import opened_file
 from mobileprep.errors import ArtifactError
 
 _BLOCK = 1 << 20
@@ -62,7 +62,8 @@ class ObjectStoreBackend:
         try:
             # Some libraries query metadata servers for credentials, which may not exist, with many
             # retries.
-            self._files: Any = within(TimeLeft().wait(), lambda: _file_system(parts.scheme))
+            files = start_all(_file_system, [parts.scheme])[parts.scheme]
+            self._files: Any = files.result(SILENT_SECONDS)
         except TimeoutError as error:
             message = "takes too long to be signed in to"
             raise RemoteError(message, ends="all") from error
@@ -95,9 +96,6 @@ class ObjectStoreBackend:
         if not is_done:
             message = "has no such bucket"
             raise RemoteError(message, ends="sending")
-
-    def break_off(self) -> None:
-        """Do nothing: the library's threads do not delay the end of the process."""
 
     async def _read(self, path: str, sink: Sink) -> int:
         time_left = sink.time_left
@@ -204,9 +202,6 @@ def _fault(error: Exception) -> RemoteError:
     return RemoteError(f"fails ({name})", again=True)
 
 
-_FOLDER_BLOCK = 1 << 18
-
-
 class FolderBackend:
     """A cache in a directory, which must exist to detect an unmounted network share.
 
@@ -221,7 +216,7 @@ class FolderBackend:
             if stream is None:
                 return False
             sink.expect(os.fstat(stream.fileno()).st_size)
-            while block := stream.read(_FOLDER_BLOCK):
+            while block := stream.read(_BLOCK):
                 sink.write(block)
             return True
 
@@ -232,7 +227,7 @@ class FolderBackend:
 
     def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
         """Copy a file, and rename it when it is complete."""
-        self._look()
+        self._check_exists()
         blocks = file_blocks(name, source, file_size(source), time_left)
         try:
             with atomic_writer(self._folder / name, follow=False) as stream:
@@ -240,11 +235,7 @@ class FolderBackend:
         except ArtifactError as error:
             raise RemoteError(error.message, ends="sending") from error
 
-    def break_off(self) -> None:
-        """Do nothing: pending file system calls cannot be aborted."""
-
-    def _look(self) -> None:
-        """Check that the directory exists."""
+    def _check_exists(self) -> None:
         try:
             self._folder.stat()
         except OSError as error:
@@ -253,24 +244,13 @@ class FolderBackend:
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[BinaryIO | None]:
-        """Open a regular file; yield None for anything else."""
-        self._look()
+        """Open a regular file; yield None if it does not exist."""
+        self._check_exists()
         try:
-            number = _descriptor(self._folder / name)
-            if number is None:
-                yield None
-                return
-            with open(number, "rb") as stream:  # noqa: PTH123 - a descriptor
+            with opened_file(self._folder / name) as stream:
                 yield stream
+        except FileNotFoundError:
+            yield None
         except OSError as error:
             message = f"has an entry that cannot be read: {error.strerror or error}"
             raise RemoteError(message) from error
-
-
-def _descriptor(path: Path) -> int | None:
-    """Open a regular file; return None for anything else, since opening a FIFO would block."""
-    try:
-        is_file = stat.S_ISREG(path.stat().st_mode)
-        return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)) if is_file else None
-    except FileNotFoundError:
-        return None

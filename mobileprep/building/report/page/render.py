@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct, to_builtins
-
 from mobileprep.building.report.collect import Report, finite, report_data
 
 PAGE: Final = "report.html"
@@ -46,7 +44,9 @@ def render_page(
         f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    title = html.escape(f"{_printable(str(data.get('recipe', '')))} - mobileprep report")
+    recipe = str(data.get("recipe", ""))
+    recipe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in recipe)
+    title = html.escape(f"{recipe} - mobileprep report")
     rest = b"".join(
         [
             b'<html lang="en">\n<head>\n<meta charset="utf-8">\n',
@@ -109,28 +109,8 @@ def _text(data: Mapping[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
 
 
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
 FORMAT: Final = 1
 """Increment if the page data changes, so that pages of other versions are not misread."""
-
-
-class StageTime(Struct, frozen=True):
-    """A stage of the build that wrote a page.
-
-    Args:
-        task: task name.
-        kind: stage name.
-        seconds: duration in this build, or of the run that created the cached result.
-        ran: whether it ran in this build.
-    """
-
-    task: str
-    kind: str
-    seconds: float
-    ran: bool
 
 
 def nodes_data(
@@ -155,9 +135,14 @@ def page_data(
     recipe: str,
     tool: str,
     targets: Sequence[tuple[Report, Mapping[str, Any]]],
-    stages: Sequence[StageTime],
+    stages: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the page data of a recipe's targets."""
+    """Return the page data of a recipe's targets.
+
+    Args:
+        stages: for each stage, its ``task`` and ``kind``, whether it ``ran`` in this build, and the
+            ``seconds`` it took, or took in the run that created the cached result.
+    """
     return {
         "format": FORMAT,
         "recipe": recipe,
@@ -166,7 +151,7 @@ def page_data(
             {"name": report.target, "report": report_data(report), "nodes": nodes}
             for report, nodes in targets
         ],
-        "stages": [to_builtins(stage) for stage in stages],
+        "stages": list(stages),
     }
 
 

@@ -13,12 +13,8 @@ def budget_lines(lines: Sequence[BudgetLine]) -> Iterator[str]:
     """Yield a line for each limit, with its remaining budget."""
     for line in lines:
         basis = f" ({line.basis})" if line.basis else ""
-        yield f"budget   {line.name}: {budget_text(line)}{basis}"
-
-
-def budget_text(line: BudgetLine) -> str:
-    """Format the usage and the remaining budget: ``48,000 of 50,000, 2,000 left``."""
-    return f"{number_text(line.found)} of {number_text(line.limit)}, {number_text(line.left)} left"
+        found, limit, left = map(number_text, (line.found, line.limit, line.left))
+        yield f"budget   {line.name}: {found} of {limit}, {left} left{basis}"
 
 
 def cost_text(cost: DeviceCost) -> str:

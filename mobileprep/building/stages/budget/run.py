@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
 from msgspec import Struct, structs
 
-from mobileprep.building.stages.base import Job, stage
-from mobileprep.building.stages.budget import hints
+from mobileprep.building.report.layout import number_text
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord, BudgetStage
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import CompressRecord, KernelsRecord, PackageRecord
@@ -17,13 +17,14 @@ from mobileprep.building.stages.running import with_assets
 from mobileprep.data.source import data_inputs
 from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError, UsageError
 from mobileprep.graph.graph import Graph
+from mobileprep.graph.op_sets import BATCH_NORMS
 from mobileprep.graph.opdefs.definitions import slip_in
-from mobileprep.runtime.accounting.costs import GraphCosts, sample_costs
+from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost, sample_costs
+from mobileprep.targets.memmapped import removal
 from mobileprep.targets.selective_registration import KERNEL_CODE_BASIS
 from mobileprep.targets.targets import DeviceCost
 
 
-@stage(BudgetStage)
 def run(job: Job[BudgetStage]) -> None:
     """Write ``budget.json``.
 
@@ -70,8 +71,8 @@ class _Usage(Struct, frozen=True):
 
     def over(self, limit: float) -> str:
         """Describe by how much it exceeds the limit."""
-        sentence = self.text.format(_shown(self.amount))
-        excess = f"{_shown(self.amount - limit)} over the budget of {_shown(limit)}"
+        sentence = self.text.format(number_text(self.amount))
+        excess = f"{number_text(self.amount - limit)} over the budget of {number_text(limit)}"
         return f"{sentence}, {excess}{f' ({self.basis})' if self.basis else ''}"
 
 
@@ -88,10 +89,6 @@ def _cost(model: _Model) -> DeviceCost | None:
     rate = f"{device.gflops:g} GFLOP/s, {device.basis}"
     basis = model.basis(rate, _without(model.costs))
     return DeviceCost(device.title, flops, float(device.seconds(flops) * 1e3), basis)
-
-
-def _shown(amount: float) -> str:
-    return f"{amount:,}" if isinstance(amount, int) else f"{amount:,.4g}"
 
 
 class _Model:
@@ -134,30 +131,30 @@ class _Model:
 
 def _model_bytes(model: _Model) -> _Usage:
     text = "the model is {} bytes"
-    return _Usage("model_bytes", model.package.model.bytes, text, hints.SIZE)
+    return _Usage("model_bytes", model.package.model.bytes, text, _SIZE_HINT)
 
 
 def _compressed_bytes(model: _Model) -> _Usage:
     packed = model.job.record(CompressRecord, model.job.asked.compressed)
     text = f"the model compressed by {packed.compressor} is {{}} bytes"
-    return _Usage("compressed_bytes", packed.bytes, text, hints.SIZE)
+    return _Usage("compressed_bytes", packed.bytes, text, _SIZE_HINT)
 
 
 def _parameters(model: _Model) -> _Usage:
     count, text = model.package.model.parameters, "the model has {} parameters"
-    return _Usage("parameters", count, text, hints.parameters(model.graph), model.basis())
+    return _Usage("parameters", count, text, _parameters_hint(model.graph), model.basis())
 
 
 def _flops(model: _Model) -> _Usage:
     costs = model.costs
     text = "one sample takes {} operations"
     basis = model.basis(_without(costs))
-    return _Usage("flops", costs.flops, text, hints.flops(costs), basis)
+    return _Usage("flops", costs.flops, text, _flops_hint(costs), basis)
 
 
 def _activation_bytes(model: _Model) -> _Usage:
     text = "the tensors of one sample take {} bytes at once"
-    hint = hints.activations(model.costs)
+    hint = _activations_hint(model.costs)
     return _Usage("activation_bytes", model.costs.peak_bytes, text, hint, model.basis())
 
 
@@ -170,19 +167,19 @@ def _latency(model: _Model) -> _Usage:
     text = f"one sample takes {{}} ms at the {rate}"
     milliseconds = float(device.seconds(model.costs.flops) * 1e3)
     basis = model.basis(rate, _without(model.costs))
-    return _Usage("latency_ms", milliseconds, text, hints.flops(model.costs), basis)
+    return _Usage("latency_ms", milliseconds, text, _flops_hint(model.costs), basis)
 
 
 def _kernels(model: _Model) -> _Usage:
     record = model.most(lambda k: k.kernels)
     text = f"the header for TensorFlow {record.tensorflow} registers {{}} kernels"
-    return _Usage("kernels", record.kernels, text, hints.kernels(model.package.ops))
+    return _Usage("kernels", record.kernels, text, _kernels_hint(model.package.ops))
 
 
 def _kernel_bytes(model: _Model) -> _Usage:
     record = model.most(lambda k: k.bytes)
     text = f"the kernels for TensorFlow {record.tensorflow} are about {{}} bytes of code"
-    hint = hints.kernels(model.package.ops)
+    hint = _kernels_hint(model.package.ops)
     return _Usage("kernel_bytes", record.bytes or 0, text, hint, KERNEL_CODE_BASIS)
 
 
@@ -201,7 +198,7 @@ def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:
             first = next((node.name for node in model.graph if node.op == op), None)
             nodes = f"{count:,} node{'s' * (count != 1)}"
             nodes += "" if first is None else f", such as {first!r}"
-            yield f"the op {op} is not allowed ({model.basis(nodes)})", hints.without(op)
+            yield f"the op {op} is not allowed ({model.basis(nodes)})", _without_hint(op)
 
 
 def _slips(model: _Model) -> list[str]:
@@ -224,3 +221,55 @@ _USAGES: Final[dict[str, Callable[[_Model], _Usage]]] = {
     "kernels": _kernels,
     "kernel_bytes": _kernel_bytes,
 }
+
+
+_SIZE_HINT: Final = "quantize the weights, cut the graph further"
+
+
+_TOLD: Final = 3
+
+
+def _parameters_hint(graph: Graph) -> str:
+    """Suggest a fix and name the largest constants, including those of functions."""
+    bodies = {f.name: f.nodes for f in graph.library.functions.values()}
+    nodes = [(n, "") for n in graph] + [(n, f"{f}/") for f, body in bodies.items() for n in body]
+    sizes = [(n.attr_tensor("value").size, owner + n.name) for n, owner in nodes if n.op == "Const"]
+    largest = sorted(sizes, key=lambda one: (-one[0], one[1]))[:_TOLD]
+    constants = ", ".join(f"{name!r} ({size:,})" for size, name in largest)
+    return f"cut the graph further, or train a smaller network: most are in {constants}"
+
+
+def _flops_hint(costs: GraphCosts) -> str:
+    """Name the most expensive ops and nodes, and suggest a transform that removes one."""
+    whole = costs.flops or 1
+    ops = [f"{op} {100 * n / whole:.0f} %" for op, n in costs.flops_by_op.items()][:_TOLD]
+    details = f"{', '.join(ops)}, most of it in {_largest(costs, lambda n: n.flops or 0)}"
+    norms = sorted(BATCH_NORMS & costs.flops_by_op.keys())
+    first = f"fuse_batch_norms takes {', '.join(norms)} off; " if norms else ""
+    return f"{first}feed smaller inputs, or train a smaller network: {details}"
+
+
+def _activations_hint(costs: GraphCosts) -> str:
+    """Name the nodes that write the largest tensors."""
+    largest = _largest(costs, lambda n: n.written)
+    return (
+        "feed smaller inputs, or compute in 8 bits with 'quantize: {mode: nodes}': the largest "
+        f"tensors are of {largest}"
+    )
+
+
+def _kernels_hint(ops: Mapping[str, int]) -> str:
+    """Name the ops that occur in only one node."""
+    single = sorted(op for op, count in ops.items() if count == 1 and op != "Placeholder")
+    examples = f": of one node each are {', '.join(single[: 2 * _TOLD])}" if single else ""
+    return f"fold_constants and fuse_batch_norms take ops off, and remove_nodes copies{examples}"
+
+
+def _without_hint(op: str) -> str:
+    """Suggest how to remove an op from a graph."""
+    return removal(op) or f"cut the graph before {op}, or allow it"
+
+
+def _largest(costs: GraphCosts, amount: Callable[[NodeCost], int]) -> str:
+    nodes = sorted(costs.nodes, key=lambda n: (-amount(n), n.name))[:_TOLD]
+    return ", ".join(f"{n.name!r} ({amount(n):,})" for n in nodes if amount(n))

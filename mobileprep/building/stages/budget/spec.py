@@ -54,10 +54,6 @@ class BudgetStage(Stage, frozen=True, kw_only=True):
     interface: Upstream
     assets: Upstream
 
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        return (self.RECORD,)
-
 
 class BudgetLine(Struct, frozen=True):
     """A limit that the model does not exceed.
@@ -82,8 +78,10 @@ class BudgetLine(Struct, frozen=True):
 
 def budget_spec(
     target: Target, frozen: Frozen, graph: Upstream, package: str, compress: str
-) -> StageSpec:
-    """Return the stage that checks a target against its limits."""
+) -> StageSpec | None:
+    """Return the stage that checks a target against its limits; None without limits or device."""
+    if target.budget == Budget() and target.device is None:
+        return None
     stage = BudgetStage(
         budget=target.budget,
         device=target.device,

@@ -9,8 +9,7 @@ from typing import Final
 from msgspec import structs
 
 from mobileprep.building.plan.engines import EngineChoice
-from mobileprep.building.plan.spec import Files
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.calibrate.spec import CalibrateStage, CalibrationRecord
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.running import (
@@ -26,7 +25,7 @@ from mobileprep.data.calibration.ranges import check_fresh, ranges_of
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.options import MOVING_AVERAGE, Method
-from mobileprep.data.source import Dataset, SampleChoice
+from mobileprep.data.source import SampleChoice
 from mobileprep.data.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text, read_range_file
@@ -34,13 +33,11 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
 from mobileprep.graph.tensor_digests import tensor_digests
 from mobileprep.litert.in_memory import tflite_in_memory
-from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.transforms.quantize_nodes import ranged_tensors
 
 _NAMED: Final = 5
 
 
-@stage(CalibrateStage)
 def run(job: Job[CalibrateStage]) -> None:
     """Write ``ranges.yaml``, ``calibration.json``, and ``data.json``.
 
@@ -134,7 +131,12 @@ def _measure_ranges(
     method = method_of(settings)
     inputs = stage_inputs(job, graph, interface.inputs)
     try:
-        data = _opened(job, settings.data, inputs)
+        data = open_dataset(
+            data_files(settings.data, calibration.data),
+            inputs,
+            SampleChoice(calibration.samples, calibration.seed, calibration.strict),
+            labels=settings.labels,
+        )
         with with_assets(graph, job.path(settings.assets)) as whole:
             engine = settings.engine or EngineChoice("numpy", {})
             subject = Subject(
@@ -181,16 +183,6 @@ def _doubts(job: Job[CalibrateStage], survey: DataSurvey) -> Iterator[str]:
     assert settings.data is not None
     with with_assets(source, job.path(settings.assets)) as whole:
         yield from norm_doubts(data_files(settings.data, settings.calibration.data), whole, inputs)
-
-
-def _opened(job: Job[CalibrateStage], files: Files, inputs: Sequence[FedTensor]) -> Dataset:
-    calibration = job.asked.calibration
-    return open_dataset(
-        data_files(files, calibration.data),
-        inputs,
-        SampleChoice(calibration.samples, calibration.seed, calibration.strict),
-        labels=job.asked.labels,
-    )
 
 
 def _digest(settings: CalibrateStage) -> str:

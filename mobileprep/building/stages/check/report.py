@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import structs
 
 from mobileprep.building.plan.engines import BEFORE_CONVERSION
 from mobileprep.building.stages.check.spec import CheckRecord, SamplesRecord
 
 
-class Checked(Struct, frozen=True):
-    """Results of comparing graphs with the source.
+class Checked(SamplesRecord, frozen=True, kw_only=True):
+    """Results of comparing graphs with the source on samples.
 
     Args:
-        origin: section that names the data, ``check`` or ``validation``, or ``drawn``.
-        data: the file, or None for randomly drawn samples.
-        samples: number of samples.
-        inputs: description of the values of each input.
         step: transform with the largest difference from the source.
         output: output with the largest difference.
         share_of_peak: the difference, as a fraction of the source's largest magnitude of that
             output.
         max_difference: the permitted maximum, or None.
-        warnings: reasons why the comparison may be unreliable.
         basis: ``measured on the graph before conversion`` if the packaged file is converted to
             another format.
         model: comparison of the packaged model with the source.
     """
 
-    origin: str
-    data: str | None
-    samples: int
-    inputs: Mapping[str, str]
     step: str
     output: str
     share_of_peak: float
     max_difference: float | None
-    warnings: tuple[str, ...]
     basis: str = ""
     model: CheckRecord | None = None
 
@@ -60,17 +50,13 @@ def checked(
     furthest = max(checks, key=lambda check: check.share_of_peak, default=model)
     assert furthest is not None
     return Checked(
-        samples.origin,
-        samples.data,
-        samples.samples,
-        samples.inputs,
-        furthest.step if checks else "",
-        furthest.output,
-        furthest.share_of_peak,
-        furthest.max_difference,
-        samples.warnings,
-        f"measured on {BEFORE_CONVERSION}" if is_converted else "",
-        model,
+        **structs.asdict(samples),
+        step=furthest.step if checks else "",
+        output=furthest.output,
+        share_of_peak=furthest.share_of_peak,
+        max_difference=furthest.max_difference,
+        basis=f"measured on {BEFORE_CONVERSION}" if is_converted else "",
+        model=model,
     )
 
 

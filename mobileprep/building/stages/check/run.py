@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from mobileprep.building.plan.engines import EngineRecord
-from mobileprep.building.plan.spec import PUBLISHED, Files, Upstream
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.plan.spec import PUBLISHED, Files
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.check.spec import (
     CheckRecord,
     CheckStage,
@@ -25,6 +25,7 @@ from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.running import (
     REFERENCE,
     basis_of,
+    basis_text,
     compared_with_reference,
     data_files,
     measured_graph,
@@ -74,7 +75,6 @@ _SHORT_LOOP: Final = (
 )
 
 
-@stage(SamplesStage)
 def run_samples(job: Job[SamplesStage]) -> None:
     """Write ``samples.npz``, ``expected.npz``, and ``samples.json``.
 
@@ -208,7 +208,9 @@ _MODEL_HINT = "use a gentler quantization"
 _LARGE = 0.1
 
 
-@stage(CheckStage)
+_NO_DIFFERENCE: Final = Difference("", 0.0, 0.0, 0.0)
+
+
 def run_check(job: Job[CheckStage]) -> None:
     """Write ``check.json``.
 
@@ -222,24 +224,28 @@ def run_check(job: Job[CheckStage]) -> None:
     expected = read_runs(job.path(settings.expected))
     feeds = _feeds(job, interface)
     results, engine = _run(job, interface, feeds)
-    basis = basis_of(job, engine)
     gaps = differences(interface.outputs, expected, results, job.place("transforms"))
-    no_difference = Difference("", 0.0, 0.0, 0.0)
-    worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=no_difference)
+    worst = max(gaps, key=lambda gap: (gap.share, not gap.is_source_lost), default=_NO_DIFFERENCE)
     if not math.isfinite(worst.share):
         place = job.place("max_difference" if worst.is_source_lost else "transforms")
         raise not_finite(worst, _subject(job), feeds, _hint(job)).at(place)
     _judge(job, worst)
-    record = CheckRecord(
-        settings.step,
-        worst.name,
-        shown_difference(max((g.absolute for g in gaps), default=0.0)),
-        shown_difference(worst.share),
-        settings.max_difference,
-        engine,
-        basis,
-    )
+    basis = basis_of(job, engine)
+    record = _record(settings.step, gaps, worst, settings.max_difference, engine, basis)
     job.write_record(settings.RECORD, record)
+
+
+def _record(
+    step: str,
+    gaps: Sequence[Difference],
+    worst: Difference,
+    limit: float | None,
+    engine: EngineRecord,
+    basis: str,
+) -> CheckRecord:
+    largest = shown_difference(max((gap.absolute for gap in gaps), default=0.0))
+    share = shown_difference(worst.share)
+    return CheckRecord(step, worst.name, largest, share, limit, engine, basis)
 
 
 def _judge(job: Job[CheckStage], worst: Difference) -> None:
@@ -271,7 +277,9 @@ def _hint(job: Job[CheckStage]) -> str:
     return _STEP_HINT if job.asked.measured is None else _MODEL_HINT
 
 
-def _feeds(job: Job[CheckStage], interface: Interface) -> list[dict[str, Array]]:
+def _feeds(
+    job: Job[CheckStage] | Job[DefaultCheckStage], interface: Interface
+) -> list[dict[str, Array]]:
     """Return the inputs of each run. Without inputs, the source ran once."""
     runs = read_runs(job.path(job.asked.samples))
     return [dict(zip(interface.inputs, arrays, strict=True)) for arrays in runs] or [{}]
@@ -298,10 +306,6 @@ def _run(
     return [[storable(array) for array in outputs] for outputs in results], record
 
 
-# Fraction of the peak that is large enough for a warning, as in a check.
-_LARGE_BY_DEFAULT: Final = 0.1
-
-
 # Scores of the source that differ by less, as a fraction of the best, count as a tie.
 _TIE: Final = 0.01
 
@@ -312,7 +316,6 @@ _DATA: Final = "add 'check: {data: FILE.npz}' with an array for each input"
 _UNINSTALLED: Final = ("LiteRT is not installed", "pip install 'mobileprep[litert]'")
 
 
-@stage(DefaultCheckStage)
 def run_default_check(job: Job[DefaultCheckStage]) -> None:
     """Write ``default_check.json``. Problems are only warnings because the check is implicit."""
     settings = job.asked
@@ -345,42 +348,20 @@ def _check_quantized(
 ) -> tuple[CheckRecord, list[str]]:
     settings = job.asked
     expected = read_runs(job.path(settings.expected))
-    fed = read_runs(job.path(settings.samples))
-    feeds = [dict(zip(interface.inputs, arrays, strict=True)) for arrays in fed] or [{}]
-    results, engine = _results(job, interface.outputs, feeds)
+    results, engine = _results(job, interface.outputs, _feeds(job, interface))
     gaps = differences(interface.outputs, expected, results)
-    worst = max(gaps, key=lambda gap: gap.share, default=Difference("", 0.0, 0.0, 0.0))
-    flips = list(_flips(interface.outputs, expected, results))
-    evidence = []
-    if worst.share > _LARGE_BY_DEFAULT:
-        evidence.append(f"the output {worst}")
-    evidence += [
-        f"{flip.changed} of {flip.samples} samples have another top-1 class in {flip.output!r}"
-        for flip in flips
-        if flip.changed
-    ]
+    worst = max(gaps, key=lambda gap: gap.share, default=_NO_DIFFERENCE)
+    evidence = [f"the output {worst}"] if worst.share > _LARGE else []
+    evidence += _flips(interface.outputs, expected, results)
     source = "drawn samples" if samples.data is None else f"samples of {samples.data}"
     warning = (
         f"{'in' if settings.file else 'after'} {settings.step}, on {samples.samples} {source}, "
         f"{', and '.join(evidence)}{_advice(settings.alternatives)}"
     )
-    record = CheckRecord(
-        settings.step,
-        worst.name,
-        shown_difference(max((gap.absolute for gap in gaps), default=0.0)),
-        shown_difference(worst.share),
-        None,
-        engine,
-        _basis(settings.file, engine),
-    )
+    file = settings.file
+    basis = "" if file is None else basis_text(file.output.removeprefix(PUBLISHED), engine)
+    record = _record(settings.step, gaps, worst, None, engine, basis)
     return record, [warning] if evidence else []
-
-
-def _basis(file: Upstream | None, engine: EngineRecord) -> str:
-    if file is None:
-        return ""
-    name = file.output.removeprefix(PUBLISHED)
-    return f"measured on {name} ({f'{engine.name} {engine.version}'.strip()})"
 
 
 def _advice(alternatives: Sequence[str]) -> str:
@@ -410,18 +391,10 @@ def _results(
     return [[storable(array) for array in arrays] for arrays in results], record
 
 
-class _Flips(NamedTuple):
-    """Number of samples whose top-1 class changed."""
-
-    output: str
-    changed: int
-    samples: int
-
-
 def _flips(
     outputs: Sequence[str], expected: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]
-) -> Iterator[_Flips]:
-    """Yield the changed classes of each output that has scores for several classes."""
+) -> Iterator[str]:
+    """Yield a sentence for each output with scores of classes whose top-1 class changed."""
     for at, output in enumerate(outputs):
         before, after = (
             [outputs_of_run[at] for outputs_of_run in runs] for runs in (expected, results)
@@ -436,4 +409,6 @@ def _flips(
         rows = np.arange(len(scores))
         best = scores.max(axis=1)
         lead = best - scores[rows, others.argmax(axis=1)]
-        yield _Flips(output, int(np.sum(lead > _TIE * np.abs(best))), len(scores))
+        changed = int(np.sum(lead > _TIE * np.abs(best)))
+        if changed:
+            yield f"{changed} of {len(scores)} samples have another top-1 class in {output!r}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,8 +15,9 @@ from mobileprep.building.plan.engines import (
     RunningStage,
     engine_choice,
     engine_version,
+    model_of,
 )
-from mobileprep.building.plan.sources import data_files, labels_of
+from mobileprep.building.plan.sources import calibration_data, data_files, labels_of
 from mobileprep.building.plan.spec import Files, StageSpec, Upstream, places
 from mobileprep.building.stages.freeze.spec import GRAPH, Frozen
 from mobileprep.recipe.model import Step, Target
@@ -121,10 +122,6 @@ class CheckStage(MeasuringStage, frozen=True, kw_only=True):
     samples: Upstream
     expected: Upstream
 
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        return (self.RECORD,)
-
 
 class DefaultCheckRecord(Struct, frozen=True):
     """Result of the default check of a quantized target.
@@ -167,10 +164,6 @@ class DefaultCheckStage(RunningStage, frozen=True, kw_only=True):
     samples: Upstream
     expected: Upstream
     drawn: Upstream
-
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        return (self.RECORD,)
 
 
 def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
@@ -227,7 +220,7 @@ def check_spec(
 
 def default_samples_spec(target: Target, frozen: Frozen) -> StageSpec:
     """Return the samples of a default check: calibration data if it exists, else drawn ones."""
-    spec = samples_spec(_on_interpreter(target), Check(_calibration_data(target)), frozen)
+    spec = samples_spec(_on_interpreter(target), Check(calibration_data(target)), frozen)
     assert isinstance(spec.stage, SamplesStage)
     stage = replace(spec.stage, section="calibration", optional=True)
     return replace(spec, task="default-samples", stage=stage)
@@ -270,28 +263,26 @@ def _on_interpreter(target: Target) -> Target:
     return replace(target, engine="numpy")
 
 
-def _calibration_data(target: Target) -> Data | None:
-    data = None if target.calibration is None else target.calibration.data
-    return data if data is not None and data.file.path.exists() else None
-
-
 def package_check_spec(
     target: Target,
-    check: Check,
-    model: Mapping[str, Any],
+    graph: Upstream,
+    shipped: Upstream,
     frozen: Frozen,
-    samples: str,
+    samples: Sequence[str],
     earlier: Sequence[str],
-) -> StageSpec:
-    """Return the stage that compares the packaged model with the source."""
+) -> StageSpec | None:
+    """Return the stage that compares the packaged model with the source, if there is a check."""
+    check = target.check
+    if check is None:
+        return None
     stage = CheckStage(
         earlier=tuple(Upstream(task, CheckStage.RECORD) for task in earlier),
         max_difference=check.max_difference,
         interface=frozen.interface,
         assets=frozen.assets,
-        samples=Upstream(samples, SamplesStage.FED),
-        expected=Upstream(samples, SamplesStage.EXPECTED),
-        **model,
+        samples=Upstream(samples[0], SamplesStage.FED),
+        expected=Upstream(samples[0], SamplesStage.EXPECTED),
+        **model_of(target, "check", graph, shipped),
     )
     where = {
         **places(target, "check", "engine", "protect"),
@@ -311,16 +302,10 @@ QUANTIZERS: Final = frozenset(
 _CHANNEL: Final = "`quantize: {mode: weights, granularity: channel}`"
 
 
-_EQUALIZE: Final = "`then: [equalize_ranges]`"
-
-
 _REPAIR: Final = "`repair: [equalize_ranges]` in `quantize`"
 
 
 _FLOAT16: Final = "`quantize: float16`"
-
-
-_EIGHT_BITS: Final = "`bits: 8`"
 
 
 def needs_default_check(target: Target) -> bool:
@@ -353,12 +338,12 @@ def alternatives_to_step(target: Target, step: Step) -> Iterator[str]:
         yield from () if has_scales else (_REPAIR,)
         yield _CHANNEL
     elif step.name == "linear_quantize_weights" and step.options.get("bits", 8) != 8:
-        yield _EIGHT_BITS
+        yield "`bits: 8`"
     if step.name in ("quantize_weights", "linear_quantize_weights"):
         by_channel = step.options.get("granularity", "channel") == "channel"
         if step.name == "quantize_weights" or not by_channel:
             yield _CHANNEL
-        yield from () if has_scales else (_EQUALIZE,)
+        yield from () if has_scales else ("`then: [equalize_ranges]`",)
     if step.name != "cast_weights":
         yield _FLOAT16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.damage.spec import DamageRecord, DamageStage, TensorRecord
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.running import asset_folder, data_files, stage_inputs
@@ -22,7 +22,6 @@ from mobileprep.runtime.sampling.inputs import FedTensor
 _BATCH: Final = 1
 
 
-@stage(DamageStage)
 def run(job: Job[DamageStage]) -> None:
     """Write ``damage.json``.
 

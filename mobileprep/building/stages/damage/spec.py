@@ -8,8 +8,9 @@ from typing import ClassVar, Final
 from msgspec import Struct
 
 from mobileprep.building.plan.engines import regex_engine
-from mobileprep.building.plan.sources import data_files, labels_of
+from mobileprep.building.plan.sources import calibration_data, data_files, labels_of
 from mobileprep.building.plan.spec import Files, Stage, StageSpec, Upstream, places
+from mobileprep.building.stages.check.spec import QUANTIZERS
 from mobileprep.building.stages.freeze.spec import GRAPH, Frozen
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import Data, InputSpec
@@ -67,10 +68,6 @@ class DamageStage(Stage, frozen=True, kw_only=True):
     assets: Upstream
     regular_expressions: str = ""
 
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        return (self.RECORD,)
-
 
 class TensorRecord(Struct, frozen=True):
     """Quantization error of a tensor.
@@ -98,23 +95,15 @@ class TensorRecord(Struct, frozen=True):
     rmse_over_scale: float | None
 
 
-_NODES: Final = frozenset({"quantize_nodes"})
-
-
-_WEIGHTS: Final = frozenset(
-    {"quantize_weights", "round_weights", "linear_quantize_weights", "cast_weights"}
-)
-
-
 def damage_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
     """Return the stage that compares the graphs before and after quantization.
 
     Returns:
         None without quantization or samples, or if the recipe turns it off.
     """
-    data = _data(target)
-    requested = target.quantization_report
-    names = {None: _NODES, False: frozenset[str](), True: _NODES | _WEIGHTS}[requested]
+    data, names = _data(target), frozenset({"quantize_nodes"})
+    if target.quantization_report is not None:
+        names = QUANTIZERS if target.quantization_report else frozenset()
     places_of_steps = [at for at, step in enumerate(target.transforms) if step.name in names]
     if data is None or not places_of_steps:
         return None
@@ -136,11 +125,7 @@ def damage_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSp
 
 
 def _data(target: Target) -> Data | None:
-    """Return the validation's samples, else the calibration's if they exist.
-
-    They may not exist, because a range file does not need samples.
-    """
+    """Return the validation's samples, else the calibration's if they exist."""
     if target.validation is not None:
         return target.validation.data
-    data = None if target.calibration is None else target.calibration.data
-    return data if data is not None and data.file.path.exists() else None
+    return calibration_data(target)

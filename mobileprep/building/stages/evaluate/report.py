@@ -4,36 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from mobileprep.building.plan.engines import EngineRecord
 
 
-class EngineLine(Struct, frozen=True):
+class EngineLine(EngineRecord, frozen=True, kw_only=True):
     """The engine that ran a graph, and its agreement with the interpreter.
 
     Args:
         graph: ``source``, ``model``, or ``after`` a transform.
-        name: engine name.
-        version: engine version; empty for the interpreter.
-        samples: number of samples that both engines ran; 0 if they were not compared.
-        within: bound of the difference, as a fraction of the largest value of its tensor; None if
-            they were not compared.
-        tolerance: the permitted difference.
-        unlike: why they were not compared, for engines other than the interpreter.
     """
 
     graph: str
-    name: str
-    version: str
-    samples: int
-    within: float | None
-    tolerance: float
-    unlike: str
 
 
 def engine_line(graph: str, record: EngineRecord) -> EngineLine:
-    return EngineLine(graph, **structs.asdict(record))
+    return EngineLine(graph=graph, **structs.asdict(record))
 
 
 def engine_lines(engines: Sequence[EngineLine]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from mobileprep.building.plan.engines import EngineRecord
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.evaluate.outputs import kept_outputs
 from mobileprep.building.stages.evaluate.spec import (
     EvaluateStage,
@@ -57,24 +57,6 @@ _COMPARED = 4
 _OFTEN = 0.5
 
 
-class RanSamples(Struct, frozen=True):
-    """Outputs of a graph for some samples.
-
-    Args:
-        outputs: the fetched tensors, in types that files can store; those with an entry for each
-            sample have ``count`` entries.
-        first: number of the first sample.
-        count: number of samples.
-        fed: the inputs.
-    """
-
-    outputs: list[Array]
-    first: int
-    count: int
-    fed: FedRun
-
-
-@stage(EvaluateStage)
 def run(job: Job[EvaluateStage]) -> None:
     """Write ``outputs.npz``, ``evaluation.json``, and ``data.json``.
 
@@ -133,12 +115,12 @@ def _run(
         engine = measuring_engine(job, graph, data.name, "validation")
         try:
             with kept_outputs(job.output(job.asked.OUTPUTS)) as keep:
-                for ran in evaluated(engine, data.runs(), fetches):
-                    first = first or ran.fed
-                    keep(ran.outputs, ran.count)
-                    outputs = dict(zip(fetches, ran.outputs, strict=True))
-                    measures.update(outputs, data.labels, ran.first, ran.count)
-                    samples += ran.count
+                for batch, outputs in evaluated(engine, data.runs(), fetches):
+                    first = first or batch
+                    keep(outputs, batch.count)
+                    named = dict(zip(fetches, outputs, strict=True))
+                    measures.update(named, data.labels, samples, batch.count)
+                    samples += batch.count
                     job.progress(samples, len(data))
             if first is None:
                 raise no_samples(data.name)
@@ -153,14 +135,14 @@ def _run(
 
 def evaluated(
     engine: Engine, batches: Iterable[FedRun], fetches: Sequence[str]
-) -> Iterator[RanSamples]:
-    """Run the graph on the samples, batch by batch."""
-    first = 0
+) -> Iterator[tuple[FedRun, list[Array]]]:
+    """Run the graph batch by batch, and yield outputs in types that files can store.
+
+    Outputs with an entry for each sample have no entries for padding.
+    """
     for batch in batches:
         outputs = [storable(array) for array in engine.run(fetches, batch.feeds)]
-        cut = [a[: batch.count] if a.ndim and len(a) == batch.fed else a for a in outputs]
-        yield RanSamples(cut, first, batch.count, batch)
-        first += batch.count
+        yield batch, [a[: batch.count] if a.ndim and len(a) == batch.fed else a for a in outputs]
 
 
 class LabelledData:

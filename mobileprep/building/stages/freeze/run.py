@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import structs
 
 from mobileprep.building.plan.spec import PAGE, PUBLISHED, Files
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.freeze.spec import (
     ASSETS,
     GRAPH,
@@ -28,7 +28,7 @@ from mobileprep.formats.dtypes import dtype_from_text
 from mobileprep.freezing.fit import check_inputs_count, parameters_cut_off
 from mobileprep.freezing.freeze import freeze, output_tensors
 from mobileprep.freezing.guess import described, guess
-from mobileprep.freezing.model import FreezeOptions, FreezeResult, TensorSpec
+from mobileprep.freezing.model import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import LoadedSource, load_source
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import TensorShape
@@ -41,7 +41,6 @@ from mobileprep.recipe.settings import InputSpec
 from mobileprep.runtime.sampling.inputs import known_shapes
 
 
-@stage(FreezeStage)
 def run(job: Job[FreezeStage]) -> None:
     """Write the graph, interface, records, and assets. The app also needs the assets."""
     settings = job.asked
@@ -93,17 +92,13 @@ def _cut_off(job: Job[FreezeStage], result: FreezeResult, inputs: tuple[str, ...
     lost, all_ = parameters_cut_off(result.graph, inputs, result.outputs)
     if lost * 2 <= all_:
         return []
+    likely = guess(LoadedSource(result.graph, "")).inputs
     text = (
         f"the inputs cut off {lost:,} of the {all_:,} parameters that the outputs depend on; to "
-        f"ship the whole model, name its first tensors as inputs: {described(_first(result))}"
+        f"ship the whole model, name its first tensors as inputs: {described(likely)}"
     )
     job.warn(f"{job.place('inputs')}: {text}")
     return [text]
-
-
-def _first(result: FreezeResult) -> tuple[TensorSpec, ...]:
-    """Return the likely inputs of the whole model."""
-    return guess(LoadedSource(result.graph, "")).inputs
 
 
 def _load(settings: FreezeStage) -> LoadedSource:
@@ -182,7 +177,8 @@ def named_checkpoint(named: Files) -> Path:
     checkpoint = find_checkpoint(named.root)
     if _is_of(named, checkpoint):
         return named.root
-    beside = _folder(named.root) / checkpoint.prefix.name
+    folder = named.root if named.root.is_dir() else named.root.parent
+    beside = folder / checkpoint.prefix.name
     with contextlib.suppress(CorruptFileError):
         if _is_of(named, find_checkpoint(beside)):
             return beside
@@ -193,7 +189,3 @@ def named_checkpoint(named: Files) -> Path:
 def _is_of(named: Files, checkpoint: CheckpointFiles) -> bool:
     files = checkpoint.tables or (index_path(checkpoint.prefix),)
     return {*map(os.path.realpath, files)} <= {os.path.realpath(m.path) for m in named.members}
-
-
-def _folder(path: Path) -> Path:
-    return path if path.is_dir() else path.parent

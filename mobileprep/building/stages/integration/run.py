@@ -7,21 +7,20 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from mobileprep.building.plan.spec import PUBLISHED
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.integration.spec import IntegrationStage
-from mobileprep.building.stages.page.run import images_of
+from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.core.files import write_text
 from mobileprep.data.file_samples import class_names
-from mobileprep.errors import UnsupportedError, UsageError
+from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.recipe.validation_settings import EndType
-from mobileprep.targets.integration.render import AppModel, AppTensor, app_tensors, integration_code
+from mobileprep.targets.integration.render import AppModel, AppTensor, integration_code
 
 FOLDER = "integration"
 
 
-@stage(IntegrationStage)
 def run(job: Job[IntegrationStage]) -> None:
     """Write code below ``files/integration/``, and the class names next to the model.
 
@@ -49,13 +48,7 @@ def run(job: Job[IntegrationStage]) -> None:
 def _app_model(job: Job[IntegrationStage]) -> AppModel:
     settings = job.asked
     interface = job.record(Interface, settings.interface)
-    declared = {spec.name: spec.shape for spec in settings.inputs}
-    try:
-        inputs, outputs = app_tensors(
-            job.graph(settings.graph), interface.inputs, interface.outputs, declared
-        )
-    except UsageError as error:
-        raise error.at(job.place("inputs")) from error
+    inputs, outputs = app_ends(job, job.graph(settings.graph), interface)
     return AppModel(
         file=settings.file,
         artifact=settings.artifact,

@@ -51,14 +51,16 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
 
 
 def integration_spec(
-    target: Target, integration: Integration, file: str, graph: Upstream, interface: Upstream
-) -> StageSpec:
-    """Return the stage that generates the code."""
+    target: Target, file: str, graph: Upstream, interface: Upstream
+) -> StageSpec | None:
+    """Return the stage that generates the code, if the recipe asks for it."""
+    if target.integration is None:
+        return None
     classes = app_classes(target)
     reading, image_input = app_images(target)
     quantize = target.quantize if target.artifact == "tflite" else Quantize()
     stage = IntegrationStage(
-        integration=integration,
+        integration=target.integration,
         file=encrypted_file(target, file) or file,
         artifact=target.artifact,
         encrypted=target.protect.key is not None,

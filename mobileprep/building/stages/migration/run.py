@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.migration.spec import MigrationRecord, MigrationStage
 from mobileprep.building.stages.running import with_assets
@@ -11,7 +11,6 @@ from mobileprep.targets.migration.survey import surveyed
 from mobileprep.transforms.base import Context
 
 
-@stage(MigrationStage)
 def run(job: Job[MigrationStage]) -> None:
     """Write ``migration.json``.
 

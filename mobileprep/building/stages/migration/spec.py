@@ -54,10 +54,6 @@ class MigrationStage(Stage, frozen=True, kw_only=True):
     interface: Upstream
     assets: Upstream
 
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        return (self.RECORD,)
-
 
 def migration_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> StageSpec | None:
     """Return the stage that tries a target's graph on TensorFlow Mobile and LiteRT.

@@ -11,11 +11,10 @@ from mobileprep.building.plan.spec import PUBLISHED
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import PackageStage
-from mobileprep.building.stages.page.run import images_of
+from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.building.stages.running import placed, with_assets
 from mobileprep.core.files import write_bytes, write_text
 from mobileprep.data.file_samples import class_names
-from mobileprep.errors import UsageError
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
 from mobileprep.formats.tflite.records import ModelRecord
@@ -26,7 +25,6 @@ from mobileprep.litert.convert import INTEGERS, MODES, Mode, converted
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
-from mobileprep.targets.integration.render import app_tensors
 from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, described, lite_files
 
 
@@ -111,11 +109,7 @@ def _describe(
 ) -> bytes:
     """Serialize the file, with its metadata and the appended file of classes."""
     settings = job.asked
-    declared = {spec.name: spec.shape for spec in settings.inputs}
-    try:
-        inputs, outputs = app_tensors(graph, interface.inputs, interface.outputs, declared)
-    except UsageError as error:
-        raise error.at(job.place("inputs")) from error
+    inputs, outputs = app_ends(job, graph, interface)
     names = [] if settings.classes is None else class_names(settings.classes.root)
     table = described(settings.name, inputs, outputs, images_of(settings, inputs), len(names))
     entry = (ENTRY, description_bytes(table))

@@ -15,7 +15,7 @@ from msgspec import structs
 from mobileprep.building.plan.engines import BEFORE_CONVERSION
 from mobileprep.building.plan.fingerprints import LEVEL
 from mobileprep.building.plan.spec import PUBLISHED
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import (
     HEADER,
@@ -40,7 +40,7 @@ from mobileprep.graph.opdefs.definitions import TF115
 from mobileprep.graph.opdefs.source_files import is_kernel_file
 from mobileprep.graph.serde import graph_to_bytes, graph_to_pieces, raw_chunks
 from mobileprep.graph.statistics import graph_statistics, without_statistics
-from mobileprep.ops.kernel import family_of
+from mobileprep.ops.registry import family_of
 from mobileprep.targets.app_files import app_files
 from mobileprep.targets.build_files import KERNELS, build_fragments
 from mobileprep.targets.memmapped import encrypt
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from mobileprep.targets.memmapped import MemmapResult
 
 
-@stage(PackageStage)
 def run_package(job: Job[PackageStage]) -> None:
     """Write the model and its accompanying files below ``files/``, and ``package.json``.
 
@@ -234,7 +233,6 @@ _RAW: Final = -15
 FRAME: Final = 2 + 2 + 4
 
 
-@stage(CompressStage)
 def run_compress(job: Job[CompressStage]) -> None:
     """Write ``compress.json``."""
     settings = job.asked
@@ -316,7 +314,6 @@ def _cut(pieces: Iterable[bytes | memoryview], length: int) -> Iterator[list[mem
         yield parts
 
 
-@stage(EncryptStage)
 def run_encrypt(job: Job[EncryptStage]) -> None:
     """Write the encrypted file.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec import Struct, field
 
@@ -177,10 +177,6 @@ class CompressStage(Stage, frozen=True, kw_only=True):
     graph: Upstream | None = None
     model: Upstream | None = None
 
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        return (self.RECORD,)
-
 
 ENCRYPTED: Final = ".enc"
 """Suffix of encrypted files."""
@@ -244,18 +240,6 @@ def app_images(target: Target) -> tuple[Reading | None, str | None]:
     return (data.reading if data is not None and is_fed else None), named
 
 
-def lite_description(target: Target) -> dict[str, Any]:
-    """Return the fields of a ``PackageStage`` for the metadata of a .tflite file."""
-    reading, image_input = app_images(target)
-    classes = app_classes(target)
-    return {
-        "inputs": target.inputs,
-        "reading": reading,
-        "image_input": image_input,
-        "classes": None if classes is None else single_file(classes),
-    }
-
-
 def _app_data(target: Target) -> Data | None:
     """Return the data that resembles the app's inputs: the validation's, else the calibration's."""
     if target.validation is not None:
@@ -316,7 +300,8 @@ def package_spec(
     """Return the stage that writes the files of a target."""
     is_lite = target.artifact == "tflite"
     quantize = target.quantize if is_lite else Quantize()
-    described = lite_description(target) if is_lite else {}
+    reading, image_input = app_images(target) if is_lite else (None, None)
+    classes = app_classes(target) if is_lite else None
     stage = PackageStage(
         file=file,
         artifact=target.artifact,
@@ -330,7 +315,10 @@ def package_spec(
         allow=() if is_lite else target.allow,
         ops={} if is_lite else {op.name: op.kernels for op in target.ops},
         op_sources={} if is_lite else _op_sources(target),
-        **described,
+        inputs=target.inputs if is_lite else (),
+        reading=reading,
+        image_input=image_input,
+        classes=None if classes is None else single_file(classes),
         graph=graph,
         interface=frozen.interface,
         assets=frozen.assets if is_lite else None,

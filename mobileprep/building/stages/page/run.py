@@ -9,14 +9,15 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.integration.spec import IntegrationStage
 from mobileprep.building.stages.package.run import FRAME, compressed_size
 from mobileprep.building.stages.package.spec import PackageStage
 from mobileprep.building.stages.page.spec import NodesStage
 from mobileprep.core.files import write_bytes
 from mobileprep.core.parallel import at_once
-from mobileprep.errors import AccuracyError
+from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import parse_ref
@@ -29,10 +30,9 @@ from mobileprep.inspection.node_table import (
     step_changes,
     weight_spreads,
 )
-from mobileprep.targets.integration.render import AppTensor, Images
+from mobileprep.targets.integration.render import AppTensor, Images, app_tensors
 
 
-@stage(NodesStage)
 def run_nodes(job: Job[NodesStage]) -> None:
     """Write ``nodes.json``."""
     settings = job.asked
@@ -46,7 +46,7 @@ def run_nodes(job: Job[NodesStage]) -> None:
         "ranges": list(_ranges(job)),
     }
     text = json.dumps(data, default=structs.asdict, separators=(",", ":"), allow_nan=False)
-    write_bytes(job.output(settings.LEFT), text.encode())
+    write_bytes(job.output(settings.RECORD), text.encode())
 
 
 def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
@@ -59,6 +59,17 @@ def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
         range_file = ranges_from_bytes(b"".join(job.data(upstream)), upstream.task)
         for name, values in range_file.tensors.items():
             yield [name, values.low, values.high]
+
+
+def app_ends(
+    job: Job[IntegrationStage] | Job[PackageStage], graph: Graph, interface: Interface
+) -> tuple[tuple[AppTensor, ...], tuple[AppTensor, ...]]:
+    """Return the inputs and outputs of a model for the app."""
+    declared = {spec.name: spec.shape for spec in job.asked.inputs}
+    try:
+        return app_tensors(graph, interface.inputs, interface.outputs, declared)
+    except UsageError as error:
+        raise error.at(job.place("inputs")) from error
 
 
 def images_of(
@@ -96,9 +107,6 @@ _SAMPLED: Final = 512 << 10
 
 # Compressed sizes of large constants by digest. Graphs have most of them in common.
 _sizes: dict[str, int] = {}
-
-
-_MOST_SIZES: Final = 10_000
 
 
 def write_graph_page(path: Path, graph: Graph, before: Graph | None = None) -> None:
@@ -139,7 +147,5 @@ def _compressed_tensor(tensor: Tensor) -> int:
         runs = [raw[at : at + _SAMPLE] for at in range(0, len(raw), _SAMPLED)]
         looked_at = sum(map(len, runs))
         size = compressed_size(runs) - FRAME
-        if len(_sizes) >= _MOST_SIZES:
-            _sizes.clear()
         _sizes[key] = size * len(raw) // max(looked_at, 1)
     return _sizes[key]

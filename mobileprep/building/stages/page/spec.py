@@ -19,12 +19,8 @@ class NodesStage(Stage, frozen=True, kw_only=True):
 
     stage_name: ClassVar[str] = "nodes"
     stage_version: ClassVar[int] = 3
-    LEFT: ClassVar[str] = "nodes.json"
+    RECORD: ClassVar[str] = "nodes.json"
 
     inputs: tuple[InputSpec, ...] = ()
     graph: Upstream
     ranges: tuple[Upstream, ...] = ()
-
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        return (self.LEFT,)

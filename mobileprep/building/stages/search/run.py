@@ -8,10 +8,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from mobileprep.building.plan.spec import PAGE, Upstream
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.page.run import write_graph_page
-from mobileprep.building.stages.running import data_files, placed, stage_inputs, with_assets
+from mobileprep.building.stages.running import (
+    data_files,
+    placed,
+    placed_step,
+    stage_inputs,
+    with_assets,
+)
 from mobileprep.building.stages.search.spec import (
     ChoiceStage,
     RankedLayer,
@@ -42,7 +48,7 @@ from mobileprep.data.calibration.layers import (
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.source import SampleChoice
 from mobileprep.data.survey import runs
-from mobileprep.errors import AccuracyError, MobileprepError
+from mobileprep.errors import AccuracyError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
 from mobileprep.transforms.base import Context
@@ -67,12 +73,9 @@ def quantized(
         "range_file": str(job.path(settings.ranges)),
         "rule": (*rules, *own_rules(settings)),
     }
-    try:
+    with placed_step(job):
         step = ChainStep(QUANTIZER, options)
         after, (done,) = run_chain(graph, [step], Context(interface.inputs, interface.retained))
-    except MobileprepError as error:
-        message = f"{error.where}: {error.message}" if error.where else error.message
-        raise error.at(job.place("transforms"), message=message) from error
     return after, done
 
 
@@ -118,7 +121,6 @@ def as_try(record: TryRecord) -> Try:
 _BATCH: Final = 8
 
 
-@stage(RankStage)
 def run_rank(job: Job[RankStage]) -> None:
     """Write ``ranking.json``.
 
@@ -167,7 +169,6 @@ def _feeds(job: Job[RankStage], graph: Graph) -> tuple[list[Mapping[str, Array]]
     return [one.feeds for one in fed], sum(one.count for one in fed)
 
 
-@stage(TrialStage)
 def run_trial(job: Job[TrialStage]) -> None:
     """Write ``graph.pb`` and ``trial.json``.
 
@@ -184,7 +185,6 @@ def run_trial(job: Job[TrialStage]) -> None:
     job.write_record(settings.RECORD, record)
 
 
-@stage(VerdictStage)
 def run_verdict(job: Job[VerdictStage]) -> None:
     """Write ``tries.json`` with the earlier tries, and this one if it is new."""
     settings = job.asked
@@ -218,7 +218,6 @@ _SAYS: Final = {
 _SHORT: Final = {"float": "in float", "weights": "with only their weights in 8 bits"}
 
 
-@stage(ChoiceStage)
 def run_choice(job: Job[ChoiceStage]) -> None:
     """Write ``graph.pb``, ``step.json``, and ``page.json``.
 

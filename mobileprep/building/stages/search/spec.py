@@ -69,10 +69,6 @@ class RankStage(SearchStage, frozen=True, kw_only=True):
     inputs: tuple[InputSpec, ...] = ()
     assets: Upstream
 
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        return (self.RECORD,)
-
 
 class TrialStage(SearchStage, frozen=True, kw_only=True):
     """Quantize the graph with the next rules to try, or with the best ones after the last try.

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from msgspec import structs
 
-from mobileprep.building.plan.spec import PAGE, Files, file_slot
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.plan.spec import PAGE, file_slot
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.freeze.run import named_checkpoint
 from mobileprep.building.stages.freeze.spec import GRAPH, Interface
 from mobileprep.building.stages.page.run import write_graph_page
+from mobileprep.building.stages.running import placed_step
 from mobileprep.building.stages.transform.spec import TransformRecord, TransformStage
-from mobileprep.errors import MobileprepError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.statistics import graph_statistics
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chains.chain import ChainStep, StepRecord, cautions, run_chain
 
 
-@stage(TransformStage)
 def run(job: Job[TransformStage]) -> None:
     """Write ``graph.pb``, ``step.json``, and ``page.json``."""
     settings = job.asked
@@ -35,12 +33,8 @@ def run(job: Job[TransformStage]) -> None:
     warnings = list(cautions(before, settings.earlier, step.name, step.options))
     for caution in warnings:
         job.warn(caution)
-    try:
+    with placed_step(job):
         graph, (done,) = run_chain(before, [step], context)
-    except MobileprepError as error:
-        # Include the location in the graph, because the error's location is in the recipe.
-        message = f"{error.where}: {error.message}" if error.where else error.message
-        raise error.at(job.place("transforms"), message=message) from error
     messages = tuple(_portable(settings, text) for text in (*warnings, *done.warnings))
     skipped = {_portable(settings, why): count for why, count in done.skipped.items()}
     done = structs.replace(done, warnings=messages, skipped=skipped)
@@ -74,15 +68,10 @@ def options_of(settings: TransformStage) -> dict[str, Any]:
 def _portable(settings: TransformStage, text: str) -> str:
     """Replace the paths in a message with the names in the recipe."""
     names: dict[str, str] = {}
-    for files in _all_files(settings):
+    plugins = () if settings.plugin is None else (settings.plugin,)
+    for files in (*plugins, *settings.named.values()):
         names |= {str(file.path): file.name for file in files.members}
         names[str(files.root)] = files.name
     for path in sorted(names, key=len, reverse=True):
         text = text.replace(path, names[path])
     return text
-
-
-def _all_files(settings: TransformStage) -> Iterator[Files]:
-    if settings.plugin is not None:
-        yield settings.plugin
-    yield from settings.named.values()

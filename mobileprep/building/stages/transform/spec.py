@@ -14,39 +14,47 @@ from mobileprep.building.stages.freeze.spec import GRAPH
 from mobileprep.recipe.model import ParameterValue, Step, Target
 
 
-class TransformRecord(Struct, frozen=True):
-    """Effect of a step, and facts about the graph after it, ``step.json``.
+class StepEffect(Struct, frozen=True):
+    """Effect of a step, and the counts and size of the graph after it.
 
     Args:
         name: transform name.
+        nodes: number of nodes after the step, including function bodies.
+        parameters: number of elements of all constants.
+        bytes: size of the serialized graph in bytes.
         matched: number of matches.
         added: number of new node names.
         removed: number of removed node names.
         changed: number of nodes with the same name that differ.
-        nodes_before: number of nodes before the step, without function bodies.
-        nodes_after: number of nodes after the step, without function bodies.
         skipped: number of skipped matches, by reason.
         warnings: warnings for the user.
-        nodes: number of nodes after the step, including function bodies.
-        parameters: number of elements of all constants.
-        constants: number of Const nodes.
-        bytes: size of the serialized graph in bytes.
-        ops: number of nodes of each op.
     """
 
     name: str
+    nodes: int
+    parameters: int
+    bytes: int
     matched: int
     added: int
     removed: int
     changed: int
-    nodes_before: int
-    nodes_after: int
     skipped: Mapping[str, int]
     warnings: tuple[str, ...]
-    nodes: int
-    parameters: int
+
+
+class TransformRecord(StepEffect, frozen=True):
+    """Effect of a step, and facts about the graph after it, ``step.json``.
+
+    Args:
+        nodes_before: number of nodes before the step, without function bodies.
+        nodes_after: number of nodes after the step, without function bodies.
+        constants: number of Const nodes.
+        ops: number of nodes of each op.
+    """
+
+    nodes_before: int
+    nodes_after: int
     constants: int
-    bytes: int
     ops: Mapping[str, int]
 
 

@@ -6,36 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from msgspec import Struct
-
-from mobileprep.building.plan.engines import BEFORE_CONVERSION
+from mobileprep.building.report.layout import TextTable, columns
 from mobileprep.building.stages.transform.report import difference_text
-from mobileprep.building.stages.validate.spec import MetricRecord, OutputRecord, ValidationRecord
-
-
-class Accuracy(Struct, frozen=True):
-    """Comparison of the artifact with the source graph.
-
-    Args:
-        samples: number of samples.
-        metrics: each metric before and after, with its limits.
-        outputs: difference of each output from the source's.
-        largest_difference: largest difference of any element of any output.
-        warnings: reasons why the comparison may be unreliable.
-        basis: the measured file: ``measured on digits.pb (numpy)``.
-    """
-
-    samples: int
-    metrics: tuple[MetricRecord, ...]
-    outputs: tuple[OutputRecord, ...]
-    largest_difference: float
-    warnings: tuple[str, ...] = ()
-    basis: str = ""
-
-    @property
-    def is_of_graph(self) -> bool:
-        """Whether the values are those of the graph instead of the packaged file."""
-        return BEFORE_CONVERSION in self.basis
+from mobileprep.building.stages.validate.spec import Accuracy, MetricRecord, ValidationRecord
 
 
 def accuracy_of(record: ValidationRecord) -> Accuracy:
@@ -62,15 +35,12 @@ def accuracy_lines(accuracy: Accuracy, width: int) -> Iterator[str]:
 METRIC_HEADINGS: Final = ("metric", "output", "before", "after", "limit")
 
 
-_TOP_K: Final = re.compile(r"top([0-9]+)")
-
-
-_LEFT: Final = 2  # columns of text; the others are numbers
+TOP_K: Final = re.compile(r"top([0-9]+)")
 
 
 def metric_title(record: MetricRecord) -> str:
     """Format the name of a metric: ``top-1``, ``psnr of 'image'``."""
-    top = _TOP_K.fullmatch(record.metric)
+    top = TOP_K.fullmatch(record.metric)
     return f"top-{top[1]}" if top else f"{record.metric} of {record.output!r}"
 
 
@@ -82,7 +52,7 @@ def metric_cells(record: MetricRecord) -> tuple[str, ...]:
 
 def metric_text(record: MetricRecord, value: float) -> str:
     """Format an accuracy with four decimal places, or another value with six digits."""
-    return f"{value:.4f}" if _TOP_K.fullmatch(record.metric) else f"{value:.6g}"
+    return f"{value:.4f}" if TOP_K.fullmatch(record.metric) else f"{value:.6g}"
 
 
 def limit_text(record: MetricRecord) -> str:
@@ -99,15 +69,8 @@ def limit_text(record: MetricRecord) -> str:
 
 def metric_table(records: Sequence[MetricRecord], width: int) -> list[str]:
     """Format a table of metrics, or a sentence for each if the table does not fit the width."""
-    rows = [METRIC_HEADINGS, *map(metric_cells, records)]
-    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(size) if at < _LEFT else cell.rjust(size)
-            for at, (cell, size) in enumerate(zip(row, sizes, strict=True))
-        )
-        for row in rows
-    ]
+    rows = tuple(map(metric_cells, records))
+    lines = columns(TextTable(METRIC_HEADINGS, rows, left=2))
     if max(map(len, lines)) <= width:
         return lines
     return [

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mobileprep.building.stages.base import Job, stage
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.calibrate.spec import DataRecord
 from mobileprep.building.stages.evaluate.outputs import KeptOutputs, each_pair
 from mobileprep.building.stages.evaluate.spec import EvaluationRecord, MetricValue
+from mobileprep.building.stages.validate.report import TOP_K
 from mobileprep.building.stages.validate.spec import (
     JudgedMetric,
     MetricRecord,
@@ -39,7 +39,6 @@ _SPREADS: Final = 2
 _WIDER: Final = 16
 
 
-@stage(ValidateStage)
 def run(job: Job[ValidateStage]) -> None:
     """Write ``validation.json``.
 
@@ -71,9 +70,7 @@ def _shown(record: MetricRecord) -> MetricRecord:
     before, after, drop = (
         float(f"{value:.6g}") for value in (record.before, record.after, record.drop)
     )
-    limits = record.max_drop, record.at_least, record.at_most
-    is_better = record.higher_is_better
-    return MetricRecord(record.metric, record.output, before, after, drop, is_better, *limits)
+    return replace(record, before=before, after=after, drop=drop)
 
 
 def _missed_error(
@@ -160,9 +157,6 @@ def _data_warnings(job: Job[ValidateStage]) -> Iterator[str]:
                     f"calibration, and {least:.4g} to {greatest:.4g} by {data.name} in the "
                     "validation; look at the scale of the samples"
                 )
-
-
-TOP_K: Final = re.compile(r"top([0-9]+)")
 
 
 # Rounding error of the difference of two metrics, as a fraction of the larger: far less than one

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from mobileprep.building.plan.engines import EngineRecord
+from mobileprep.building.plan.engines import BEFORE_CONVERSION, EngineRecord
 from mobileprep.building.plan.spec import Stage, StageSpec, Upstream, places
 from mobileprep.building.stages.calibrate.spec import CalibrateStage
 from mobileprep.building.stages.evaluate.spec import EvaluateStage
@@ -32,16 +32,15 @@ class JudgedMetric(Located, frozen=True, kw_only=True):
     aside: ClassVar[frozenset[str]] = frozenset({"place"})
 
 
-class ValidationRecord(Struct, frozen=True):
-    """Comparison of the published model with the source, ``validation.json``.
+class Accuracy(Struct, frozen=True):
+    """Comparison of the artifact with the source graph.
 
     Args:
         samples: number of samples.
-        metrics: metrics of the recipe.
-        outputs: differences of all outputs.
+        metrics: each metric before and after, with its limits.
+        outputs: difference of each output from the source's.
         largest_difference: largest difference of any element of any output.
         warnings: reasons why the comparison may be unreliable.
-        engines: engines that ran the source and the model.
         basis: the measured file: ``measured on digits.pb (numpy)``.
     """
 
@@ -49,9 +48,23 @@ class ValidationRecord(Struct, frozen=True):
     metrics: tuple[MetricRecord, ...]
     outputs: tuple[OutputRecord, ...]
     largest_difference: float
-    warnings: tuple[str, ...]
-    engines: ValidationEngines
+    warnings: tuple[str, ...] = ()
     basis: str = ""
+
+    @property
+    def is_of_graph(self) -> bool:
+        """Whether the values are those of the graph instead of the packaged file."""
+        return BEFORE_CONVERSION in self.basis
+
+
+class ValidationRecord(Accuracy, frozen=True, kw_only=True):
+    """Comparison of the published model with the source, ``validation.json``.
+
+    Args:
+        engines: engines that ran the source and the model.
+    """
+
+    engines: ValidationEngines
 
 
 class ValidateStage(Stage, frozen=True, kw_only=True):
@@ -79,10 +92,6 @@ class ValidateStage(Stage, frozen=True, kw_only=True):
     after_outputs: Upstream
     data: Upstream | None = None
     calibrations: tuple[Upstream, ...] = ()
-
-    @property
-    def output_files(self) -> tuple[str, ...]:
-        return (self.RECORD,)
 
 
 class ValidationEngines(Struct, frozen=True):

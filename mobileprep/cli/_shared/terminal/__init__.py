@@ -1,10 +1,14 @@
-"""Terminal detection, and a status line that is redrawn in place."""
+"""Print lines, detect terminals, and redraw a status line in place."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from typing import TextIO
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from mobileprep.core.printable import plain
 
 _USUAL_WIDTH = 80
 # Terminals that cannot return to the start of a line, such as shells inside editors.
@@ -22,6 +26,37 @@ def columns(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
     except (OSError, ValueError):
         return _USUAL_WIDTH
+
+
+def show(lines: Iterable[str], keep: str = "", *, file: TextIO | None = None) -> None:
+    """Print lines with control characters and unencodable characters escaped."""
+    stream = sys.stdout if file is None else file
+    for line in lines:
+        print(encodable(plain(line, keep), stream), file=stream)
+
+
+def encodable(text: str, stream: TextIO) -> str:
+    """Escape characters that a stream cannot encode."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+class StreamWrapper:
+    """A text stream in front of another one, which provides all methods except for writing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the stream
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        raise NotImplementedError
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several strings."""
+        self.write("".join(lines))
 
 
 class StatusLine:

@@ -13,15 +13,14 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
 from mobileprep.building.pipeline.execute import Moment
 from mobileprep.cli._shared.telling import warn
-from mobileprep.cli._shared.terminal import StatusLine, is_terminal
-from mobileprep.cli._shared.terminal.rates import Count
-from mobileprep.cli._shared.terminal.waiting import Above
+from mobileprep.cli._shared.terminal import StatusLine, StreamWrapper, is_terminal
+from mobileprep.cli._shared.terminal.waiting import Above, Count
 
 _BAR = 20
 # Minimum width for the stage name; the bar is omitted if there is less.
@@ -234,17 +233,14 @@ class StageOutput:
             self._show(lines)
 
 
-class _Stream:
+class _Stream(StreamWrapper):
     """A stream that buffers text by thread and passes on complete lines."""
 
     def __init__(self, stream: TextIO, pass_on: Callable[[int, str], None]) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._pass_on = pass_on
         # Unfinished line of each thread, so that threads do not write into each other's lines.
         self._unfinished: dict[int, str] = {}
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the stream
-        return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         """Buffer text and pass on complete lines."""
@@ -255,10 +251,6 @@ class _Stream:
         if end:
             self._pass_on(thread, lines + end)
         return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write several strings."""
-        self.write("".join(lines))
 
     def unfinished_threads(self) -> list[int]:
         """Return the threads with an unfinished line."""

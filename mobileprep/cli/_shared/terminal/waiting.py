@@ -1,4 +1,4 @@
-"""Show the current activity on the last line of a terminal after one second."""
+"""Show the current activity and its rate on the last line of a terminal after one second."""
 
 from __future__ import annotations
 
@@ -6,15 +6,53 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, TextIO, cast
+from typing import Final, NamedTuple, TextIO, cast
 
-from mobileprep.cli._shared.terminal import StatusLine, is_terminal
-from mobileprep.cli._shared.terminal.rates import Count
+from mobileprep.cli._shared.arguments import size_text
+from mobileprep.cli._shared.terminal import StatusLine, StreamWrapper, is_terminal
 from mobileprep.core import parallel
 
 _TICK: Final = 1.0
+# Shorter times do not give a reliable rate.
+_MIN_SECONDS: Final = 0.05
+
+
+class Count(NamedTuple):
+    """Progress of some work.
+
+    Args:
+        done: amount done.
+        total: total amount; 0 if unknown.
+        unit: unit of both.
+        since: time at which ``before`` was measured, from ``time.monotonic``.
+        before: amount done at that time.
+    """
+
+    done: float
+    total: float
+    unit: str
+    since: float
+    before: float = 0
+
+    def text(self, now: float) -> str:
+        """Return ``120/200 samples, 35/s, 2 s left``; only the amount while the rate is unknown."""
+        amount = self._amount(self.done)
+        if self.total:
+            amount += f"/{self._amount(self.total)}"
+        if self.unit != "bytes":
+            amount += f" {self.unit}"
+        seconds = now - self.since
+        if self.done <= self.before or seconds <= _MIN_SECONDS:
+            return amount
+        rate = (self.done - self.before) / seconds
+        text = f"{amount}, {self._amount(rate, 0 if rate >= 10 else 1)}/s"
+        remaining = max(self.total - self.done, 0)
+        return f"{text}, {remaining / rate:.0f} s left" if self.total else text
+
+    def _amount(self, amount: float, decimals: int = 0) -> str:
+        return size_text(round(amount)) if self.unit == "bytes" else f"{amount:.{decimals}f}"
 
 
 class Activities:
@@ -110,7 +148,7 @@ class _Shown:
                     self._line.show(self._activities.text())
 
 
-class Above:
+class Above(StreamWrapper):
     """A stream that erases the status line before it writes.
 
     Args:
@@ -127,18 +165,12 @@ class Above:
         lock: AbstractContextManager[bool],
         leave: Callable[[], None],
     ) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._line = line
         self._lock = lock
         self.leave = leave
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the stream
-        return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         with self._lock:
             self._line.erase()
             return self._stream.write(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        self.write("".join(lines))

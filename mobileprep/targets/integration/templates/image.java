@@ -3,8 +3,8 @@
    * Converts pixels of Bitmap.getPixels to values for {@link #feed{{ image.pascal }}}.
    * The image must have the size of the input.
    */
-  public static {{ image.image_java }}[] imageValues(int[] pixels) {
-    {{ image.image_java }}[] values = new {{ image.image_java }}[pixels.length * {{ channels | length }}];
+  public static {{ image.java }}[] imageValues(int[] pixels) {
+    {{ image.java }}[] values = new {{ image.java }}[pixels.length * {{ channels | length }}];
     int at = 0;
     for (int pixel : pixels) {
 {% if images.channels == "grayscale" %}

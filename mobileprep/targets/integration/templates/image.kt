@@ -4,8 +4,8 @@
          * Converts pixels of Bitmap.getPixels to values for [feed{{ image.pascal }}].
          * The image must have the size of the input.
          */
-        fun imageValues(pixels: IntArray): {{ image.image_kotlin }} {
-            val values = {{ image.image_kotlin }}(pixels.size * {{ channels | length }})
+        fun imageValues(pixels: IntArray): {{ image.kotlin }} {
+            val values = {{ image.kotlin }}(pixels.size * {{ channels | length }})
             var at = 0
             for (pixel in pixels) {
 {% if images.channels == "grayscale" %}

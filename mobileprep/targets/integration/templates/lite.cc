@@ -76,24 +76,24 @@ std::vector<Integer> {{ class_name }}::ToIntegers(int index, const std::vector<f
 {% set tensor = named.tensor %}
 {% if named.quantized %}
 bool {{ class_name }}::Feed{{ named.pascal }}(const std::vector<float>& values{% if named.open %}, const std::vector<int>& shape{% endif %}) {
-  return Feed{{ named.pascal }}(ToIntegers<{{ named.lite_cpp }}>({{ loop.index0 }}, values){% if named.open %}, shape{% endif %});
+  return Feed{{ named.pascal }}(ToIntegers<{{ named.lite.cpp }}>({{ loop.index0 }}, values){% if named.open %}, shape{% endif %});
 }
 
 {% endif %}
 {% if tensor.count is not none %}
-bool {{ class_name }}::Feed{{ named.pascal }}(const std::vector<{{ named.lite_cpp }}>& values) {
+bool {{ class_name }}::Feed{{ named.pascal }}(const std::vector<{{ named.lite.cpp }}>& values) {
   if (values.size() != {{ tensor.count }}) return false;
-  return Feed({{ loop.index0 }}, values.data(), values.size() * sizeof({{ named.lite_cpp }}), { {{- tensor.shape | dims -}} });
+  return Feed({{ loop.index0 }}, values.data(), values.size() * sizeof({{ named.lite.cpp }}), { {{- tensor.shape | dims -}} });
 }
 {% elif tensor.row is not none %}
-bool {{ class_name }}::Feed{{ named.pascal }}(const std::vector<{{ named.lite_cpp }}>& values) {
+bool {{ class_name }}::Feed{{ named.pascal }}(const std::vector<{{ named.lite.cpp }}>& values) {
   if (values.empty() || values.size() % {{ tensor.row }} != 0) return false;
   const int samples = static_cast<int>(values.size() / {{ tensor.row }});
-  return Feed({{ loop.index0 }}, values.data(), values.size() * sizeof({{ named.lite_cpp }}), {samples{% for size in tensor.shape[1:] %}, {{ size }}{% endfor %}});
+  return Feed({{ loop.index0 }}, values.data(), values.size() * sizeof({{ named.lite.cpp }}), {samples{% for size in tensor.shape[1:] %}, {{ size }}{% endfor %}});
 }
 {% else %}
-bool {{ class_name }}::Feed{{ named.pascal }}(const std::vector<{{ named.lite_cpp }}>& values, const std::vector<int>& shape) {
-  return Feed({{ loop.index0 }}, values.data(), values.size() * sizeof({{ named.lite_cpp }}), shape);
+bool {{ class_name }}::Feed{{ named.pascal }}(const std::vector<{{ named.lite.cpp }}>& values, const std::vector<int>& shape) {
+  return Feed({{ loop.index0 }}, values.data(), values.size() * sizeof({{ named.lite.cpp }}), shape);
 }
 {% endif %}
 
@@ -110,7 +110,7 @@ bool {{ class_name }}::Run() {
 {% for named in outputs %}
 {% if named.quantized %}
 bool {{ class_name }}::Fetch{{ named.pascal }}(std::vector<float>* values) const {
-  std::vector<{{ named.lite_cpp }}> integers;
+  std::vector<{{ named.lite.cpp }}> integers;
   if (!Quantized{{ named.pascal }}(&integers)) return false;
   const TfLiteQuantizationParams steps = TfLiteTensorQuantizationParams(
       TfLiteInterpreterGetOutputTensor(interpreter_.get(), {{ loop.index0 }}));
@@ -123,25 +123,25 @@ bool {{ class_name }}::Fetch{{ named.pascal }}(std::vector<float>* values) const
 }
 
 {% endif %}
-bool {{ class_name }}::{% if named.quantized %}Quantized{% else %}Fetch{% endif %}{{ named.pascal }}(std::vector<{{ named.lite_cpp }}>* values) const {
+bool {{ class_name }}::{% if named.quantized %}Quantized{% else %}Fetch{% endif %}{{ named.pascal }}(std::vector<{{ named.lite.cpp }}>* values) const {
   const TfLiteTensor* output = TfLiteInterpreterGetOutputTensor(interpreter_.get(), {{ loop.index0 }});
-  values->resize(TfLiteTensorByteSize(output) / sizeof({{ named.lite_cpp }}));
+  values->resize(TfLiteTensorByteSize(output) / sizeof({{ named.lite.cpp }}));
   return TfLiteTensorCopyToBuffer(output, values->data(), TfLiteTensorByteSize(output)) == kTfLiteOk;
 }
 
 {% endfor %}
 {% if image %}
 {% if image.quantized %}
-std::vector<{{ image.lite_cpp }}> {{ class_name }}::ImageIntegers(const std::uint8_t* rgb, int height, int width) const {
+std::vector<{{ image.lite.cpp }}> {{ class_name }}::ImageIntegers(const std::uint8_t* rgb, int height, int width) const {
   std::vector<float> values;
   for (int value = 0; value < 256; ++value) {
 {% for channel in channels %}
     values.push_back((value - {{ channel.mean | float }}) / {{ channel.std | float }});
 {% endfor %}
   }
-  const auto table = ToIntegers<{{ image.lite_cpp }}>({{ image_index }}, values);
+  const auto table = ToIntegers<{{ image.lite.cpp }}>({{ image_index }}, values);
   const std::int64_t pixels = static_cast<std::int64_t>(height) * width;
-  std::vector<{{ image.lite_cpp }}> integers;
+  std::vector<{{ image.lite.cpp }}> integers;
   integers.reserve(pixels * {{ channels | length }});
   for (std::int64_t i = 0; i < pixels; ++i, rgb += 3) {
 {% if images.channels == "grayscale" %}
@@ -155,9 +155,9 @@ std::vector<{{ image.lite_cpp }}> {{ class_name }}::ImageIntegers(const std::uin
 }
 
 {% endif %}
-std::vector<{{ image.image_cpp }}> {{ class_name }}::Image(const std::uint8_t* rgb, int height, int width) {
+std::vector<{{ image.lite_image.cpp }}> {{ class_name }}::Image(const std::uint8_t* rgb, int height, int width) {
   const std::int64_t pixels = static_cast<std::int64_t>(height) * width;
-  std::vector<{{ image.image_cpp }}> values;
+  std::vector<{{ image.lite_image.cpp }}> values;
   values.reserve(pixels * {{ channels | length }});
   for (std::int64_t i = 0; i < pixels; ++i, rgb += 3) {
 {% if images.channels == "grayscale" %}

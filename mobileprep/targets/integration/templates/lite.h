@@ -43,9 +43,9 @@ class {{ class_name }} {
 {% endif %}
   // Feeds {{ named.fed }}{% if tensor.shape is not none %} of shape [{{ tensor.shape | dims }}]{% endif %}.
 {% if tensor.count is not none or tensor.row is not none %}
-  bool Feed{{ named.pascal }}(const std::vector<{{ named.lite_cpp }}>& values);
+  bool Feed{{ named.pascal }}(const std::vector<{{ named.lite.cpp }}>& values);
 {% else %}
-  bool Feed{{ named.pascal }}(const std::vector<{{ named.lite_cpp }}>& values, const std::vector<int>& shape);
+  bool Feed{{ named.pascal }}(const std::vector<{{ named.lite.cpp }}>& values, const std::vector<int>& shape);
 {% endif %}
 {% endfor %}
 
@@ -57,20 +57,20 @@ class {{ class_name }} {
   // Fetches values{% if named.tensor.shape is not none %} of shape [{{ named.tensor.shape | dims }}]{% endif %}, computed from the integers.
   bool Fetch{{ named.pascal }}(std::vector<float>* values) const;
   // Fetches the quantized integers{% if named.tensor.shape is not none %} of shape [{{ named.tensor.shape | dims }}]{% endif %}.
-  bool Quantized{{ named.pascal }}(std::vector<{{ named.lite_cpp }}>* values) const;
+  bool Quantized{{ named.pascal }}(std::vector<{{ named.lite.cpp }}>* values) const;
 {% else %}
   // Fetches values{% if named.tensor.shape is not none %} of shape [{{ named.tensor.shape | dims }}]{% endif %}.
-  bool Fetch{{ named.pascal }}(std::vector<{{ named.lite_cpp }}>* values) const;
+  bool Fetch{{ named.pascal }}(std::vector<{{ named.lite.cpp }}>* values) const;
 {% endif %}
 {% endfor %}
 {% if image %}
 
   // Converts an image to values for Feed{{ image.pascal }}. `rgb` has red, green, and blue of each pixel, row by row,
   // from 0 to 255. The image must have the size of the input.
-  static std::vector<{{ image.image_cpp }}> Image(const std::uint8_t* rgb, int height, int width);
+  static std::vector<{{ image.lite_image.cpp }}> Image(const std::uint8_t* rgb, int height, int width);
 {% if image.quantized %}
   // Converts an image to integers for Feed{{ image.pascal }} with a lookup table.
-  std::vector<{{ image.lite_cpp }}> ImageIntegers(const std::uint8_t* rgb, int height, int width) const;
+  std::vector<{{ image.lite.cpp }}> ImageIntegers(const std::uint8_t* rgb, int height, int width) const;
 {% endif %}
 {% endif %}
 {% if model.labels %}

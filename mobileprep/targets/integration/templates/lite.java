@@ -105,9 +105,9 @@ public final class {{ class_name }} implements AutoCloseable {
   public void feed{{ named.pascal }}(float[] values{% if named.open %}, int... shape{% endif %}) {
     org.tensorflow.lite.Tensor.QuantizationParams steps =
         interpreter.getInputTensor({{ loop.index0 }}).quantizationParams();
-    {{ named.lite_java }}[] integers = new {{ named.lite_java }}[values.length];
+    {{ named.lite.java }}[] integers = new {{ named.lite.java }}[values.length];
     for (int i = 0; i < values.length; i++) {
-      integers[i] = ({{ named.lite_java }}) quantized(values[i], steps, {{ named.low }}, {{ named.high }});
+      integers[i] = ({{ named.lite.java }}) quantized(values[i], steps, {{ named.low }}, {{ named.high }});
     }
     feed{{ named.pascal }}(integers{% if named.open %}, shape{% endif %});
   }
@@ -115,23 +115,23 @@ public final class {{ class_name }} implements AutoCloseable {
 {% endif %}
 {% if tensor.count is not none %}
   /** Feeds {{ tensor.count }} {{ named.fed }} of shape [{{ tensor.shape | dims }}]. */
-  public void feed{{ named.pascal }}({{ named.lite_java }}[] values) {
+  public void feed{{ named.pascal }}({{ named.lite.java }}[] values) {
     if (values.length != {{ tensor.count }}) {
       throw new IllegalArgumentException("takes {{ tensor.count }} values, not " + values.length);
     }
 {% elif tensor.row is not none %}
   /** Feeds {{ named.fed }} of shape [{{ tensor.shape | dims }}]: {{ tensor.row }} per sample. */
-  public void feed{{ named.pascal }}({{ named.lite_java }}[] values) {
+  public void feed{{ named.pascal }}({{ named.lite.java }}[] values) {
     if (values.length == 0 || values.length % {{ tensor.row }} != 0) {
       throw new IllegalArgumentException("takes {{ tensor.row }} values per sample, not " + values.length);
     }
     interpreter.resizeInput({{ loop.index0 }}, new int[] {values.length / {{ tensor.row }}{% for size in tensor.shape[1:] %}, {{ size }}{% endfor %}});
 {% else %}
   /** Feeds {{ named.fed }} of the given shape. */
-  public void feed{{ named.pascal }}({{ named.lite_java }}[] values, int... shape) {
+  public void feed{{ named.pascal }}({{ named.lite.java }}[] values, int... shape) {
     interpreter.resizeInput({{ loop.index0 }}, shape);
 {% endif %}
-    fed[{{ loop.index0 }}] = {{ named.buffer }}.wrap(values);
+    fed[{{ loop.index0 }}] = {{ named.lite.buffer }}.wrap(values);
   }
 
 {% endfor %}
@@ -151,7 +151,7 @@ public final class {{ class_name }} implements AutoCloseable {
   public float[] fetch{{ named.pascal }}() {
     org.tensorflow.lite.Tensor.QuantizationParams steps =
         interpreter.getOutputTensor({{ loop.index0 }}).quantizationParams();
-    {{ named.lite_java }}[] integers = quantized{{ named.pascal }}();
+    {{ named.lite.java }}[] integers = quantized{{ named.pascal }}();
     float[] values = new float[integers.length];
     for (int i = 0; i < values.length; i++) {
       int integer = integers[i]{% if named.unsigned %} & 0xFF{% endif %};
@@ -161,14 +161,14 @@ public final class {{ class_name }} implements AutoCloseable {
   }
 
   /** Fetches the quantized integers{% if named.tensor.shape is not none %} of shape [{{ named.tensor.shape | dims }}]{% endif %}. */
-  public {{ named.lite_java }}[] quantized{{ named.pascal }}() {
+  public {{ named.lite.java }}[] quantized{{ named.pascal }}() {
 {% else %}
   /** Fetches values{% if named.tensor.shape is not none %} of shape [{{ named.tensor.shape | dims }}]{% endif %}. */
-  public {{ named.lite_java }}[] fetch{{ named.pascal }}() {
+  public {{ named.lite.java }}[] fetch{{ named.pascal }}() {
 {% endif %}
     ByteBuffer raw = output({{ loop.index0 }});
-    {{ named.lite_java }}[] values = new {{ named.lite_java }}[raw.remaining() / {{ named.width }}];
-    raw{{ named.viewed }}.get(values);
+    {{ named.lite.java }}[] values = new {{ named.lite.java }}[raw.remaining() / {{ named.lite.width }}];
+    raw{{ named.lite.viewed }}.get(values);
     return values;
   }
 
@@ -191,17 +191,17 @@ public final class {{ class_name }} implements AutoCloseable {
    * Converts pixels of Bitmap.getPixels to integers for {@link #feed{{ image.pascal }}} with a lookup table.
    * The image must have the size of the input.
    */
-  public {{ image.lite_java }}[] imageIntegers(int[] pixels) {
+  public {{ image.lite.java }}[] imageIntegers(int[] pixels) {
     org.tensorflow.lite.Tensor.QuantizationParams steps =
         interpreter.getInputTensor({{ image_index }}).quantizationParams();
-    {{ image.lite_java }}[][] table = new {{ image.lite_java }}[{{ channels | length }}][256];
+    {{ image.lite.java }}[][] table = new {{ image.lite.java }}[{{ channels | length }}][256];
     for (int value = 0; value < 256; value++) {
 {% for channel in channels %}
       table[{{ loop.index0 }}][value] =
-          ({{ image.lite_java }}) quantized((value - {{ channel.mean | float }}) / {{ channel.std | float }}, steps, {{ image.low }}, {{ image.high }});
+          ({{ image.lite.java }}) quantized((value - {{ channel.mean | float }}) / {{ channel.std | float }}, steps, {{ image.low }}, {{ image.high }});
 {% endfor %}
     }
-    {{ image.lite_java }}[] integers = new {{ image.lite_java }}[pixels.length * {{ channels | length }}];
+    {{ image.lite.java }}[] integers = new {{ image.lite.java }}[pixels.length * {{ channels | length }}];
     int at = 0;
     for (int pixel : pixels) {
 {% if images.channels == "grayscale" %}

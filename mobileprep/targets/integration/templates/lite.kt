@@ -43,8 +43,8 @@ class {{ class_name }}(
     /** Feeds values{% if tensor.shape is not none %} of shape [{{ tensor.shape | dims }}]{% endif %}, quantized by the scale and zero point of the file. */
     fun feed{{ named.pascal }}(values: FloatArray{% if named.open %}, vararg shape: Int{% endif %}) {
         val steps = interpreter.getInputTensor({{ loop.index0 }}).quantizationParams()
-        val integers = {{ named.lite_kotlin }}(values.size) {
-            quantized(values[it], steps, {{ named.low }}, {{ named.high }}).to{{ named.element }}()
+        val integers = {{ named.lite.kotlin }}(values.size) {
+            quantized(values[it], steps, {{ named.low }}, {{ named.high }}).to{{ named.lite.element }}()
         }
         feed{{ named.pascal }}(integers{% if named.open %}, *shape{% endif %})
     }
@@ -52,21 +52,21 @@ class {{ class_name }}(
 {% endif %}
 {% if tensor.count is not none %}
     /** Feeds {{ tensor.count }} {{ named.fed }} of shape [{{ tensor.shape | dims }}]. */
-    fun feed{{ named.pascal }}(values: {{ named.lite_kotlin }}) {
+    fun feed{{ named.pascal }}(values: {{ named.lite.kotlin }}) {
         require(values.size == {{ tensor.count }}) { "takes {{ tensor.count }} values, not " + values.size }
 {% elif tensor.row is not none %}
     /** Feeds {{ named.fed }} of shape [{{ tensor.shape | dims }}]: {{ tensor.row }} per sample. */
-    fun feed{{ named.pascal }}(values: {{ named.lite_kotlin }}) {
+    fun feed{{ named.pascal }}(values: {{ named.lite.kotlin }}) {
         require(values.isNotEmpty() && values.size % {{ tensor.row }} == 0) {
             "takes {{ tensor.row }} values per sample, not " + values.size
         }
         interpreter.resizeInput({{ loop.index0 }}, intArrayOf(values.size / {{ tensor.row }}{% for size in tensor.shape[1:] %}, {{ size }}{% endfor %}))
 {% else %}
     /** Feeds {{ named.fed }} of the given shape. */
-    fun feed{{ named.pascal }}(values: {{ named.lite_kotlin }}, vararg shape: Int) {
+    fun feed{{ named.pascal }}(values: {{ named.lite.kotlin }}, vararg shape: Int) {
         interpreter.resizeInput({{ loop.index0 }}, shape)
 {% endif %}
-        fed[{{ loop.index0 }}] = {{ named.buffer }}.wrap(values)
+        fed[{{ loop.index0 }}] = {{ named.lite.buffer }}.wrap(values)
     }
 
 {% endfor %}
@@ -92,14 +92,14 @@ class {{ class_name }}(
     }
 
     /** Fetches the quantized integers{% if named.tensor.shape is not none %} of shape [{{ named.tensor.shape | dims }}]{% endif %}. */
-    fun quantized{{ named.pascal }}(): {{ named.lite_kotlin }} {
+    fun quantized{{ named.pascal }}(): {{ named.lite.kotlin }} {
 {% else %}
     /** Fetches values{% if named.tensor.shape is not none %} of shape [{{ named.tensor.shape | dims }}]{% endif %}. */
-    fun fetch{{ named.pascal }}(): {{ named.lite_kotlin }} {
+    fun fetch{{ named.pascal }}(): {{ named.lite.kotlin }} {
 {% endif %}
         val raw = output({{ loop.index0 }})
-        val values = {{ named.lite_kotlin }}(raw.remaining() / {{ named.width }})
-        raw{{ named.viewed }}.get(values)
+        val values = {{ named.lite.kotlin }}(raw.remaining() / {{ named.lite.width }})
+        raw{{ named.lite.viewed }}.get(values)
         return values
     }
 
@@ -112,16 +112,16 @@ class {{ class_name }}(
      * Converts pixels of Bitmap.getPixels to integers for [feed{{ image.pascal }}] with a lookup table.
      * The image must have the size of the input.
      */
-    fun imageIntegers(pixels: IntArray): {{ image.lite_kotlin }} {
+    fun imageIntegers(pixels: IntArray): {{ image.lite.kotlin }} {
         val steps = interpreter.getInputTensor({{ image_index }}).quantizationParams()
         val tables = arrayOf(
 {% for channel in channels %}
-            {{ image.lite_kotlin }}(256) {
-                quantized((it - {{ channel.mean | float }}) / {{ channel.std | float }}, steps, {{ image.low }}, {{ image.high }}).to{{ image.element }}()
+            {{ image.lite.kotlin }}(256) {
+                quantized((it - {{ channel.mean | float }}) / {{ channel.std | float }}, steps, {{ image.low }}, {{ image.high }}).to{{ image.lite.element }}()
             },
 {% endfor %}
         )
-        val integers = {{ image.lite_kotlin }}(pixels.size * {{ channels | length }})
+        val integers = {{ image.lite.kotlin }}(pixels.size * {{ channels | length }})
         var at = 0
         for (pixel in pixels) {
 {% if images.channels == "grayscale" %}

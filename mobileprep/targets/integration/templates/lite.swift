@@ -75,13 +75,13 @@ public final class {{ class_name }} {
 {% endif %}
 {% if tensor.count is not none %}
   /// Feeds {{ tensor.count }} {{ named.fed }} of shape [{{ tensor.shape | dims }}].
-  public func feed{{ named.pascal }}({% if named.quantized %}integers{% else %}_{% endif %} values: [{{ named.swift }}]) throws {
+  public func feed{{ named.pascal }}({% if named.quantized %}integers{% else %}_{% endif %} values: [{{ named.lite.swift }}]) throws {
     guard values.count == {{ tensor.count }} else {
       throw WrongCount(input: {{ tensor.name | swift }}, count: values.count)
     }
 {% elif tensor.row is not none %}
   /// Feeds {{ named.fed }} of shape [{{ tensor.shape | dims }}]: {{ tensor.row }} per sample.
-  public func feed{{ named.pascal }}({% if named.quantized %}integers{% else %}_{% endif %} values: [{{ named.swift }}]) throws {
+  public func feed{{ named.pascal }}({% if named.quantized %}integers{% else %}_{% endif %} values: [{{ named.lite.swift }}]) throws {
     guard !values.isEmpty, values.count % {{ tensor.row }} == 0 else {
       throw WrongCount(input: {{ tensor.name | swift }}, count: values.count)
     }
@@ -89,7 +89,7 @@ public final class {{ class_name }} {
     try interpreter.resizeInput(at: {{ loop.index0 }}, to: Tensor.Shape(shape))
 {% else %}
   /// Feeds {{ named.fed }} of the given shape.
-  public func feed{{ named.pascal }}({% if named.quantized %}integers{% else %}_{% endif %} values: [{{ named.swift }}], shape: [Int]) throws {
+  public func feed{{ named.pascal }}({% if named.quantized %}integers{% else %}_{% endif %} values: [{{ named.lite.swift }}], shape: [Int]) throws {
     try interpreter.resizeInput(at: {{ loop.index0 }}, to: Tensor.Shape(shape))
 {% endif %}
     fed[{{ loop.index0 }}] = values.withUnsafeBufferPointer { Data(buffer: $0) }
@@ -121,9 +121,9 @@ public final class {{ class_name }} {
 
 {% endif %}
   /// Fetches {% if named.quantized %}the quantized integers{% else %}values{% endif %}{% if named.tensor.shape is not none %} of shape [{{ named.tensor.shape | dims }}]{% endif %}.
-  public func {% if named.quantized %}quantized{% else %}fetch{% endif %}{{ named.pascal }}() throws -> [{{ named.swift }}] {
+  public func {% if named.quantized %}quantized{% else %}fetch{% endif %}{{ named.pascal }}() throws -> [{{ named.lite.swift }}] {
     try interpreter.output(at: {{ loop.index0 }}).data.withUnsafeBytes {
-      Array($0.bindMemory(to: {{ named.swift }}.self))
+      Array($0.bindMemory(to: {{ named.lite.swift }}.self))
     }
   }
 
@@ -146,15 +146,15 @@ public final class {{ class_name }} {
 {% if image and image.quantized %}
   /// Converts an image to integers for `feed{{ image.pascal }}(integers:)` with a lookup table.
   /// The image must have the size of the input.
-  public func imageIntegers(rgb: [UInt8]) throws -> [{{ image.swift }}] {
+  public func imageIntegers(rgb: [UInt8]) throws -> [{{ image.lite.swift }}] {
     var values: [Float] = []
     for value in 0..<256 {
 {% for channel in channels %}
       values.append((Float(value) - {{ channel.mean | number }}) / {{ channel.std | number }})
 {% endfor %}
     }
-    let table: [{{ image.swift }}] = try quantized(values, input: {{ image_index }})
-    var integers: [{{ image.swift }}] = []
+    let table: [{{ image.lite.swift }}] = try quantized(values, input: {{ image_index }})
+    var integers: [{{ image.lite.swift }}] = []
     integers.reserveCapacity(rgb.count / 3 * {{ channels | length }})
     for at in stride(from: 0, to: rgb.count - 2, by: 3) {
 {% if images.channels == "grayscale" %}
@@ -172,8 +172,8 @@ public final class {{ class_name }} {
 {% if image %}
   /// Converts an image to values for `feed{{ image.pascal }}`. `rgb` has red, green, and blue of each pixel, row by
   /// row, from 0 to 255. The image must have the size of the input.
-  public static func imageValues(rgb: [UInt8]) -> [{{ image.image_swift }}] {
-    var values: [{{ image.image_swift }}] = []
+  public static func imageValues(rgb: [UInt8]) -> [{{ image.lite_image.swift }}] {
+    var values: [{{ image.lite_image.swift }}] = []
     values.reserveCapacity(rgb.count / 3 * {{ channels | length }})
     for at in stride(from: 0, to: rgb.count - 2, by: 3) {
 {% if images.channels == "grayscale" %}

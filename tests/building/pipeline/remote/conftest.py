@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mobileprep.building.pipeline.remote import base, guarded
+from mobileprep.building.pipeline.remote import base, guarded, http, object_store
 from tests.building.pipeline.remote.faulty_server import Server, serving
 
 
@@ -17,5 +17,6 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes tenths."""
-    monkeypatch.setattr(base, "SILENT_SECONDS", 0.4)
+    for module in (base, http, object_store):
+        monkeypatch.setattr(module, "SILENT_SECONDS", 0.4)
     monkeypatch.setattr(guarded, "_FIRST_PAUSE", 0.001)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.building.pipeline.remote.base import Remote
-from mobileprep.building.pipeline.remote.guarded import open_remote
+from mobileprep.building.pipeline.remote.guarded import Remote, open_remote
 from mobileprep.building.pipeline.remote.settings import RemoteSettings
 from mobileprep.core.files import sha256_bytes
 

@@ -11,16 +11,10 @@ import pytest
 
 from mobileprep.building.pipeline.remote import base, guarded
 from mobileprep.building.pipeline.remote.base import RemoteError, Sink, TimeLeft
-from mobileprep.building.pipeline.remote.guarded import (
-    GuardedRemote,
-    Offered,
-    Wanted,
-    fetch_many,
-    has_many,
-    send_many,
-)
+from mobileprep.building.pipeline.remote.guarded import Remote, Sharing
 from mobileprep.building.pipeline.remote.settings import RemoteSettings
 from mobileprep.core.files import sha256_bytes
+from tests.building.pipeline.remote.transfers import Wanted, fetch_many, has_many
 
 DATA = b"abc"
 KEY = sha256_bytes(DATA)
@@ -35,7 +29,6 @@ class Scripted:
     def __init__(self, *faults: RemoteError | None) -> None:
         self.faults = list(faults)
         self.calls: list[str] = []
-        self.seconds: list[float] = []
         self.wait: Callable[[], None] = lambda: None
 
     def _act(self, call: str) -> None:
@@ -51,7 +44,6 @@ class Scripted:
         return True
 
     def has(self, name: str, size: int | None, left: TimeLeft) -> bool:
-        self.seconds.append(left.remaining())
         self._act("has")
         return False
 
@@ -59,8 +51,8 @@ class Scripted:
         self._act(f"write {name[:2]}")
 
 
-def remote_over(backend: Scripted) -> GuardedRemote:
-    return GuardedRemote(RemoteSettings("http://store"), lambda: backend)
+def remote_over(backend: Scripted) -> Remote:
+    return Remote(RemoteSettings("http://store"), lambda: backend)
 
 
 def test_what_may_pass_is_tried_three_times() -> None:
@@ -87,15 +79,6 @@ def test_three_failures_in_a_row_end_it(tmp_path: Path) -> None:
     )
 
 
-def test_failures_to_send_end_sending_alone(tmp_path: Path) -> None:
-    (tmp_path / "source").write_bytes(DATA)
-    backend = Scripted(*[RemoteError("fails")] * 3)
-    remote = remote_over(backend)
-    assert not any(remote.send("ac", KEY, tmp_path / "source") for _ in range(9))
-    assert backend.calls == ["write ac"] * 3
-    assert remote.fetch("cas", KEY, tmp_path / "t", limit=9)
-
-
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which stands still unless it is changed."""
@@ -117,19 +100,6 @@ def test_failures_that_cost_too_long_end_it(now: list[float]) -> None:
         remote.has("ac", KEY)
     assert len(backend.calls) == 3
     assert remote.warnings[-1].endswith("building without it")
-
-
-def test_an_answer_is_waited_for_only_as_long_as_the_store_may_still_cost(
-    now: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(base, "SILENT_SECONDS", 10.0)
-    backend = Scripted()
-    backend.wait = taking(itertools.repeat(9.0), now)
-    remote = remote_over(backend)
-    for _ in range(4):
-        remote.has("ac", KEY)
-    # Half a second of each answer is no loss.
-    assert backend.seconds == [10.0, 10.0, 3.5]
 
 
 def test_what_costs_too_long_is_not_tried_again(now: list[float]) -> None:
@@ -160,7 +130,8 @@ def test_right_answers_that_take_too_long_end_it_with_one_warning(
 def test_quick_answers_and_times_that_bytes_need_cost_nothing(
     now: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guarded, "seconds_for", float)
+    monkeypatch.setattr(base, "_LEAST_RATE", 1)
+    monkeypatch.setattr(base, "SILENT_SECONDS", 10.0)
     backend = Scripted()
     remote = remote_over(backend)
     backend.wait = taking(itertools.repeat(0.5), now)
@@ -176,7 +147,7 @@ def test_what_is_lost_at_once_counts_once(now: list[float]) -> None:
     remote = remote_over(backend)
     all_asked = threading.Barrier(8, action=lambda: now.__setitem__(0, 10.0))
     backend.wait = lambda: bool(all_asked.wait()) and None
-    has_many(remote, [("ac", key, None) for key in KEYS[:8]])
+    has_many(remote, [("ac", key) for key in KEYS[:8]])
     backend.wait = lambda: None
     remote.has("ac", KEY)
     assert len(backend.calls) == 9
@@ -192,17 +163,18 @@ def test_failures_of_many_threads_are_told_once(tmp_path: Path) -> None:
 
 def test_records_go_after_the_objects_that_they_name(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(DATA)
-    offered = [Offered("ac", KEY, tmp_path / "source")]
-    offered += [Offered("cas", key, tmp_path / "source") for key in KEYS]
     backend = Scripted()
-    assert all(send_many(remote_over(backend), offered))
+    sharing = Sharing(remote_over(backend), tmp_path)
+    sharing.send(KEY, tmp_path / "source", [(key, tmp_path / "source") for key in KEYS])
+    sharing.finish()
     assert backend.calls[-1] == "write ac"
     assert len(backend.calls) == 2 * len(KEYS) + 1
 
 
 def test_no_record_goes_where_an_object_did_not(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(DATA)
-    offered = [Offered("ac", KEY, tmp_path / "source"), Offered("cas", KEY, tmp_path / "source")]
     backend = Scripted(None, RemoteError("fails"))
-    assert send_many(remote_over(backend), offered) == [False, False]
-    assert "write ac" not in backend.calls
+    sharing = Sharing(remote_over(backend), tmp_path)
+    sharing.send(KEY, tmp_path / "source", [(KEY, tmp_path / "source")])
+    sharing.finish()
+    assert backend.calls == ["has", "write ca"]

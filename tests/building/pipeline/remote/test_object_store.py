@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from mobileprep.building.pipeline.remote import object_store
-from mobileprep.building.pipeline.remote.base import Remote
-from mobileprep.building.pipeline.remote.guarded import GuardedRemote
+from mobileprep.building.pipeline.remote.guarded import Remote
 from mobileprep.building.pipeline.remote.object_store import ObjectStoreBackend
 from mobileprep.building.pipeline.remote.settings import RemoteSettings
 from mobileprep.core.files import sha256_bytes
@@ -119,7 +118,7 @@ def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> B
 @pytest.fixture
 def remote() -> Remote:
     url = "gs://bucket/prefix/"
-    return GuardedRemote(RemoteSettings(url), lambda: ObjectStoreBackend(url))
+    return Remote(RemoteSettings(url), lambda: ObjectStoreBackend(url))
 
 
 @pytest.fixture

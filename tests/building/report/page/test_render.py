@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from mobileprep.building.report.page.render import (
-    StageTime,
     bundle_digest,
     page_data,
     page_key,
@@ -23,7 +22,7 @@ from tests.building.report.reports import make_report
 
 
 def data(recipe: str = "digits") -> dict[str, Any]:
-    stages = [StageTime("digits/freeze", "freeze", 0.1, ran=True)]
+    stages = [{"task": "digits/freeze", "kind": "freeze", "seconds": 0.1, "ran": True}]
     return page_data(recipe, "mobileprep 1", [(make_report(), {})], stages)
 
 

@@ -16,7 +16,7 @@ from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chains.chain import ChainStep, run_chain
 from mobileprep.transforms.equalize_ranges import apply_scales
-from mobileprep.transforms.rewriting.channel_scales.analysis import find_scales
+from mobileprep.transforms.rewriting.channel_scales import find_scales
 
 RECIPE = Path(__file__).resolve().parents[4] / "recipes" / "digits"
 CONTEXT = Context(("image",), ("probabilities",))

@@ -1,1 +1,0 @@
-"""Detection and merging of ops that scale and shift a layer's output."""

@@ -1,1 +1,0 @@
-"""Channel scales that do not change the results of a graph."""

@@ -1,1 +1,0 @@
-"""Detection and evaluation of the constant parts of a graph."""

@@ -1,1 +1,0 @@
-"""Details of TensorFlow 1.15 that its results depend on."""
