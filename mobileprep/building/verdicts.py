@@ -218,7 +218,7 @@ class _Sizes:
         verdict = self._state.verdict(up.task)
         if isinstance(verdict, Stale) or self._forecast.runs(up.task):
             return ()
-        return self._state.store.parts(verdict.record.outputs[up.output])
+        return self._state.store.needed(verdict.record.outputs[up.output]) or ()
 
 
 def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:

@@ -75,6 +75,8 @@ class Store:
         self._asking = threading.Lock()
         # Stale stages are checked repeatedly, but the remote cache is queried once per fingerprint.
         self._requested: set[str] = set()
+        # The objects that indexes in the remote cache name.
+        self._remote_indexes: dict[Part, tuple[Part, ...]] = {}
         self.sharing: Sharing | None = None
         if remote is not None:
             # Imported late because few builds share a cache.
@@ -89,9 +91,14 @@ class Store:
         trusted, except for indexes, which are downloaded. For a missing index, only its own digest
         is returned because its objects are unknown.
         """
-        if output.index is not None and not (self._fetch([output.index]) and self._fits(output)):
-            return frozenset((output.index.sha256,))
-        absent = self.objects.absent(self.parts(output))
+        needed = self.needed(output)
+        index = output.index
+        if index is not None:
+            is_local = self.objects.holds(index)
+            if needed is None or (is_local and not self._fits(output)):
+                return frozenset((index.sha256,))
+        assert needed is not None
+        absent = self.objects.absent(needed)
         if absent and self.sharing is not None:
             presence = zip(absent, self.sharing.has(absent), strict=True)
             absent = [part for part, is_there in presence if not is_there]
@@ -132,6 +139,24 @@ class Store:
             return (output.part, *self.objects.parts(output.index))
         except CorruptFileError:
             return (output.part,)
+
+    def needed(self, output: Output) -> tuple[Part, ...] | None:
+        """Return all objects of an output; None if neither cache has its index.
+
+        An index in the remote cache is read without storing it.
+        """
+        index = output.index
+        if index is None or self.objects.holds(index):
+            return self.parts(output)
+        if index not in self._remote_indexes and self.sharing is not None:
+            with (
+                self.sharing.fetched("cas", [(index.sha256, index.size)]) as (file,),
+                contextlib.suppress(CorruptFileError),
+            ):
+                if file is not None:
+                    named = read_index(read_file(file, limit=index.size), str(file))[0]
+                    self._remote_indexes[index] = (index, *named)
+        return self._remote_indexes.get(index)
 
     def _fits(self, output: Output) -> bool:
         """Return whether an output with a complete index has the size in its record."""
