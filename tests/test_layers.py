@@ -145,3 +145,25 @@ def test_only_one_module_imports_doit() -> None:
         if "doit" in {name.split(".")[0] for name in module.imports}
     ]
     assert [path.split("/")[-1] for path in users] == ["doit_tasks.py"]
+
+
+def test_tests_patch_no_private_names_of_other_packages() -> None:
+    wrong = []
+    for path in (PACKAGE.parent / "tests").rglob("*.py"):
+        package = path.relative_to(PACKAGE.parent / "tests").parts[0]
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        owners = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}".split(".")[1]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mobileprep")
+            for alias in node.names
+        }
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="setattr"),
+                    args=[ast.Name(id=owner), ast.Constant(value=str(name)), *_],
+                ) if name.startswith("_") and not name.startswith("__"):
+                    if owners.get(owner, package) != package:
+                        wrong.append(f"{path.name}:{node.lineno}: {owner}.{name}")
+    assert wrong == []

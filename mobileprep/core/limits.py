@@ -21,7 +21,7 @@ DEFAULT_ITERATIONS: Final = 250_000
 DEFAULT_FLOPS: Final = 20 * 10**12
 """Default limit for a run, which has a single batch: minutes."""
 # Memory limits of containers in both versions of Linux control groups.
-_CONTAINER_LIMITS: Final = (
+CONTAINER_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
@@ -100,7 +100,7 @@ def machine_memory() -> int:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Not available on Windows.
         whole = _UNKNOWN_MACHINE
-    limits = (_limit_in(path) for path in _CONTAINER_LIMITS)
+    limits = (_limit_in(path) for path in CONTAINER_LIMITS)
     return min([whole, *(x for x in limits if x)])
 
 

@@ -109,7 +109,7 @@ def test_gc_keeps_recent_entries_and_enforces_the_limit(
     result = run("cache", "gc", "--max-size", "1KB")
     assert "entries used within the last hour are kept" in result.out
     assert objects(store) == before
-    monkeypatch.setattr(eviction, "_GRACE_SECONDS", -1)
+    monkeypatch.setattr(eviction, "GRACE_SECONDS", -1)
     info = cache_json(run, "gc", "--max-size", "100KB")
     assert 0 < info["left_bytes"] <= 100_000
     assert info["objects"] == len(before) - len(objects(store))

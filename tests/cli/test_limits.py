@@ -204,7 +204,7 @@ def test_default_limit_is_half_of_the_machine_memory(
 ) -> None:
     limits.machine_memory.cache_clear()
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(limits, "_CONTAINER_LIMITS", (limit, tmp_path / "none"))
+    monkeypatch.setattr(limits, "CONTAINER_LIMITS", (limit, tmp_path / "none"))
     whole = limits.machine_memory()
     assert memory_limit() == whole // 2
     for text, expected in (("max", whole), (f"{1 << 20}\n", 1 << 20)):

@@ -130,7 +130,7 @@ def test_network_faults_are_harmless(
     start = time.monotonic()
     with monkeypatch.context() as patch:
         patch.setattr(base, "SILENT_SECONDS", 1.0)
-        patch.setattr(guarded, "_FIRST_PAUSE", 0.001)
+        patch.setattr(guarded, "FIRST_PAUSE", 0.001)
         done = fetch_many(remote, requests)
         send_many(remote, files)
     assert time.monotonic() - start < 60

@@ -25,7 +25,7 @@ from mobileprep.core.files import unreadable, write_bytes
 from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
 from mobileprep.recipe.units import parse_bytes
 
-_GRACE_SECONDS = 3600
+GRACE_SECONDS = 3600
 _PAUSE_SECONDS = 3600
 # Notes on tasks and files may use the limit divided by this, in addition to objects and records.
 _NOTES_SHARE = 20
@@ -125,7 +125,7 @@ class _Removal:
 
     def remove(self, file: _File, touched: float, kind: str) -> bool:
         """Remove a file unless it is in use; return whether it is gone."""
-        if _age(touched) < _GRACE_SECONDS:
+        if _age(touched) < GRACE_SECONDS:
             return False
         try:
             if file.path.lstat().st_mtime != file.used:
@@ -165,7 +165,7 @@ def forget_notes(folder: Path, limit_bytes: int) -> int:
     notes = [file for kind in _NOTES for file in _files(folder / kind, _RECORD)]
     before = remaining = sum(file.size for file in notes)
     for file in _oldest_first(notes):
-        if remaining <= limit_bytes // _NOTES_SHARE or _age(file.used) < _GRACE_SECONDS:
+        if remaining <= limit_bytes // _NOTES_SHARE or _age(file.used) < GRACE_SECONDS:
             break
         with contextlib.suppress(OSError):
             file.path.unlink(missing_ok=True)

@@ -95,7 +95,7 @@ def time_runs(once: Callable[[], object], pace: Pace) -> Stat:
         late = 0 < pace.seconds < stat.total / _MICRO
         if enough or late or (pace.runs <= 0 and pace.seconds <= 0):
             return stat
-        _sleep(pace.delay)
+        pause_for(pace.delay)
 
 
 def time_graph(
@@ -134,12 +134,12 @@ def time_graph(
     if warmup > 0:
         tell(f"warming up, {warmup} runs")
         warm = time_runs(once, Pace(warmup, -1.0, pace.delay))
-        _sleep(pause)
+        pause_for(pause)
     tell(f"running at most {_limits(pace)}")
     plain = time_runs(once, pace)
     if engine == AUTO:
         tell(f"the engine is {runner.name}")
-    _sleep(pause)
+    pause_for(pause)
     if runner.name != "numpy":
         tell(f"{runner.name} does not measure the times of nodes")
         return Timings(runner.name, warm, plain, None, None)
@@ -177,7 +177,7 @@ def _limits(pace: Pace) -> str:
     return " or ".join(bounds) or "1 times"
 
 
-def _sleep(seconds: float) -> None:
+def pause_for(seconds: float) -> None:
     # Sleep a day at a time, because systems limit the duration.
     while seconds > 0:
         time.sleep(min(seconds, _DAY))

@@ -63,13 +63,13 @@ def _numpy(
 
 
 # Fastest first, as measured on convolutional networks.
-_ENGINES: Final[dict[str, Open]] = {
+ENGINES: Final[dict[str, Open]] = {
     "openvino": _openvino,
     LITERT: _litert,
     "tensorflow": _tensorflow,
     _ALWAYS: _numpy,
 }
-ENGINE_NAMES: Final = (AUTO, *sorted(_ENGINES))
+ENGINE_NAMES: Final = (AUTO, *sorted(ENGINES))
 _MODULES: Final = {LITERT: "ai_edge_litert"}
 
 
@@ -140,12 +140,12 @@ def _opener(name: str, seed: int | None, printer: Printer | None, convert: Conve
         return partial(_numpy, seed=seed, printer=printer)
     if name == LITERT:
         return partial(_litert, convert=convert)
-    return _ENGINES[name]
+    return ENGINES[name]
 
 
 def installed_engines() -> list[str]:
     """Return the engines that can be opened on this machine, fastest first."""
-    return [n for n in _ENGINES if n == _ALWAYS or _is_installed(n)]
+    return [n for n in ENGINES if n == _ALWAYS or _is_installed(n)]
 
 
 def _is_installed(name: str) -> bool:

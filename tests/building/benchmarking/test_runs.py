@@ -23,7 +23,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(runs.time, "perf_counter", lambda: clock.now)
-    monkeypatch.setattr(runs, "_sleep", clock.slept.append)
+    monkeypatch.setattr(runs, "pause_for", clock.slept.append)
     return clock
 
 

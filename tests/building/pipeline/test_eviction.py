@@ -67,7 +67,7 @@ class Folder:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     # An object's age is its ctime too, which no test can set.
-    monkeypatch.setattr(eviction, "_GRACE_SECONDS", -1)
+    monkeypatch.setattr(eviction, "GRACE_SECONDS", -1)
     return Folder(tmp_path / "v2")
 
 
@@ -140,7 +140,7 @@ def test_what_was_written_or_used_within_the_hour_stays(
     used = store.record("used", store.object(b"1" * 100), days=0.9 / 24)
     unused = store.record("unused", store.object(b"2" * 100), days=1.1 / 24)
     store.object(b"needed by none yet")
-    monkeypatch.setattr(eviction, "_GRACE_SECONDS", 3600)
+    monkeypatch.setattr(eviction, "GRACE_SECONDS", 3600)
     done = store.evict(0)
     assert (done.objects, done.records) == (0, 1)
     assert done.left_bytes == 218 + used.stat().st_size
@@ -214,7 +214,7 @@ def test_an_objects_times_are_left_as_they_are(store: Folder) -> None:
 def test_of_notes_on_tasks_and_files_the_oldest_go(
     store: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eviction, "_GRACE_SECONDS", 3600)
+    monkeypatch.setattr(eviction, "GRACE_SECONDS", 3600)
     notes = []
     for days, kind in enumerate(["latest", "seen", "latest", "seen"], start=1):
         notes.append(store.path / kind / f"{days:064x}.json")
@@ -276,7 +276,7 @@ def test_a_store_that_cannot_be_changed_or_read_is_told(store: Folder) -> None:
 def use_store(arguments: tuple[Path, int]) -> int:
     """Builds and evictions of one process; how often an object was there and wrong."""
     folder, seed = arguments
-    eviction._GRACE_SECONDS = -1  # in a process of its own
+    eviction.GRACE_SECONDS = -1  # in a process of its own
     dice, store, wrong = random.Random(seed), Folder(folder), 0
     for _ in range(30):
         content = [bytes([dice.randrange(20)]) * 1000 for _ in range(3)]

@@ -22,7 +22,7 @@ from tests.building.pipeline.small_plans import Wish, mix, small_plan
 
 top, seed = Path(sys.argv[1]), int(sys.argv[2])
 execute.stage_function = lambda name: mix
-eviction._GRACE_SECONDS = -1
+eviction.GRACE_SECONDS = -1
 eviction._PAUSE_SECONDS = 0
 generator = random.Random(seed)
 out = top / f"out{seed}"
@@ -46,7 +46,7 @@ import sys
 from mobileprep.cli.main import main
 from mobileprep.building.pipeline import eviction
 
-eviction._GRACE_SECONDS = -1
+eviction.GRACE_SECONDS = -1
 for number in range(30):
     for arguments in (["gc", "--max-size", "3KB"], ["verify"], ["info"]):
         code = main(["cache", *arguments])

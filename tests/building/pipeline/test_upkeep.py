@@ -23,7 +23,7 @@ def nobody(sentence: str) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A ctime no test can set.
-    monkeypatch.setattr(eviction, "_GRACE_SECONDS", -1)
+    monkeypatch.setattr(eviction, "GRACE_SECONDS", -1)
     return tmp_path / "store"
 
 

@@ -41,8 +41,8 @@ class Off:
 def off(monkeypatch: pytest.MonkeyPatch) -> type[Off]:
     """An engine next to numpy, new for each test."""
     engine = type("Off", (Off,), {})
-    numpy = choose._ENGINES["numpy"]
-    monkeypatch.setattr(choose, "_ENGINES", {"openvino": engine, "numpy": numpy})
+    numpy = choose.ENGINES["numpy"]
+    monkeypatch.setattr(choose, "ENGINES", {"openvino": engine, "numpy": numpy})
     monkeypatch.setattr(choose, "installed_engines", lambda: ["openvino", "numpy"])
     return engine
 
@@ -99,7 +99,7 @@ def test_unsupported_graphs_are_not_compared(off: Any, tmp_path: Path) -> None:
         def run(self, fetches: Sequence[str], feeds: Mapping[str, Any]) -> list[np.ndarray]:
             return [feeds["x"]]
 
-    choose._ENGINES["openvino"] = Able
+    choose.ENGINES["openvino"] = Able
     graph = Graph([placeholder((-1, 3)), op("y", "NoSuchOp", "x")])
     record = compared(engine_job(tmp_path), graph)
     assert (record.name, record.within, record.samples) == ("openvino", None, 0)
@@ -112,7 +112,7 @@ def test_error_of_a_named_engine_has_its_position(off: Any, tmp_path: Path) -> N
             message = "OpenVINO cannot run the graph: no rule for Odd"
             raise UnsupportedError(message, "", "data/test.npz")
 
-    choose._ENGINES["openvino"] = Refusing
+    choose.ENGINES["openvino"] = Refusing
     with pytest.raises(UnsupportedError, match=r"recipe.yaml:10:1: data/test.npz: OpenVINO") as c:
         compared(engine_job(tmp_path, "openvino"), classifier())
     assert "engine: auto" in c.value.hint

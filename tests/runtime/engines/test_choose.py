@@ -45,9 +45,9 @@ class Absent:
 
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> None:
-    numpy = choose._ENGINES["numpy"]
+    numpy = choose.ENGINES["numpy"]
     registry = {"absent": Absent, "picky": Picky, "numpy": numpy}
-    monkeypatch.setattr(choose, "_ENGINES", registry)
+    monkeypatch.setattr(choose, "ENGINES", registry)
     monkeypatch.setattr(choose, "installed_engines", lambda: list(registry))
 
 
@@ -157,8 +157,8 @@ class Doubling(Picky):
 def test_auto_drops_engine_with_wrong_results(
     monkeypatch: pytest.MonkeyPatch, name: str, *, verify: bool
 ) -> None:
-    registry = {"doubling": Doubling, "numpy": choose._ENGINES["numpy"]}
-    monkeypatch.setattr(choose, "_ENGINES", registry)
+    registry = {"doubling": Doubling, "numpy": choose.ENGINES["numpy"]}
+    monkeypatch.setattr(choose, "ENGINES", registry)
     monkeypatch.setattr(choose, "installed_engines", lambda: list(registry))
     reasons: list[str] = []
     engine = open_engine("auto", GRAPH, None, tell=reasons.append, verify=verify)

@@ -38,7 +38,7 @@ from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.parts import Part
 
 _TRIES = 3
-_FIRST_PAUSE = 0.1
+FIRST_PAUSE = 0.1
 # Number of consecutive failures, and total lost time, after which the cache is disabled.
 _MOST_FAILURES = 3
 _MOST_SECONDS_LOST = 20.0
@@ -176,7 +176,7 @@ class Remote:
                     return False
                 # Longer each time, as long as the server requests, and randomized so that machines
                 # that build at the same time do not retry at the same time.
-                pause = _FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0)
+                pause = FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0)
                 self._off.wait(error.after + pause)
             else:
                 self._failures = 0

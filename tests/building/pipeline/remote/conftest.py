@@ -19,4 +19,4 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes tenths."""
     for module in (base, http, object_store):
         monkeypatch.setattr(module, "SILENT_SECONDS", 0.4)
-    monkeypatch.setattr(guarded, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(guarded, "FIRST_PAUSE", 0.001)
