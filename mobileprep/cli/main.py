@@ -322,7 +322,9 @@ def parser_of(verb: Verb) -> Parser:
         epilog="\n".join(["examples:", *(f"  {line}" for line in verb.examples)]),
         allow_abbrev=False,
         formatter_class=_HelpFormatter,
+        add_help=False,
     )
+    parser.add_argument("-h", "--help", action="help", help="Show this help")
     verb.arguments(parser)
     telling_arguments(parser, letters=verb.name not in DROP_INS)
     return parser
