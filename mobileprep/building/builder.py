@@ -412,7 +412,9 @@ def prepared(
     """
     store = shared_store(recipes, out, checksum=checksum) if cache is None else Store(cache)
     state = plan_state(recipes, targets, store=store, force=force)
+    state.hash_inputs()
     check_overlaps(recipes, state.plan, state.store, out)
+    state.hash_inputs()
     state.check_outputs(wanted_outputs(state, out))
     return state
 

@@ -68,7 +68,6 @@ def plan_state(
         )
     store = store or Store(default_folder())
     state = State(plan_recipes(recipes, requested), store, force=force)
-    state.hash_inputs()
     _check_pins(recipes, state)
     return state
 

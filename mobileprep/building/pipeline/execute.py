@@ -300,8 +300,7 @@ class Handover:
 
     def find(self, upstream: Upstream) -> Graph | None:
         """Return the graph if a stage of this run has produced it."""
-        with self._lock:
-            return self._graphs.get(upstream)
+        return self._graphs.get(upstream)
 
     def done(self, spec: StageSpec) -> None:
         """Note that a stage has read its inputs or does not need to run."""

@@ -19,7 +19,7 @@ from mobileprep.building.plan.fingerprints import (
     digest_text,
     fingerprint,
 )
-from mobileprep.building.plan.spec import Files, Plan, StageFile, StageSpec, Upstream
+from mobileprep.building.plan.spec import Plan, StageFile, StageSpec, Upstream
 from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.lock_file import lock_path
@@ -259,7 +259,8 @@ def folders_read(plan: Plan) -> set[Path]:
         for spec in plan.stages
         for files in spec.stage.files.values()
         if files.root.is_dir()
-        for folder in _folders(files)
+        for folder in (files.root, *(p for f in files.members for p in f.path.parents))
+        if folder == files.root or files.root in folder.parents
     }
 
 
@@ -273,9 +274,3 @@ def _read(recipes: Iterable[Recipe], plan: Plan) -> Iterator[Path]:
             yield from () if target.device_file is None else (target.device_file.path,)
             yield from (pin.file.path for pin in target.source.pins)
             yield from (s.plugin.schema.path for s in target.transforms if s.plugin is not None)
-
-
-def _folders(files: Files) -> Iterator[Path]:
-    yield files.root
-    for file in files.members:
-        yield from (p for p in file.path.parents if files.root in p.parents)

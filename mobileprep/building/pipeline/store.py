@@ -92,12 +92,9 @@ class Store:
         is returned because its objects are unknown.
         """
         needed = self.needed(output)
-        index = output.index
-        if index is not None:
-            is_local = self.objects.holds(index)
-            if needed is None or (is_local and not self._fits(output)):
-                return frozenset((index.sha256,))
-        assert needed is not None
+        if needed is None or not self._fits(output):
+            assert output.index is not None
+            return frozenset((output.index.sha256,))
         absent = self.objects.absent(needed)
         if absent and self.sharing is not None:
             presence = zip(absent, self.sharing.has(absent), strict=True)
@@ -159,9 +156,11 @@ class Store:
         return self._remote_indexes.get(index)
 
     def _fits(self, output: Output) -> bool:
-        """Return whether an output with a complete index has the size in its record."""
+        """Return whether an output has the size in its record, if its index is stored locally."""
         if output.index is None or output.index.sha256 == output.sha256:
             return True  # a single object, whose size is checked with its digest
+        if not self.objects.holds(output.index):
+            return True
         try:
             return self.objects.assembled_size(output.index) == output.size
         except CorruptFileError:

@@ -122,7 +122,6 @@ def kill_builds(top: Path, count: int, seed: int) -> Killed:
         if number % 2 or number == count - 1:  # else the next comes upon what this one left
             bench.build()
             assert outputs(bench.out) == expected
-            assert not list((bench.store / "v2").glob("tmp/*"))
     return result
 
 

@@ -305,7 +305,6 @@ def _some(title: str, lines: Sequence[str], listed: int | None) -> Iterator[str]
 
 _HEADINGS: Final = ("", "before", "after", "change")
 _LISTED: Final = 50
-_MARKDOWN_STATES: Final = {"added": "is new", "removed": "is gone"}
 
 
 def comparisons_markdown(comparisons: Sequence[Comparison]) -> str:
@@ -321,7 +320,7 @@ def comparisons_markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def _target(one: Comparison) -> Iterator[str]:
-    state = _MARKDOWN_STATES.get(one.state)
+    state = _STATES.get(one.state)
     yield f"### {plain(_name(one))}{f' {state}' if state else ''}"
     if state:
         return

@@ -198,7 +198,8 @@ def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:
             first = next((node.name for node in model.graph if node.op == op), None)
             nodes = f"{count:,} node{'s' * (count != 1)}"
             nodes += "" if first is None else f", such as {first!r}"
-            yield f"the op {op} is not allowed ({model.basis(nodes)})", _without_hint(op)
+            hint = removal(op) or f"cut the graph before {op}, or allow it"
+            yield f"the op {op} is not allowed ({model.basis(nodes)})", hint
 
 
 def _slips(model: _Model) -> list[str]:
@@ -263,11 +264,6 @@ def _kernels_hint(ops: Mapping[str, int]) -> str:
     single = sorted(op for op, count in ops.items() if count == 1 and op != "Placeholder")
     examples = f": of one node each are {', '.join(single[: 2 * _TOLD])}" if single else ""
     return f"fold_constants and fuse_batch_norms take ops off, and remove_nodes copies{examples}"
-
-
-def _without_hint(op: str) -> str:
-    """Suggest how to remove an op from a graph."""
-    return removal(op) or f"cut the graph before {op}, or allow it"
 
 
 def _largest(costs: GraphCosts, amount: Callable[[NodeCost], int]) -> str:

@@ -13,7 +13,7 @@ from mobileprep.building.plan.spec import Files, Stage, StageFile, StageSpec, Up
 from mobileprep.building.stages.freeze.spec import Frozen
 from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.settings import Data, InputSpec
+from mobileprep.recipe.settings import InputSpec
 from mobileprep.recipe.validation_settings import Calibration
 
 
@@ -131,18 +131,14 @@ def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | N
     """Return the samples and the range file. Only one of them must exist."""
     named, data = calibration.range_file, calibration.data
     if named is not None and named.path.is_file():
-        samples = None if data is None or not _is_there(data) else data_files(data)
-        return samples, single_file(named)
+        has_samples = data is not None and all(f.path.exists() for f in (data.file, *data.beside))
+        return data_files(data) if data is not None and has_samples else None, single_file(named)
     if data is not None:
         return data_files(data), None
     hint = "name samples, 'data: samples.npz', and run 'mobileprep calibrate' to write it"
     name, place = ("", "") if named is None else (named.shown, named.place)
     message = f"the range file {name} does not exist"
     raise CorruptFileError(message, hint, place)
-
-
-def _is_there(data: Data) -> bool:
-    return all(named.path.exists() for named in (data.file, *data.beside))
 
 
 def calibration_members(target: Target) -> Iterator[StageFile]:

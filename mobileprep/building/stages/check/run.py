@@ -310,12 +310,6 @@ def _run(
 _TIE: Final = 0.01
 
 
-_DATA: Final = "add 'check: {data: FILE.npz}' with an array for each input"
-
-
-_UNINSTALLED: Final = ("LiteRT is not installed", "pip install 'mobileprep[litert]'")
-
-
 def run_default_check(job: Job[DefaultCheckStage]) -> None:
     """Write ``default_check.json``. Problems are only warnings because the check is implicit."""
     settings = job.asked
@@ -323,7 +317,8 @@ def run_default_check(job: Job[DefaultCheckStage]) -> None:
     interface = job.record(Interface, settings.interface)
     check: CheckRecord | None = None
     if samples.warnings:
-        warnings = [_unchecked(job, samples.warnings[0], _DATA)]
+        hint = "add 'check: {data: FILE.npz}' with an array for each input"
+        warnings = [_unchecked(job, samples.warnings[0], hint)]
     else:
         try:
             check, warnings = _check_quantized(job, interface, samples)
@@ -377,7 +372,8 @@ def _results(
     settings = job.asked
     if settings.file is not None:
         if not settings.litert:
-            raise UnsupportedError(*_UNINSTALLED)
+            message = "LiteRT is not installed"
+            raise UnsupportedError(message, "pip install 'mobileprep[litert]'")
         from mobileprep.runtime.engines.litert_engine import LiteRtModel
 
         model = LiteRtModel(job.path(settings.file))

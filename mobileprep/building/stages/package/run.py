@@ -324,16 +324,12 @@ def run_encrypt(job: Job[EncryptStage]) -> None:
     """
     settings, where = job.asked, job.place("protect")
     key = key_from_environment(settings.variable, where, settings.key_id)
+    if settings.artifact == "frozen":
+        content = graph_to_bytes(job.graph(settings.model))
+    else:
+        content = b"".join(job.data(settings.model))
     try:
-        encrypted = encrypt(_content(job), key)
+        encrypted = encrypt(content, key)
     except UnsupportedError as error:
         raise error.at(where) from error
     write_bytes(job.output(*settings.output_files), encrypted)
-
-
-def _content(job: Job[EncryptStage]) -> bytes:
-    """Return the bytes of the model file."""
-    model = job.asked.model
-    if job.asked.artifact == "frozen":
-        return graph_to_bytes(job.graph(model))
-    return b"".join(job.data(model))

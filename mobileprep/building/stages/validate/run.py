@@ -204,13 +204,14 @@ def judged(job: Job[ValidateStage]) -> Judgement:
 
 def complaints(record: MetricRecord, samples: int) -> Iterator[str]:
     """Yield a sentence for each limit that a metric misses."""
-    title, after = _title(record), record.after
+    top, after = TOP_K.fullmatch(record.metric), record.after
+    title = f"top-{top[1]} accuracy" if top else f"{record.metric} of {record.output!r}"
     slack = _ROUNDING * max(abs(record.before), abs(after))
     if record.max_drop is not None and record.drop > record.max_drop + slack:
         moved = "fell" if record.higher_is_better else "rose"
         amount = f"{record.drop:.4g}, from {record.before:.6g} to {after:.6g}"
         of = f"{samples} samples"
-        if TOP_K.fullmatch(record.metric):
+        if top:
             amount = f"{record.drop:.4f}, from {record.before:.4f} to {after:.4f}"
             of = f"{round(record.drop * samples)} of {of}"
         yield f"{title} {moved} by {amount} ({of}); at most {record.max_drop} is allowed"
@@ -291,8 +292,3 @@ def _record(
     drop = before - after if is_better else after - before
     allowed = limits.max_drop, limits.at_least, limits.at_most
     return MetricRecord(metric, output, before, after, drop, is_better, *allowed)
-
-
-def _title(record: MetricRecord) -> str:
-    top = TOP_K.fullmatch(record.metric)
-    return f"top-{top[1]} accuracy" if top else f"{record.metric} of {record.output!r}"
