@@ -107,7 +107,7 @@ class Executor:
                     verdict = self.state.verdict(spec.task)
                     if isinstance(verdict, Stale) and verdict.parts is not None:
                         return self._run_once(spec, verdict.parts, inputs)
-                return self._record(spec.task)
+                return self.state.record(spec.task)
             finally:
                 self._handover.done(spec)
 
@@ -148,7 +148,7 @@ class Executor:
         if isinstance(self.state.verdict(upstream.task), Stale):
             for spec in self.state.plan.until([upstream.task]):
                 self.run(spec)
-        output = self._record(upstream.task).outputs[upstream.output]
+        output = self.state.record(upstream.task).outputs[upstream.output]
         if output.part is not None:
             self.state.store.begin()
         if self._handover.find(upstream) is None and not self.state.store.obtain(output):
@@ -234,13 +234,6 @@ class Executor:
             )
             for name in names
         }
-
-    def _record(self, task: str) -> Record:
-        verdict = self.state.verdict(task)
-        if isinstance(verdict, Stale):
-            message = f"{task} is stale after it has run"
-            raise InternalError(message)
-        return verdict.record
 
 
 def _store_fault(error: Exception, folder: Path) -> OSError | None:

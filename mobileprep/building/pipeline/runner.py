@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
 from mobileprep.building.pipeline.execute import Executor
-from mobileprep.building.pipeline.output import Output, Record
-from mobileprep.building.pipeline.state import Fresh, Stale, State
+from mobileprep.building.pipeline.output import Output
+from mobileprep.building.pipeline.state import Stale, State
 from mobileprep.building.plan.spec import (
     PUBLISHED,
     CacheEntryError,
@@ -22,7 +21,7 @@ from mobileprep.building.plan.spec import (
     read_record,
 )
 from mobileprep.core.parallel import at_once
-from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
+from mobileprep.errors import InternalError, MobileprepError
 
 
 class Built(Struct, frozen=True):
@@ -157,7 +156,7 @@ def collect(state: State) -> list[Built]:
 
 def collect_target(target: TargetPlan, state: State, executor: Executor | None = None) -> Built:
     """Return the results of a target whose stages are fresh."""
-    record = functools.partial(_record, state) if executor is None else executor.record
+    record = state.record if executor is None else executor.record
 
     def read(kind: type[RecordType], up: Upstream) -> RecordType:
         if executor is not None:
@@ -212,11 +211,3 @@ def _is_moved(files: Files) -> bool:
 
 def _check(spec: StageSpec, executor: Executor) -> Callable[..., bool]:
     return lambda *_: executor.is_fresh(spec)
-
-
-def _record(state: State, task: str) -> Record:
-    verdict = state.verdict(task)
-    if not isinstance(verdict, Fresh):
-        message = f"{task} has not run"
-        raise CorruptFileError(message, "build again")
-    return verdict.record

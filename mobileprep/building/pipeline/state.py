@@ -162,8 +162,12 @@ class State:
             self._lost.clear()
 
     def record(self, task: str) -> Record:
-        """Return the record of a fresh stage."""
-        return self._fresh[task].record
+        """Return the record of a fresh stage; raise an error if it is stale."""
+        verdict = self.verdict(task)
+        if isinstance(verdict, Stale):
+            message = f"{task} has not run"
+            raise CorruptFileError(message, "build again")
+        return verdict.record
 
     def hash_inputs(self) -> None:
         """Hash all input files that have changed, in parallel."""
