@@ -95,7 +95,7 @@ def test_all_layers_are_in_eight_bits_where_that_is_good_enough(recipe: Path) ->
     assert built(recipe, 0)[1] == ()
 
 
-def test_what_is_left_out_is_told_as_a_rule_that_gives_the_same_model(recipe: Path) -> None:
+def test_excluded_layers_are_reported_as_an_equivalent_rule(recipe: Path) -> None:
     built(recipe, 0)
     before = agreement(recipe)
     warnings, _ = built(recipe, (1 + before) / 2)
@@ -118,7 +118,7 @@ def test_the_search_is_repeated_from_the_cache_and_gives_the_same_bytes(recipe: 
     assert (recipe.parent / "out/r/phone/r.pb").read_bytes() == found
 
 
-def test_a_limit_that_no_try_keeps_is_an_error_that_tells_the_nearest(recipe: Path) -> None:
+def test_unreachable_limit_error_names_the_closest_trial(recipe: Path) -> None:
     built(recipe, 0)
     kept = (recipe.parent / "out/r/phone/r.pb").read_bytes()
     with pytest.raises(AccuracyError) as caught:
@@ -134,7 +134,7 @@ def test_a_limit_that_no_try_keeps_is_an_error_that_tells_the_nearest(recipe: Pa
     assert (recipe.parent / "out/r/phone/r.pb").read_bytes() == kept
 
 
-def test_too_few_trials_are_told(recipe: Path) -> None:
+def test_too_few_trials_are_reported(recipe: Path) -> None:
     with pytest.raises(AccuracyError) as caught:
         built(recipe, 2, "{mode: auto, trials: 1}")
     assert "the one try" in str(caught.value)

@@ -25,7 +25,7 @@ def test_times_and_costs_are_those_of_the_runs_asked_for() -> None:
     assert (data["engine"], data["flops"]) == ("numpy", 4)
 
 
-def test_a_shape_that_nobody_knows_has_to_be_fed() -> None:
+def test_unknown_shape_must_be_fed() -> None:
     graph = Graph([node("x", "Placeholder", T=None, dtype=DType.FLOAT), node("out", "Relu", "x")])
     with pytest.raises(UsageError, match="the shape of 'x' is not known"):
         benchmark(graph, runs=1)

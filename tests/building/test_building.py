@@ -24,7 +24,7 @@ def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "recipes" / "digits" / "recipe.yaml"
 
 
-def test_a_build_tells_its_folders_and_does_only_what_is_needed(digits: Path) -> None:
+def test_build_returns_directories_and_runs_only_stale_stages(digits: Path) -> None:
     first = build(digits, "out")
     assert [str(t.folder) for t in first.targets] == ["out/digits/phone", "out/digits/download"]
     assert all(t.is_changed for t in first.targets)
@@ -53,7 +53,7 @@ def test_the_compressed_size_is_that_of_the_published_file(
     assert phone.report.compressed.bytes == compressed_size([model.read_bytes()])
 
 
-def test_what_cannot_be_built_is_refused_before_anything_runs(digits: Path) -> None:
+def test_invalid_build_is_refused_before_stages_run(digits: Path) -> None:
     for options, told in (
         ({"targets": ["phon"]}, "no recipe has a target 'phon'"),
         ({"jobs": 0}, "jobs is 0"),
@@ -68,7 +68,7 @@ def test_what_cannot_be_built_is_refused_before_anything_runs(digits: Path) -> N
     assert not Path("out").exists()
 
 
-def test_variables_of_a_recipe_may_be_given(digits: Path) -> None:
+def test_recipe_variables_can_be_set(digits: Path) -> None:
     digits.write_text(digits.read_text().replace("name: digits", "name: ${NAME}"))
     assert load_recipe(digits, settings={"NAME": "a"}, environ={"NAME": "b"}).name == "a"
     assert load_recipe(digits, environ={"NAME": "b"}).name == "b"

@@ -59,7 +59,7 @@ def test_a_csv_file_is_checked_and_validated_with(recipe: Path) -> None:
     assert "r/freeze" not in ran
 
 
-def test_a_file_beside_a_function_counts(recipe: Path) -> None:
+def test_file_next_to_a_function_is_an_input(recipe: Path) -> None:
     write(recipe.parent / "more/a.txt", b"1")
     data = "{python: data.py, files: [more]}"
     manifest, _, _ = built(recipe, data)
@@ -85,7 +85,7 @@ def test_a_file_beside_a_function_counts(recipe: Path) -> None:
         ("{python: data.py, function: nothing}", 8, "nothing holds no samples"),
     ],
 )
-def test_bad_data_is_told_and_what_was_built_stays(
+def test_bad_data_is_reported_and_outputs_stay(
     recipe: Path, data: str, code: int, told: str
 ) -> None:
     folder = recipe.parent
@@ -107,7 +107,7 @@ def test_bad_data_is_told_and_what_was_built_stays(
     assert {p.name: p.read_bytes() for p in (folder / "out/r/phone").iterdir()} == before
 
 
-def test_an_unreadable_picture_among_good_ones_is_warned_of(recipe: Path) -> None:
+def test_unreadable_image_is_a_warning(recipe: Path) -> None:
     folder = recipe.parent
     graph = Graph([placeholder((-1, 4, 6, 3)), op("y", "Relu", "x")])
     write_graph(folder / "model.pb", graph)

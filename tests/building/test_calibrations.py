@@ -97,7 +97,7 @@ def test_data_of_every_kind_gives_the_same_ranges(recipe: Path, data: str, where
     assert recipe.with_name("ranges.yaml").read_bytes() == before
 
 
-def test_pictures_and_sounds_are_measured(recipe: Path) -> None:
+def test_images_and_audio_are_validated(recipe: Path) -> None:
     folder = recipe.parent
     write_graph(folder / "model.pb", dense((-1, 4, 6, 3), 72))
     arrays = np.stack(pictures(folder / "p", ["a/1.png", "b/2.png", "b/3.png"]))
@@ -118,7 +118,7 @@ def test_an_input_without_an_axis_for_samples_takes_them_one_by_one(recipe: Path
     assert (found.samples, ends(found)) == (5, (-2, 5))
 
 
-def test_graphs_that_take_files_are_given_files(recipe: Path) -> None:
+def test_graphs_with_file_inputs_receive_files(recipe: Path) -> None:
     folder = recipe.parent
     text = {"dtype": attr.dtype(DType.STRING), "shape": attr.shape(())}
     decode = n("decode", "DecodeWav", "x", desired_channels=1, desired_samples=8)
@@ -152,7 +152,7 @@ def test_a_change_of_any_file_or_of_how_it_is_read_makes_ranges_stale(recipe: Pa
     assert measured(recipe, "{csv: d.csv, inputs: {x: [b, a, c]}}").data != csv.data
 
 
-def test_the_report_tells_of_the_calibration(recipe: Path) -> None:
+def test_report_contains_the_calibration(recipe: Path) -> None:
     recipe.write_text(RECIPE.replace("DATA", "d.csv").replace(", range_file: ranges.yaml", ""))
     done = build(recipe, recipe.parent / "out", jobs=1)
     (target,) = done.targets
@@ -184,7 +184,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("data", "code", "told"), BAD)
-def test_bad_data_is_told_and_what_was_built_stays(
+def test_bad_data_is_reported_and_outputs_stay(
     recipe: Path, data: str, code: int, told: str
 ) -> None:
     folder = recipe.parent
@@ -211,7 +211,7 @@ def test_bad_data_is_told_and_what_was_built_stays(
 
 
 @pytest.mark.parametrize("where", ["", ", batch: 1, workers: 2"])
-def test_what_cannot_be_read_is_left_out_and_named(recipe: Path, where: str) -> None:
+def test_unreadable_samples_are_skipped_and_listed(recipe: Path, where: str) -> None:
     write(recipe.with_name("d.csv"), b"a,b,c,label\n1,2,3,0\n1,x,9,0\n4,5,6,0\n2,y,9,0\n")
     warnings: list[str] = []
     found = measured(recipe, f"d.csv{where}", warnings)
@@ -222,7 +222,7 @@ def test_what_cannot_be_read_is_left_out_and_named(recipe: Path, where: str) -> 
     assert ", line 5 (" in told
 
 
-def test_constant_parts_of_data_that_differs_are_no_fault(recipe: Path) -> None:
+def test_constant_input_next_to_varying_ones_is_accepted(recipe: Path) -> None:
     """Each process sees one value alone; all samples together hold two."""
     rows = b"1,1,1,0\n" * 4 + b"2,2,2,0\n" * 4
     write(recipe.with_name("d.csv"), b"a,b,c,label\n" + rows)

@@ -76,7 +76,7 @@ def test_parameters_of_a_list_have_the_types_of_python() -> None:
         ("fold_constants(", "transforms:1:1: the transform 'fold_constants' has no closing ')'"),
     ],
 )
-def test_a_chain_that_cannot_be_read_is_told_with_its_place(chain: object, told: str) -> None:
+def test_invalid_chain_is_reported_with_its_location(chain: object, told: str) -> None:
     with pytest.raises(UsageError) as error:
         transform(graph(), chain)  # type: ignore[arg-type]
     assert told in str(error.value)
@@ -111,7 +111,7 @@ def test_a_step_of_one_s_own_that_spoils_the_outputs_is_found(tmp_path: Path) ->
         transform(given, ["spoil"], ["x"], ["out"], plugins=plugins, check=True)
 
 
-def test_what_the_user_should_know_is_a_warning_or_goes_to_the_caller() -> None:
+def test_warnings_go_to_the_caller() -> None:
     told: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -70,24 +70,24 @@ def test_good_data_is_not_warned_of() -> None:
     assert warnings_of() == []
 
 
-def test_four_pictures_are_few() -> None:
+def test_four_images_are_few() -> None:
     (found,) = warnings_of(saved("c.npz", arrays(CALIBRATION)["image"][:4]))
     assert found == "c.npz: the ranges are those of 4 samples; 100 that differ are usual"
 
 
-def test_copies_of_one_picture_are_one() -> None:
+def test_copies_of_an_image_count_once() -> None:
     one = arrays(CALIBRATION)["image"][:1]
     (found,) = warnings_of(saved("c.npz", np.repeat(one, 8, axis=0)))
     assert "only 1 of 8 samples are distinct" in found
 
 
-def test_noise_is_no_picture() -> None:
+def test_noise_is_a_warning() -> None:
     noise = np.random.default_rng(0).random((100, 8, 8, 1))
     (found,) = warnings_of(saved("c.npz", noise))
     assert "the images look like noise" in found
 
 
-def test_the_validation_s_own_samples_are_no_calibration() -> None:
+def test_calibration_on_validation_samples_is_a_warning() -> None:
     (found,) = warnings_of(TEST)
     assert found.startswith(f"450 of 450 calibration samples of {TEST} are in {TEST} as well: ")
 

@@ -77,7 +77,7 @@ def test_classes_that_flip_are_warned_of_everywhere() -> None:
     assert report.steps[-1].share_of_peak == report.check.share_of_peak
 
 
-def test_what_the_warning_advises_helps() -> None:
+def test_advice_of_the_warning_helps() -> None:
     report, warnings = report_of(
         "quantize: {mode: weights, granularity: channel, minimum_size: 16}"
     )
@@ -94,7 +94,7 @@ def test_the_model_is_the_same_without_the_check() -> None:
     assert sha256_file(Path("out/r/phone/r.pb")) == checked
 
 
-def test_what_the_recipe_checks_itself_is_not_checked_again() -> None:
+def test_recipe_check_replaces_the_default_check() -> None:
     write_arrays(Path("data.npz"), {"x": np.eye(16, dtype=np.float32)})
     report, _ = report_of(WEIGHTS, "validation: {data: data.npz, metric: peak_agreement}")
     assert report.check is None

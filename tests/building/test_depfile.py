@@ -58,7 +58,7 @@ def code(folder: Path, *command: str) -> int:
 
 @needs("make")
 @pytest.mark.parametrize("name", NAMES)
-def test_make_takes_each_name_for_what_it_is(folder: Path, name: str) -> None:
+def test_make_reads_every_name(folder: Path, name: str) -> None:
     (folder / "Makefile").write_text(f"{RULE}include models.d\n")
     ask = ("make", "-q", "--warn-undefined-variables")
     assert code(folder, *ask) == 0
@@ -70,7 +70,7 @@ def test_make_takes_each_name_for_what_it_is(folder: Path, name: str) -> None:
 
 
 @needs("ninja")
-def test_ninja_takes_each_name_for_what_it_is(folder: Path) -> None:
+def test_ninja_reads_every_name(folder: Path) -> None:
     (folder / "build.ninja").write_text(
         "rule touch\n  command = touch $out\n  depfile = models.d\n"
         "build out$ dir/#1/manifest.json: touch\n"

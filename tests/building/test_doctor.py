@@ -50,7 +50,7 @@ def test_versions_are_compared_by_their_numbers(
     ]
 
 
-def test_what_is_missing_is_a_problem_with_its_mend(installed: Installed) -> None:
+def test_missing_package_is_a_problem_with_a_hint(installed: Installed) -> None:
     installed({"doit": "1"})
     assert doctor().problems == ("numpy is missing: pip install 'numpy>=1.24.3'",)
 

@@ -256,9 +256,7 @@ def test_every_key_is_edited_or_said_not_to_be() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", EDITS)
-def test_a_build_after_an_edit_gives_what_a_cold_one_gives(
-    built: Bench, tmp_path: Path, key: str
-) -> None:
+def test_build_after_an_edit_equals_a_cold_build(built: Bench, tmp_path: Path, key: str) -> None:
     data = edited(key, EDITS[key])
     shutil.copytree("out", tmp_path / "out")
     shutil.copytree("store", tmp_path / "store")
@@ -271,6 +269,6 @@ def test_a_build_after_an_edit_gives_what_a_cold_one_gives(
 
 
 @pytest.mark.parametrize("key", IDLE)
-def test_what_decides_nothing_runs_nothing(built: Bench, key: str) -> None:
+def test_irrelevant_edit_runs_no_stage(built: Bench, key: str) -> None:
     before, _ = built.build(BASE, "store", "out")
     assert built.build(edited(key, IDLE[key]), "store", "out") == (before, ())

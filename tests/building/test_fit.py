@@ -49,7 +49,7 @@ def test_a_model_and_data_that_fit_leave_nothing_to_say() -> None:
     assert check() == ()
 
 
-def test_a_budget_for_ops_that_there_are_not_is_told_at_its_line() -> None:
+def test_budget_for_unknown_ops_is_reported_with_its_line() -> None:
     told_of = "phone: {budget: {ops: {forbid: [Conv2D, Cosnt]}}}"
     text = TEXT.replace("DECLARED", "").replace("phone: {}", told_of)
     Path("recipe.yaml").write_text(text)
@@ -68,7 +68,7 @@ def test_a_budget_may_name_ops_of_the_model_that_no_tensorflow_has() -> None:
     assert check_models([load_recipe("recipe.yaml")]) == ()
 
 
-def test_data_that_does_not_fit_is_told_once_for_all_targets() -> None:
+def test_unsuitable_data_is_reported_once() -> None:
     samples(5)
     with pytest.raises(AccuracyError) as caught:
         check()
@@ -83,7 +83,7 @@ def test_of_a_model_that_does_not_fit_its_data_is_not_looked_at() -> None:
     assert "recipe.yaml:8:" not in caught.value.message
 
 
-def test_a_model_that_cannot_be_read_is_told_at_its_line() -> None:
+def test_unreadable_model_is_reported_with_its_line() -> None:
     Path("model.pb").write_bytes(b"\xff" * 9)
     with pytest.raises(CorruptFileError) as caught:
         check()

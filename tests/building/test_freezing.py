@@ -34,7 +34,7 @@ def test_a_graph_takes_its_checkpoint(tmp_path: Path) -> None:
         assert load_graph(tmp_path / "frozen").nodes == frozen.graph.nodes
 
 
-def test_outputs_given_go_before_those_of_the_options() -> None:
+def test_requested_outputs_override_options() -> None:
     path, checkpoint = DIGITS / "graph.pbtxt", DIGITS / "model.ckpt-1000"
     options = FreezeOptions(outputs=("probabilities",))
     assert freeze(path, checkpoint=checkpoint, options=options).outputs == ("probabilities",)
@@ -46,7 +46,7 @@ def test_names_by_themselves_need_no_list(exported: Path) -> None:
     assert freeze(exported, "out", tags="serve").outputs == freeze(exported, ["out"]).outputs
 
 
-def test_what_is_no_model_or_has_no_such_output_is_refused(tmp_path: Path, exported: Path) -> None:
+def test_invalid_model_or_output_is_refused(tmp_path: Path, exported: Path) -> None:
     with pytest.raises(CorruptFileError):
         freeze(tmp_path / "none.pb")
     with pytest.raises(UsageError, match="train"):

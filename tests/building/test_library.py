@@ -35,7 +35,7 @@ def test_a_library_that_has_all_has_no_problems(files: tuple[Path, Path]) -> Non
     assert found.missing_ops == found.problems == ()
 
 
-def test_an_op_that_is_nowhere_in_the_library_is_told(files: tuple[Path, Path]) -> None:
+def test_op_missing_in_the_library_is_reported(files: tuple[Path, Path]) -> None:
     files[0].write_bytes(elf_library(OPS.replace(b"MatMul", b"Matmul")))
     found = library_facts(*files)
     assert found.missing_ops == ("MatMul",)
@@ -63,7 +63,7 @@ def test_small_pages_are_a_problem_of_64_bits(
     assert all("-Wl,-z,max-page-size=16384" in problem for problem in problems)
 
 
-def test_the_verb_tells_and_its_exit_code_says_so(run: Run, files: tuple[Path, Path]) -> None:
+def test_verb_reports_missing_ops_by_its_exit_code(run: Run, files: tuple[Path, Path]) -> None:
     done = run("doctor", "--library", files[0], "--graph", files[1])
     assert (done.code, done.out.splitlines()[-1]) == (0, "no problems")
     files[0].write_bytes(elf_library(b"\0", alignment=4096))

@@ -47,7 +47,7 @@ def test_a_lock_of_other_recipes_warns_of_nothing(digits: Path) -> None:
         check_locks([recipe], state, whole=True)
 
 
-def test_recipes_given_as_files_are_locked(digits: Path) -> None:
+def test_recipe_files_are_locked(digits: Path) -> None:
     path = digits.parent / "mobileprep.lock"
     assert [(one.path, one.is_changed) for one in lock(digits)] == [(path, True)]
     assert [one.is_changed for one in lock([load_recipe(digits)])] == [False]
@@ -55,7 +55,7 @@ def test_recipes_given_as_files_are_locked(digits: Path) -> None:
         lock([digits, str(digits)])
 
 
-def test_absolute_paths_that_end_alike_are_told_apart(digits: Path, tmp_path: Path) -> None:
+def test_absolute_paths_with_equal_names_are_distinguished(digits: Path, tmp_path: Path) -> None:
     found = []
     for place in ("a", "z"):
         other = tmp_path / place / "graph.pbtxt"

@@ -50,7 +50,7 @@ def rule_of(error: AccuracyError) -> str:
     return found[1]
 
 
-def test_the_rule_that_is_named_mends_it() -> None:
+def test_suggested_rule_meets_the_limit() -> None:
     error = failure("validation: {max_drop: 0.02}\n")
     assert error.message.startswith("top-1 accuracy fell by ")
     assert error.where.startswith("crude")
@@ -67,7 +67,7 @@ def test_a_check_names_them_as_well() -> None:
     assert rule_of(error).startswith("{mode: float, nodes: '^(")
 
 
-def test_what_takes_long_is_cut_short_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_analysis_is_stopped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "_SECONDS", 0.0)
     error = failure("validation: {max_drop: 0.02}\n")
     assert "on 8 samples of the first 1: under 'quantize'" in error.hint
@@ -80,7 +80,7 @@ def test_a_limit_that_the_source_misses_is_not_for_its_layers() -> None:
     assert "rules:" not in error.hint
 
 
-def test_what_keeps_layers_from_being_ranked_hides_no_error(monkeypatch) -> None:
+def test_failed_ranking_keeps_the_original_error(monkeypatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         message = "no samples"
         raise AccuracyError(message)

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "model.pb"
 
 
-def test_a_graph_is_taken_as_it_is(path: Path) -> None:
+def test_graph_object_is_accepted(path: Path) -> None:
     found = load_model(path, ModelOptions(), never)
     assert graph_to_bytes(found.graph) == graph_to_bytes(classifier())
     assert (found.path, found.outputs, dict(found.names)) == (path, (), {})
@@ -36,9 +36,7 @@ def test_a_graph_is_taken_as_it_is(path: Path) -> None:
         (ModelOptions(signature="predict"), "the signature 'predict' is named"),
     ],
 )
-def test_what_a_graph_has_not_cannot_be_chosen(
-    path: Path, options: ModelOptions, told: str
-) -> None:
+def test_unknown_signature_is_refused(path: Path, options: ModelOptions, told: str) -> None:
     with pytest.raises(UsageError, match=told) as caught:
         load_model(path, options, never)
     assert caught.value.where == str(path)

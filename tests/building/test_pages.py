@@ -53,7 +53,7 @@ def without_times(page: Path) -> Any:
     return data
 
 
-def test_it_tells_of_all_targets_and_of_the_stages_that_ran(page: Path) -> None:
+def test_page_lists_targets_and_stages(page: Path) -> None:
     data = held(page)
     assert [target["name"] for target in data["targets"]] == ["phone", "web"]
     assert all(stage["ran"] for stage in data["stages"])
@@ -69,13 +69,13 @@ def test_a_build_with_nothing_to_do_leaves_it_alone(page: Path) -> None:
     assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
 
 
-def test_only_times_differ_when_all_is_made_again(page: Path) -> None:
+def test_only_durations_differ_after_a_forced_build(page: Path) -> None:
     before = without_times(page)
     again(page, force=True)
     assert without_times(page) == before
 
 
-def test_what_came_from_the_store_is_told(page: Path) -> None:
+def test_cached_stages_are_marked(page: Path) -> None:
     recipe = page.parents[2] / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("model_bytes: 1 MB", "model_bytes: 2 MB"))
     again(page)
@@ -99,7 +99,7 @@ def test_a_page_that_was_edited_is_written_again(page: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a folder", "a pipe", "a link to nothing"])
-def test_what_is_no_file_keeps_no_build_waiting(page: Path, kind: str) -> None:
+def test_special_file_does_not_block_the_build(page: Path, kind: str) -> None:
     page.unlink()
     if kind == "a link to nothing":
         page.symlink_to(page.parent / "nothing")
@@ -116,7 +116,7 @@ def test_it_is_of_the_targets_that_were_asked_for(page: Path) -> None:
     assert [target["name"] for target in held(page)["targets"]] == ["web"]
 
 
-def test_a_file_of_another_is_left_as_it_is(page: Path) -> None:
+def test_file_of_the_user_is_not_overwritten(page: Path) -> None:
     page.write_text("mine")
     (warning,) = again(page)
     assert "is no page of a build" in warning
@@ -169,7 +169,7 @@ SPOILS: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("how", SPOILS)
-def test_what_is_foretold_of_it_is_what_a_build_does(page: Path, how: str) -> None:
+def test_page_prediction_matches_the_build(page: Path, how: str) -> None:
     spoil, reason = SPOILS[how]
     spoil(page)
     due = [told for told in foretold(page) if told.stage == WRITE_PAGE]
@@ -220,7 +220,7 @@ def test_it_is_written_when_all_targets_are_published(page: Path, run: Executor)
     assert without_times(page) == {k: v for k, v in before.items() if k != "stages"}
 
 
-def test_what_ran_is_told(page: Path, run: Executor) -> None:
+def test_stages_that_ran_are_listed(page: Path, run: Executor) -> None:
     run.ran.append(Ran("shown/phone/package", 0.25))
     assert write_pages(run, page.parents[1], reports_of(run, page.parents[1])) == []
     ran = {stage["task"]: stage["seconds"] for stage in held(page)["stages"] if stage["ran"]}
@@ -241,13 +241,13 @@ def half_written(page: Path) -> Path:
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_what_a_killed_build_left_of_it_is_removed(half_written: Path, *, force: bool) -> None:
+def test_partial_page_of_a_killed_build_is_removed(half_written: Path, *, force: bool) -> None:
     warnings = again(half_written.with_name("report.html"), force=force)
     assert not any("report.html" in warning for warning in warnings)
     assert not half_written.exists()
 
 
-def test_it_is_removed_with_what_a_killed_build_left_of_it(half_written: Path) -> None:
+def test_page_is_removed_with_partial_files(half_written: Path) -> None:
     other = half_written.with_name(".notes.html.0123456789abcdef")
     other.touch()
     assert remove_page(half_written.parent, nobody)

@@ -92,7 +92,7 @@ def test_a_build_is_not_forced_unless_it_is_asked_for() -> None:
     assert found(force=False)["r/freeze"].fresh
 
 
-def test_what_a_folder_lacks_and_the_store_has_lost_runs_again() -> None:
+def test_lost_output_of_an_incomplete_directory_is_rebuilt() -> None:
     build()
     shutil.rmtree("store/v2/cas")
     assert [t for t, v in found().items() if not v.fresh] == []
@@ -120,7 +120,7 @@ def test_a_target_that_is_not_there_is_refused() -> None:
     assert "'phone'" in caught.value.hint
 
 
-def test_files_are_hashed_anew_only_where_that_is_asked_for(
+def test_files_are_hashed_again_only_on_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[bool] = []

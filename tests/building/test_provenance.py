@@ -97,7 +97,7 @@ STATEMENT: dict[str, Any] = {
 }
 
 
-def test_a_statement_says_what_the_manifest_says_in_the_published_fields() -> None:
+def test_statement_matches_the_manifest() -> None:
     found = statement(MANIFEST, "https://ci.example.com/models")
     Draft202012Validator(STATEMENT).validate(found)
     assert found["subject"] == [
@@ -128,7 +128,7 @@ def test_it_reads_as_in_toto_s_own_library_has_it() -> None:
     json_format.ParseDict(found["predicate"], provenance.Provenance())
 
 
-def test_it_is_written_beside_the_folder_and_removed_again(tmp_path: Path) -> None:
+def test_provenance_is_written_and_removed(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     folder.mkdir()
     with pytest.raises(CorruptFileError):

@@ -40,7 +40,7 @@ def recipe(path: str, named: str) -> None:
         ("x" * 100 + ".pb", "x" * 80),
     ],
 )
-def test_a_name_tells_the_model(model: str, expected: str) -> None:
+def test_name_is_derived_from_the_model(model: str, expected: str) -> None:
     assert name(model) == expected
 
 
@@ -49,7 +49,7 @@ def test_a_model_that_no_part_of_its_path_names_keeps_its_own() -> None:
 
 
 @pytest.mark.parametrize("path", ["other.yaml", "other.yml", "a/other.yaml", "a/b/other.yaml"])
-def test_names_of_recipes_near_are_not_given_again(path: str) -> None:
+def test_names_of_neighbor_recipes_are_avoided(path: str) -> None:
     recipe(path, "digits")
     assert name("digits.pb") == "digits-2"
     recipe("two.yaml", "'digits-2'")
@@ -67,7 +67,7 @@ def test_the_folder_of_the_new_recipe_counts() -> None:
     assert name("digits.pb", "../elsewhere/recipe.yaml") == "digits-2"
 
 
-def test_a_folder_s_name_is_made_longer_before_it_is_numbered() -> None:
+def test_name_gets_a_parent_before_a_number() -> None:
     recipe("other.yaml", "faces")
     assert name("faces/frozen_graph.pb") == "faces-frozen_graph"
     recipe("more.yaml", "faces-frozen_graph")

@@ -33,7 +33,7 @@ def test_without_fetches_the_graph_s_ends_are_computed() -> None:
     assert list(run(graph(), {"x": np.ones((3, 2)), "y": np.ones((1, 2))})) == ["out"]
 
 
-def test_a_file_or_a_saved_model_may_stand_for_the_graph(tmp_path: Path) -> None:
+def test_paths_of_models_are_accepted(tmp_path: Path) -> None:
     save_graph(graph(), tmp_path / "model.pb")
     feeds = {"x": [[1.0, 2.0]], "y": [[1.0, 2.0]]}
     assert run(tmp_path / "model.pb", feeds)["out"].tolist() == [[2.0, 4.0]]
@@ -48,12 +48,12 @@ def test_a_name_by_itself_is_one_fetch() -> None:
     assert list(run(graph(), given, "sum")) == ["sum"]
 
 
-def test_rows_of_unequal_length_are_no_array() -> None:
+def test_rows_of_unequal_length_are_refused() -> None:
     with pytest.raises(UsageError, match="the value for 'x' is not an array: "):
         run(graph(), {"x": [[1.0], [1.0, 2.0]]})
 
 
-def test_texts_are_fed_as_texts() -> None:
+def test_strings_are_fed_as_strings() -> None:
     texts = Graph(
         [placeholder("t", -1, dtype=DType.STRING), node("out", "Identity", "t", T=DType.STRING)]
     )
@@ -70,7 +70,7 @@ def test_texts_are_fed_as_texts() -> None:
         ({}, ["none"], "'none' is not in the graph"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_unsuitable_feed_is_refused(
     feeds: dict[str, object], fetches: list[str], told: str
 ) -> None:
     with pytest.raises(UsageError) as error:
@@ -83,14 +83,14 @@ def test_a_graph_without_ends_needs_fetches() -> None:
         run(Graph([]))
 
 
-def test_there_is_no_such_engine_or_file(tmp_path: Path) -> None:
+def test_unknown_engine_or_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown engine 'numpi'"):
         run(graph(), {}, ["out"], engine="numpi")
     with pytest.raises(CorruptFileError):
         run(tmp_path / "none.pb")
 
 
-def test_a_run_that_fails_tells_what_was_fed_to_open_shapes() -> None:
+def test_failed_run_lists_sizes_of_open_shapes() -> None:
     open_shape = Graph(
         [
             node("x", "Placeholder", T=None, dtype=DType.FLOAT),

@@ -63,7 +63,7 @@ def test_targets_are_named_by_themselves_or_their_folders_and_all_without_any() 
         assert caught.value.hint == hint
 
 
-def test_a_source_that_is_not_what_its_pin_says_is_refused() -> None:
+def test_source_with_another_digest_is_refused() -> None:
     state()
     write_graph(Path("model.pb"), classifier(scale=2))
     with pytest.raises(CorruptFileError, match="and the recipe pins") as caught:
@@ -81,7 +81,7 @@ def test_a_folder_is_published_once_with_its_report() -> None:
     assert publish_target(phone, run, OUT) == (report, False)
 
 
-def test_what_a_folder_lacks_is_told_before_it_is_published() -> None:
+def test_missing_outputs_are_listed_before_publishing() -> None:
     run = executor(state())
     built = collect_target(run.state.plan.targets[0], run.state)
     todo, extra = target_changes(built, OUT, run.state.store.files)

@@ -177,7 +177,7 @@ def fingerprints(state: State) -> dict[str, str]:
     ],
 )
 @given(first=chains, second=st.none() | chains, jobs=st.integers(1, 2), happens=rounds)
-def test_what_is_foretold_is_what_a_build_does(
+def test_prediction_matches_the_build(
     monkeypatch: pytest.MonkeyPatch,
     inline: int,
     explained: bool,

@@ -64,7 +64,7 @@ def test_folders_are_verified_with_and_without_their_recipe(built: Path) -> None
         assert {file.name for file in folder.files if file.status == "differs"} == {"digits.pb"}
 
 
-def test_a_source_that_it_no_longer_has_is_told(built: Path) -> None:
+def test_removed_source_is_reported(built: Path) -> None:
     found = manifests(PHONE)[PHONE]
     more = structs.replace(found, sources={**found.sources, "old.npz": "0" * 64})
     (folder,) = verify_builds({PHONE: more}, [load_recipe(built)])
@@ -72,7 +72,7 @@ def test_a_source_that_it_no_longer_has_is_told(built: Path) -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_what_json_takes_has_every_file(tmp_path: Path) -> None:
+def test_json_lists_every_file(tmp_path: Path) -> None:
     (PHONE / "digits.pb").unlink()
     (folder,) = verify_files(manifests(PHONE))
     data = json.loads(json.dumps(folder.as_data()))

@@ -57,7 +57,7 @@ def test_a_change_of_a_file_ends_the_wait_and_others_do_not(
 
 
 @pytest.mark.parametrize("change", ["touched", "gone", "there"])
-def test_what_changes_while_it_waits_is_seen(
+def test_change_during_the_wait_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     path, new = tmp_path / "model", tmp_path / "new"
@@ -81,7 +81,7 @@ def test_what_changes_while_it_waits_is_seen(
 
 
 @pytest.mark.parametrize("error", [OSError("watch limit reached"), RuntimeError("no watcher")])
-def test_where_the_system_tells_of_nothing_it_is_looked_at(
+def test_polling_replaces_missing_notifications(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     path = tmp_path / "model"

@@ -94,7 +94,7 @@ def test_types_have_their_counts_and_shares() -> None:
     ]
 
 
-def test_outputs_are_told_with_type_rank_and_sizes() -> None:
+def test_outputs_have_dtype_rank_and_sizes() -> None:
     assert list(output_sizes(stats()))[1:] == [
         "a\t1\tfloat32\t2\t1\t1",
         "b\t1\tfloat32\t2\t1\t1000",

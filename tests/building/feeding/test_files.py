@@ -47,7 +47,7 @@ def test_arrays_that_lack_an_axis_are_stacked() -> None:
 
 
 @pytest.mark.parametrize("second", [(1, 3), (1, 2, 1), (2,)])
-def test_files_of_other_shapes_are_no_batch(second: tuple[int, ...]) -> None:
+def test_files_of_different_shapes_are_refused(second: tuple[int, ...]) -> None:
     files = [saved("a.npy", 1, 2), saved("b.npy", *second)]
     with pytest.raises(UsageError) as error:
         batch_of(info(-1, 2), files, PLAIN)
@@ -74,7 +74,7 @@ def test_a_tensor_of_a_fixed_batch_takes_so_many_files() -> None:
         batch_of(info(3, 2), files, PLAIN)
 
 
-def test_an_array_is_found_by_the_tensor_s_name_or_the_one_given() -> None:
+def test_array_is_found_by_tensor_name_or_key() -> None:
     np.savez("both.npz", x=np.float32(1), y=np.float32(2))
     assert from_file(info(), "both.npz", PLAIN) == 1
     assert from_file(info(), "both.npz:y", PLAIN) == 2
@@ -97,7 +97,7 @@ def test_patterns_folders_and_lists_name_several_files() -> None:
         several_files("d/*.png")
 
 
-def test_files_of_no_known_kind_and_damaged_ones_are_told_apart() -> None:
+def test_unknown_and_damaged_files_have_different_errors() -> None:
     Path("x.dat").write_bytes(b"data")
     with pytest.raises(UsageError, match="the extension determines the format"):
         from_file(info(), "x.dat", PLAIN)

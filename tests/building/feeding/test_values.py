@@ -34,7 +34,7 @@ def test_lists_become_arrays_of_their_shape() -> None:
         ('["a"]', "'x' takes float32, not a"),
     ],
 )
-def test_lists_that_are_no_array_are_refused(text: str, told: str) -> None:
+def test_ragged_lists_are_refused(text: str, told: str) -> None:
     with pytest.raises(UsageError) as error:
         written(info(), text)
     assert told in str(error.value)
@@ -47,7 +47,7 @@ def test_thirty_two_axes_are_not_too_many() -> None:
 
 
 @pytest.mark.parametrize("text", ["photo.jpg", "[a", "random", ""])
-def test_other_texts_are_no_values(text: str) -> None:
+def test_other_strings_are_refused(text: str) -> None:
     assert written(info(), text) is None
 
 
@@ -93,7 +93,7 @@ def test_random_numbers_reach_over_their_range(dtype: DType, least: int, most: i
     assert not np.array_equal(found, random_values(info(dtype), "1000", 8))
 
 
-def test_random_texts_and_unknown_shapes_are_refused() -> None:
+def test_random_strings_and_unknown_shapes_are_refused() -> None:
     with pytest.raises(UsageError, match="'x' holds string"):
         random_values(info(DType.STRING), "2", 1)
     with pytest.raises(UsageError, match="the shape of 'x' is not known"):

@@ -129,7 +129,7 @@ def test_a_first_build_runs_everything_and_a_second_nothing(source: Path, store:
     assert ran(chain(source), store) == []
 
 
-def test_a_parameter_reruns_only_what_follows(source: Path, store: Store) -> None:
+def test_changed_parameter_reruns_later_stages(source: Path, store: Store) -> None:
     ran(chain(source), store)
     assert ran(chain(source, second={"say": "?"}), store) == ["r/b"]
     assert ran(chain(source), store) == []
@@ -169,7 +169,7 @@ def spoilt(source: Path, store: Store, task: str, spoil: Callable[[Path], object
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
-def test_a_damaged_object_is_made_again_when_a_folder_needs_it(
+def test_damaged_object_is_rebuilt_for_a_directory(
     source: Path, store: Store, tmp_path: Path, spoil: Callable[[Path], object]
 ) -> None:
     ran(chain(source), store)
@@ -180,7 +180,7 @@ def test_a_damaged_object_is_made_again_when_a_folder_needs_it(
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
-def test_a_damaged_object_is_made_again_when_a_stage_needs_it(
+def test_damaged_object_is_rebuilt_for_a_stage(
     source: Path, store: Store, spoil: Callable[[Path], object]
 ) -> None:
     ran(chain(source), store)
@@ -189,7 +189,7 @@ def test_a_damaged_object_is_made_again_when_a_stage_needs_it(
     assert ran(chain(source, second={"say": "?"}), again) == ["r/a", "r/b"]
 
 
-def test_a_damaged_record_is_made_again(source: Path, store: Store) -> None:
+def test_damaged_record_is_rebuilt(source: Path, store: Store) -> None:
     ran(chain(source), store)
     for record in (store.folder / "ac").rglob("*.json"):
         record.write_text('{"outputs": 3')
@@ -219,7 +219,7 @@ def test_the_reason_names_the_input(source: Path, store: Store) -> None:
     assert stale[1][1].reasons == ("r/a runs first",)
 
 
-def test_a_failure_is_raised_as_it_was_and_keeps_what_ran(source: Path, store: Store) -> None:
+def test_failure_is_raised_and_finished_stages_stay_cached(source: Path, store: Store) -> None:
     broken = chain(source, second={"fail": TransformError("no", "mend", "there")})
     with pytest.raises(TransformError) as caught:
         ran(broken, store)
@@ -307,7 +307,7 @@ def test_a_mapped_input_that_is_cut_short_is_not_blamed_on_the_store(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what is mapped may not be cut short there")
-def test_a_mapped_input_that_is_cut_short_while_it_is_kept(
+def test_truncated_mapped_input_is_reported(
     source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source.write_bytes(bytes(1 << 16))
@@ -380,7 +380,7 @@ def test_errors_without_a_place_get_the_stage_s(source: Path, store: Store) -> N
     assert (caught.value.message, caught.value.hint, caught.value.where) == ("no", "mend", "r/b")
 
 
-def test_what_fails_first_in_the_plan_is_told_however_many_run_at_once(
+def test_first_failure_in_plan_order_is_reported(
     source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_failed = threading.Event()
@@ -462,7 +462,7 @@ def test_a_manifest_that_points_elsewhere_removes_nothing(
     assert victim.exists()
 
 
-def test_unpublish_removes_what_was_published(source: Path, store: Store, tmp_path: Path) -> None:
+def test_unpublish_removes_published_files(source: Path, store: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     published(chain(source), store, out)
     assert unpublish(out / "r/t") == ["text"]

@@ -82,7 +82,7 @@ def test_fresh_tasks_are_passed_over() -> None:
 
 @pytest.mark.parametrize("jobs", [1, 4])
 @pytest.mark.parametrize("error", [TransformError("no", "hint", "there"), ZeroDivisionError("bug")])
-def test_a_failure_is_kept_whole_and_what_needs_it_does_not_run(
+def test_failure_stops_dependent_tasks(
     jobs: int, error: Exception, capfd: pytest.CaptureFixture[str]
 ) -> None:
     done: list[str] = []
@@ -115,7 +115,7 @@ def test_an_error_of_the_check_is_raised_as_it_is(
     assert capfd.readouterr().err == ""
 
 
-def test_nothing_of_doit_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doit_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_tasks(tasks([]), jobs=1)
     assert list(tmp_path.iterdir()) == []

@@ -80,7 +80,7 @@ def test_a_survey_counts_objects_records_and_uses(store: Folder) -> None:
     assert survey(store.path) == StoreFacts(2, 8, 2, size, *uses)
 
 
-def test_a_store_within_its_limit_is_left_alone(store: Folder) -> None:
+def test_cache_within_its_limit_is_not_changed(store: Folder) -> None:
     store.object(b"needed by none")
     facts = survey(store.path)
     assert store.evict(facts.object_bytes) == Evicted(0, 0, 0, facts.object_bytes)
@@ -103,7 +103,7 @@ def test_no_more_goes_than_the_limit_asks(store: Folder) -> None:
     assert store.evict(6) == Evicted(0, 0, 0, 6)
 
 
-def test_the_records_used_least_recently_go_with_what_only_they_need(store: Folder) -> None:
+def test_least_recently_used_records_are_evicted_with_their_objects(store: Folder) -> None:
     both, one, two = (store.object(data * 100) for data in (b"b", b"1", b"2"))
     old = store.record("old", both, one, days=2)
     new = store.record("new", both, two, days=1)
@@ -115,7 +115,7 @@ def test_the_records_used_least_recently_go_with_what_only_they_need(store: Fold
     assert store.objects() == set()
 
 
-def test_a_record_that_is_used_again_is_kept_longer(store: Folder) -> None:
+def test_used_record_is_evicted_later(store: Folder) -> None:
     first = store.record("first", store.object(b"1" * 100), days=9)
     second = store.record("second", store.object(b"2" * 100), days=8)
     mark_used(first)
@@ -134,9 +134,7 @@ def test_a_use_is_written_down_at_most_every_half_hour(store: Folder) -> None:
     mark_used(store.path / "missing.json")
 
 
-def test_what_was_written_or_used_within_the_hour_stays(
-    store: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recent_entries_are_not_evicted(store: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     used = store.record("used", store.object(b"1" * 100), days=0.9 / 24)
     unused = store.record("unused", store.object(b"2" * 100), days=1.1 / 24)
     store.object(b"needed by none yet")
@@ -159,7 +157,7 @@ def test_a_record_that_was_used_since_the_round_began_stays(store: Folder) -> No
     assert store.objects() == {b"1"}
 
 
-def test_what_another_process_removed_first_is_no_error(store: Folder) -> None:
+def test_concurrently_removed_entry_is_ignored(store: Folder) -> None:
     digest = store.object(b"1" * 100)
     record = store.record("a", digest)
 
@@ -201,7 +199,7 @@ def test_files_that_are_not_the_stores_are_neither_followed_nor_removed(
     assert (store.path / "cas" / "aa" / "README").exists()
 
 
-def test_an_objects_times_are_left_as_they_are(store: Folder) -> None:
+def test_object_times_do_not_change(store: Folder) -> None:
     digest = store.object(b"needed")
     mark_used(store.record("a", digest, days=5))
     path = store.path / "cas" / digest[:2] / digest
@@ -260,7 +258,7 @@ def test_files_half_written_by_killed_processes_are_removed_after_a_day(
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may do all")
-def test_a_store_that_cannot_be_changed_or_read_is_told(store: Folder) -> None:
+def test_unwritable_and_unreadable_caches_are_reported(store: Folder) -> None:
     digest = store.object(b"kept")
     folder = store.path / "cas" / digest[:2]
     folder.chmod(0o500)

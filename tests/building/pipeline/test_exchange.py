@@ -96,18 +96,18 @@ def test_equal_graphs_are_one_output(exchange: Exchanges) -> None:
     assert left(exchange(), "graph.pb", model()) != left(exchange(), "graph.pb", model(2))
 
 
-def test_what_was_left_comes_back_from_the_store(exchange: Exchanges) -> None:
+def test_stored_graph_is_read_back(exchange: Exchanges) -> None:
     output = left(exchange(), "graph.pb", model())
     graph = exchange(graph_pb=output).graph(GRAPH)
     assert graph_to_bytes(graph) == graph_to_bytes(model())
 
 
-def test_what_came_from_the_store_is_there_for_who_reads_it_next(exchange: Exchanges) -> None:
+def test_cached_graph_stays_in_memory_for_the_next_reader(exchange: Exchanges) -> None:
     run = exchange(graph_pb=left(exchange(), "graph.pb", model()))
     assert run.graph(GRAPH) is run.graph(GRAPH)
 
 
-def test_what_lies_in_memory_is_handed_on_as_it_is(exchange: Exchanges, store: Store) -> None:
+def test_graph_in_memory_is_reused(exchange: Exchanges, store: Store) -> None:
     run = exchange()
     graph = model()
     run.leave_graph("graph.pb", graph)
@@ -121,7 +121,7 @@ def test_what_lies_in_memory_is_handed_on_as_it_is(exchange: Exchanges, store: S
     assert reader.graph(Upstream("r/b", "graph.pb")) is graph
 
 
-def test_large_tensors_lie_in_the_store_once_they_are_kept(exchange: Exchanges) -> None:
+def test_large_tensors_are_mapped_after_storing(exchange: Exchanges) -> None:
     graph = model()
     exchange().leave_graph("graph.pb", graph)
     contents = {node.name: node.attrs["value"].value.content for node in graph}
@@ -129,9 +129,7 @@ def test_large_tensors_lie_in_the_store_once_they_are_kept(exchange: Exchanges) 
     assert is_mapped(memoryview(contents["c"]))
 
 
-def test_what_is_offloaded_lies_in_the_store_at_once_and_is_left_as_it_would_be(
-    exchange: Exchanges, store: Store
-) -> None:
+def test_offloaded_tensor_is_stored_immediately(exchange: Exchanges, store: Store) -> None:
     expected, graph = left(exchange(), "graph.pb", model()), model(3)
     run = exchange()
     for node in graph:
@@ -146,7 +144,7 @@ def test_what_is_offloaded_lies_in_the_store_at_once_and_is_left_as_it_would_be(
     assert set(objects_of(store)) - set(before) == {store.objects.path(output.sha256)}
 
 
-def test_a_store_that_cannot_be_written_is_told_when_the_graph_is_left(
+def test_unwritable_cache_is_reported_when_a_graph_is_written(
     exchange: Exchanges, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> NoReturn:
@@ -175,9 +173,7 @@ def test_a_graph_that_a_stage_did_not_change_is_the_output_that_it_read(
     assert run.left["graph.pb"] == output
 
 
-def test_a_file_that_a_stage_read_is_no_graph_that_it_leaves(
-    exchange: Exchanges, store: Store
-) -> None:
+def test_input_file_is_not_reused_as_a_graph_output(exchange: Exchanges, store: Store) -> None:
     """A published file and a GraphDef in the store have other digests than a graph's index."""
     file = left(exchange(), "files/m.pb", model())
     (store.workspace() / "left" / "graph.pb").write_bytes(graph_to_bytes(model()))
@@ -214,7 +210,7 @@ def test_a_file_of_pieces_is_put_together_once_for_who_reads_a_path(exchange: Ex
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_a_plain_file_lies_in_the_store_itself(exchange: Exchanges, store: Store) -> None:
+def test_plain_file_is_read_from_the_cache(exchange: Exchanges, store: Store) -> None:
     file = store.workspace() / "left" / "file"
     file.write_bytes(b"abc")
     output = store.take(file)
@@ -223,9 +219,7 @@ def test_a_plain_file_lies_in_the_store_itself(exchange: Exchanges, store: Store
     assert b"".join(run.data(Upstream("r/a", "file"))) == b"abc"
 
 
-def test_a_text_that_stands_in_the_record_has_a_path_and_bytes(
-    exchange: Exchanges, store: Store
-) -> None:
+def test_inline_output_has_a_path_and_bytes(exchange: Exchanges, store: Store) -> None:
     file = store.workspace() / "left" / "facts.json"
     file.write_text('{"a": 1}')
     output = store.take(file, inline=True)
@@ -236,7 +230,7 @@ def test_a_text_that_stands_in_the_record_has_a_path_and_bytes(
     assert objects_of(store) == {}
 
 
-def test_a_file_past_protobuf_s_limit_is_not_left(
+def test_file_over_the_protobuf_limit_is_refused(
     exchange: Exchanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(size: int, where: str) -> None:

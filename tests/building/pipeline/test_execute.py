@@ -74,7 +74,7 @@ def workspaces(store: Store) -> list[Path]:
     return list((store.folder / "tmp").iterdir())
 
 
-def test_its_record_tells_how_long_it_took(run: Callable[..., Record]) -> None:
+def test_record_has_the_duration(run: Callable[..., Record]) -> None:
     def slow(job: Job[LeaveStage]) -> None:
         time.sleep(0.02)
         leave(job)
@@ -84,7 +84,7 @@ def test_its_record_tells_how_long_it_took(run: Callable[..., Record]) -> None:
     assert 0.02 <= record.seconds <= time.perf_counter() - started + 1e-4
 
 
-def test_all_that_it_leaves_is_taken_and_its_folder_goes(
+def test_outputs_are_stored_and_the_work_directory_is_removed(
     run: Callable[..., Record], store: Store
 ) -> None:
     def more(job: Job[LeaveStage]) -> None:
@@ -98,12 +98,12 @@ def test_all_that_it_leaves_is_taken_and_its_folder_goes(
     assert workspaces(store) == []
 
 
-def test_what_another_build_has_just_run_does_not_run_again(run: Callable[..., Record]) -> None:
+def test_stage_of_a_concurrent_build_is_not_repeated(run: Callable[..., Record]) -> None:
     before = run(leave)
     assert run(lambda _job: pytest.fail("it ran again")) == before
 
 
-def test_what_a_stage_needs_runs_first(run: Callable[..., Record], store: Store) -> None:
+def test_upstream_stages_run_first(run: Callable[..., Record], store: Store) -> None:
     record = run(leave, SECOND)
     text = record.components["inputs"]["text"]
     assert store.objects.path(text).read_text() == "a"
@@ -117,7 +117,7 @@ def test_a_promised_output_that_is_not_there_is_an_error(
     assert workspaces(store) == []
 
 
-def test_a_full_disk_is_told_of_the_store_and_not_of_a_file_in_it(
+def test_full_disk_error_names_the_cache_directory(
     run: Callable[..., Record], store: Store
 ) -> None:
     def full(job: Job[LeaveStage]) -> None:
@@ -163,7 +163,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tasks
 
 
-def test_what_a_stage_reads_and_is_lost_is_made_again(store: Store, said: list[str]) -> None:
+def test_lost_input_is_rebuilt(store: Store, said: list[str]) -> None:
     build(executor_of(state_of(SHARED, store)))
     said.clear()
     changed = (*SHARED[:3], spec("r/c", "r/a", "r/b", say="C"))
@@ -178,7 +178,7 @@ def test_what_a_stage_reads_and_is_lost_is_made_again(store: Store, said: list[s
     assert text_path(executor.state, "r/c").read_text() == "aabC"
 
 
-def test_what_lies_in_memory_is_not_looked_for_in_the_store(
+def test_graph_in_memory_is_not_fetched(
     store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(executor_of(state_of(SHARED, store)))
@@ -190,7 +190,7 @@ def test_what_lies_in_memory_is_not_looked_for_in_the_store(
     assert said == []
 
 
-def test_what_a_rerun_leaves_otherwise_is_read_and_judged_anew(
+def test_different_output_of_a_rerun_reruns_readers(
     store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(executor_of(state_of(SHARED, store)))
@@ -296,7 +296,7 @@ def test_two_stages_that_miss_the_same_input_make_it_again_once(
     ]
 
 
-def test_a_stage_s_start_and_end_and_its_warnings_are_told(
+def test_stage_events_and_warnings_are_reported(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def warning(job: Job[SayStage]) -> None:
@@ -316,9 +316,7 @@ def test_a_stage_s_start_and_end_and_its_warnings_are_told(
     assert len(told) == 3
 
 
-def test_short_json_stands_in_the_record_and_what_is_published_does_not(
-    run: Callable[..., Record], store: Store
-) -> None:
+def test_only_short_unpublished_json_is_inline(run: Callable[..., Record], store: Store) -> None:
     def more(job: Job[LeaveStage]) -> None:
         leave(job)
         job.output("files").mkdir()
@@ -338,9 +336,7 @@ def test_short_json_stands_in_the_record_and_what_is_published_does_not(
     assert store.objects.path(outputs["files/facts.json"].sha256).read_text() == "{}"
 
 
-def test_a_fresh_stage_is_told_fresh_and_its_inputs_are_let_go(
-    store: Store, said: list[str]
-) -> None:
+def test_fresh_stage_releases_its_inputs(store: Store, said: list[str]) -> None:
     executor = executor_of(state_of(SHARED, store))
     assert not executor.is_fresh(SHARED[0])
     executor.run(SHARED[0])

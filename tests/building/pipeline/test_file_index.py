@@ -297,7 +297,7 @@ def test_a_fresh_file_is_hashed_again_until_it_was_hashed_late_enough(bench: Ben
     assert [bench.hashes(bench.digest) for _ in range(3)] == [1, 0, 0]
 
 
-def test_nothing_is_trusted_that_was_hashed_in_what_is_now_the_future(bench: Bench) -> None:
+def test_digest_from_the_future_is_not_trusted(bench: Bench) -> None:
     bench.settle()
     bench.ahead = -1000 * SECOND
     assert bench.hashes(bench.digest) == 1
@@ -341,7 +341,7 @@ def test_a_file_that_changes_while_it_is_hashed_is_not_recorded(
     assert bench.digest() == bench.real()
 
 
-def test_an_input_that_changes_during_a_run_is_told(bench: Bench) -> None:
+def test_changed_input_is_detected(bench: Bench) -> None:
     index = bench.run()
     assert not index.unchanged(bench.model)  # its digest was not asked for
     index.digest(bench.model)
@@ -353,7 +353,7 @@ def test_an_input_that_changes_during_a_run_is_told(bench: Bench) -> None:
     assert not index.unchanged(bench.model)
 
 
-def test_an_input_that_changed_and_came_back_during_a_run_is_told(bench: Bench) -> None:
+def test_restored_input_is_detected_as_changed(bench: Bench) -> None:
     index = bench.run()
     index.digest(bench.model)
     edit_in_place(bench.model)
@@ -362,14 +362,14 @@ def test_an_input_that_changed_and_came_back_during_a_run_is_told(bench: Bench) 
     assert not index.unchanged(bench.model)
 
 
-def test_an_input_that_goes_during_a_run_is_told(bench: Bench) -> None:
+def test_removed_input_is_detected(bench: Bench) -> None:
     index = bench.run()
     index.digest(bench.model)
     bench.model.unlink()
     assert not index.unchanged(bench.model)
 
 
-def test_what_a_run_has_written_counts_until_its_end_and_is_then_hashed_once(bench: Bench) -> None:
+def test_written_file_is_hashed_once_by_the_next_run(bench: Bench) -> None:
     index = bench.run()
     index.digest(bench.model)
     bench.model.write_bytes(NEW)
@@ -390,7 +390,7 @@ def test_an_edit_between_writing_and_noting_is_seen_by_the_next_run(bench: Bench
     assert bench.digest() == sha256_bytes(NEW)
 
 
-def test_what_was_noted_and_edited_in_one_run_is_hashed(bench: Bench) -> None:
+def test_edited_file_is_hashed_after_noting(bench: Bench) -> None:
     index = bench.run()
     index.note(bench.model, sha256_bytes(OLD))
     edit_in_place(bench.model)
@@ -499,7 +499,7 @@ def test_checksum_hashes_everything_once_in_a_run(bench: Bench) -> None:
     assert bench.hashes(bench.digest) == 0
 
 
-def test_inode_numbers_that_change_are_no_change_during_a_run(
+def test_changed_inode_numbers_are_ignored_during_a_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = bench.run()
@@ -533,7 +533,7 @@ def test_entries_of_files_that_are_gone_are_dropped(bench: Bench) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
-def test_names_of_any_bytes_are_kept(bench: Bench) -> None:
+def test_file_names_of_any_bytes_are_indexed(bench: Bench) -> None:
     odd = Path(os.fsdecode(os.fsencode(bench.model.parent) + b'/a\nb\xff"\\ c'))
     odd.write_bytes(OLD)
     index = bench.run()
@@ -573,7 +573,7 @@ def test_a_damaged_index_or_one_of_another_format_is_empty(bench: Bench) -> None
 
 
 @pytest.mark.parametrize("kind", ["folder", "link to itself", "below a file"])
-def test_an_index_that_cannot_be_kept_is_no_error(bench: Bench, kind: str) -> None:
+def test_unwritable_index_is_ignored(bench: Bench, kind: str) -> None:
     if kind == "below a file":
         bench.index.parent.write_bytes(b"")
     else:

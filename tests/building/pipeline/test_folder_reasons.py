@@ -60,7 +60,7 @@ def test_a_folder_in_a_file_s_place(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("leads_to", ["../elsewhere", "nothing", "model.copy", "model.pb"])
-def test_a_link_is_told_by_its_own_name_wherever_it_leads(folder: Path, leads_to: str) -> None:
+def test_symlink_is_reported_by_its_own_name(folder: Path, leads_to: str) -> None:
     (folder.parent / "elsewhere").write_bytes(b"new")
     (folder / "model.copy").write_bytes(b"new")
     (folder / "model.pb").symlink_to(leads_to)
@@ -76,7 +76,7 @@ def test_a_manifest_that_does_not_fit_its_files(folder: Path) -> None:
     assert found == f"{folder / 'model.pb'} {what}: its sha256 is {is_and_was}"
 
 
-def test_a_file_in_a_folder_s_place_is_told_once(folder: Path) -> None:
+def test_file_in_place_of_a_directory_is_reported_once(folder: Path) -> None:
     (folder / "headers").write_bytes(b"")
     assert reasons(folder, "headers/a.h", "headers/b.h", MANIFEST) == [
         f"{folder / 'headers'} is not a directory"
@@ -110,7 +110,7 @@ def test_a_manifest_that_cannot_be_read_notes_nothing(folder: Path, manifest: st
     assert found == [f"{folder / 'model.pb'} was altered: {digests(b'old')}"]
 
 
-def test_what_an_earlier_build_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_obsolete_file_is_a_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     (folder / "old.pb").write_bytes(b"")
     assert reasons(folder, remove=("old.pb",)) == [

@@ -45,7 +45,7 @@ def test_a_graph_is_there_until_the_last_that_reads_it_is_done() -> None:
     assert handover.find(GRAPH) is None
 
 
-def test_a_graph_that_nobody_will_read_is_not_kept() -> None:
+def test_graph_without_readers_is_released() -> None:
     handover = Handover(Plan((FIRST, READERS[0]), ()))
     handover.done(READERS[0])
     handover.leave(GRAPH, Graph())
@@ -67,7 +67,7 @@ def outputs(store: Path) -> dict[str, dict[str, Output]]:
     return found
 
 
-def test_what_passes_through_memory_is_what_passes_through_the_store(
+def test_graphs_in_memory_and_in_the_cache_are_equal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handed = outputs(tmp_path / "handed")

@@ -100,9 +100,7 @@ KINDS = ("cas", "ac", "latest", "seen")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ALL_SPOILS)
-def test_whatever_befalls_the_files_of_a_store_outputs_are_right(
-    bench: Bench, kind: str, how: str
-) -> None:
+def test_outputs_are_right_after_damage_to_the_cache(bench: Bench, kind: str, how: str) -> None:
     bench.build()  # for an index of this output folder
     for path in sorted((bench.store / "v2" / kind).rglob("*")):
         if path.is_file() and not path.is_symlink():
@@ -141,7 +139,7 @@ def spoil_format(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("spoil", [spoil_root, spoil_format])
-def test_a_file_in_place_of_the_store_is_named_and_left_alone(
+def test_file_in_place_of_the_cache_is_reported(
     bench: Bench, spoil: Callable[[Bench], None]
 ) -> None:
     spoil(bench)
@@ -248,7 +246,7 @@ NONSENSE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("what", NONSENSE)
 @pytest.mark.parametrize("edited", [False, True], ids=["as it was", "edited"])
-def test_records_that_fit_their_digests_and_tell_nonsense_are_made_again(
+def test_invalid_records_with_valid_digests_are_rebuilt(
     bench: Bench, what: str, edited: bool
 ) -> None:
     if edited:
@@ -263,9 +261,7 @@ def test_records_that_fit_their_digests_and_tell_nonsense_are_made_again(
     assert outputs(bench.out) == left
 
 
-def test_a_remote_store_that_tells_nonsense_makes_a_build_slower(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_remote_records_are_rebuilt(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = bench.top / "shared"
     shutil.copytree(bench.store / "v2", shared)
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", shared.as_uri())
@@ -281,7 +277,7 @@ def test_a_remote_store_that_tells_nonsense_makes_a_build_slower(
         bench.check()
 
 
-def test_what_a_stage_itself_leaves_and_makes_no_sense_is_told_as_it_is(
+def test_invalid_output_of_a_stage_is_reported(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Running it again would not help."""
@@ -391,9 +387,7 @@ def test_a_full_disk_ends_with_one_error(
     assert outputs(bench.top / "third") == bench.expected
 
 
-def test_a_store_that_is_read_only_serves_what_it_has(
-    bench: Bench, mounted: Callable[..., Path]
-) -> None:
+def test_read_only_cache_is_used(bench: Bench, mounted: Callable[..., Path]) -> None:
     point = mounted("store", "--bind", str(bench.store))
     if subprocess.run(["mount", "-o", "remount,ro,bind", str(point)], check=False).returncode:
         pytest.skip("this process may not make a mount read-only")

@@ -20,7 +20,7 @@ ENTRY = IndexEntry("a" * 64, 2_000 + MARGIN_NS, STAMP)
 PLAIN = to_builtins(ENTRY)
 
 
-def test_a_stamp_is_what_stat_tells(tmp_path: Path) -> None:
+def test_stamp_matches_stat(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     facts = (tmp_path / "file").stat()
     numbers = (facts.st_dev, facts.st_ino, 3, facts.st_mtime_ns, facts.st_ctime_ns)

@@ -65,7 +65,7 @@ def nobody(sentence: str) -> None:
     pytest.fail(sentence)
 
 
-def test_a_lock_lies_beside_its_folder_while_it_is_held(tmp_path: Path) -> None:
+def test_lock_file_exists_next_to_its_directory(tmp_path: Path) -> None:
     folder = tmp_path / "out" / "digits" / "phone"
     with folder_locks([folder], wait=False, tell=nobody):
         assert names(tmp_path / "out" / "digits") == [".phone.lock"]
@@ -104,7 +104,7 @@ def test_who_waits_says_so_once_and_goes_on_when_the_holder_ends(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
-def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, hold: Hold) -> None:
+def test_lock_of_a_killed_process_is_acquired(tmp_path: Path, hold: Hold) -> None:
     holder = hold(tmp_path / "out")
     holder.send_signal(signal.SIGKILL)
     holder.wait()
@@ -132,7 +132,7 @@ def test_two_threads_are_two_builds(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_an_interrupt_ends_the_wait_and_lets_go_of_what_was_held(
+def test_interrupt_ends_the_wait_and_releases_locks(
     tmp_path: Path, hold: Hold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold(tmp_path / "b")
@@ -168,7 +168,7 @@ def test_where_nothing_can_be_written_nothing_is_locked(tmp_path: Path) -> None:
         tmp_path.chmod(0o755)
 
 
-def test_a_file_in_the_way_of_the_folder_is_left_to_publishing(tmp_path: Path) -> None:
+def test_file_in_place_of_the_parent_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     with folder_locks([tmp_path / "out" / "phone"], wait=False, tell=nobody):
         pass
@@ -176,12 +176,12 @@ def test_a_file_in_the_way_of_the_folder_is_left_to_publishing(tmp_path: Path) -
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no such file system")
-def test_a_folder_that_can_never_be_made_is_left_to_publishing() -> None:
+def test_impossible_directory_is_ignored() -> None:
     with folder_locks([Path("/proc/nowhere/phone")], wait=False, tell=nobody):
         pass
 
 
-def test_where_files_cannot_be_made_nothing_is_locked(
+def test_read_only_file_system_is_not_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_only(*_: object) -> int:
@@ -193,7 +193,7 @@ def test_where_files_cannot_be_made_nothing_is_locked(
         assert names(tmp_path) == []
 
 
-def test_too_many_open_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_open_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -313,9 +313,7 @@ def test_a_store_goes_before_its_lock_does(tmp_path: Path, monkeypatch: pytest.M
     assert not tmp_path.exists()
 
 
-def test_a_build_that_begins_as_a_store_goes_keeps_what_it_makes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_written_during_removal_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path.unlink
 
     def unlinking(path: Path, *, missing_ok: bool = False) -> None:
@@ -328,7 +326,7 @@ def test_a_build_that_begins_as_a_store_goes_keeps_what_it_makes(
     assert (tmp_path / "mine").read_text() == "of a build"
 
 
-def test_where_no_file_can_be_made_nothing_is_locked(tmp_path: Path) -> None:
+def test_cache_without_a_directory_is_not_locked(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     share(tmp_path / "file")()
     with alone(tmp_path / "file", wait=False, tell=nobody):

@@ -51,7 +51,7 @@ def test_many_steps_are_built_found_fresh_and_lost(store: Store) -> None:
     assert executor.obtain(LAST) == found.record.outputs["text"]
 
 
-def test_only_what_is_lost_runs_again_for_the_last(store: Store) -> None:
+def test_only_lost_steps_run_again(store: Store) -> None:
     specs = LONG[:10]
     build(executor_of(state_of(specs, store)))
     state = state_of(specs, store)

@@ -51,13 +51,13 @@ def test_a_manifest_is_read(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_manifest_is_told(tmp_path: Path, change: dict[str, object]) -> None:
+def test_invalid_manifest_is_reported(tmp_path: Path, change: dict[str, object]) -> None:
     for text in (json.dumps({**WHOLE, **change}), "{", "[" * 9999, "null", "\xff"):
         with pytest.raises(CorruptFileError, match=r"manifest\.json: is not a manifest of a build"):
             read_manifest(written(tmp_path, text))
 
 
-def test_one_that_lacks_a_part_is_told(tmp_path: Path) -> None:
+def test_incomplete_manifest_is_reported(tmp_path: Path) -> None:
     for name in WHOLE:
         text = json.dumps({k: v for k, v in WHOLE.items() if k != name})
         with pytest.raises(CorruptFileError, match="not a manifest of a build"):
@@ -72,7 +72,7 @@ def test_folders_are_found_below_one_and_not_below_each_other(tmp_path: Path) ->
     assert manifest_folders(tmp_path / "a" / "u") == [tmp_path / "a" / "u"]
 
 
-def test_a_folder_without_any_is_told(tmp_path: Path) -> None:
+def test_missing_manifest_is_reported(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(CorruptFileError):
             manifest_folders(folder)

@@ -31,7 +31,7 @@ def test_all_is_asked_for_on_linux_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert library.asked == [0]
 
 
-def test_a_library_without_the_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_without_malloc_trim_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     monkeypatch.setattr(ctypes, "CDLL", opened.append)
     monkeypatch.setattr(execute.sys, "platform", "linux")

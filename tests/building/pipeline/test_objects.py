@@ -33,9 +33,7 @@ def anew(folder: Path) -> Objects:
     return Objects(folder, FileIndex(None))
 
 
-def test_bytes_given_in_pieces_are_one_object_under_their_digest(
-    objects: Objects, folder: Path
-) -> None:
+def test_pieces_are_stored_as_one_object(objects: Objects, folder: Path) -> None:
     assert objects.put([b"a", memoryview(b"bc")]) == ABC
     assert objects.path(ABC.sha256) == folder / "cas" / ABC.sha256[:2] / ABC.sha256
     assert objects.path(ABC.sha256).read_bytes() == b"abc"
@@ -43,7 +41,7 @@ def test_bytes_given_in_pieces_are_one_object_under_their_digest(
     assert objects.path(EMPTY.sha256).read_bytes() == b""
 
 
-def test_what_is_there_is_not_written_again(objects: Objects, folder: Path) -> None:
+def test_existing_object_is_not_rewritten(objects: Objects, folder: Path) -> None:
     objects.put([b"abc"])
     before = objects.path(ABC.sha256).stat()
     for store in (objects, anew(folder)):
@@ -52,14 +50,14 @@ def test_what_is_there_is_not_written_again(objects: Objects, folder: Path) -> N
     assert objects.path(ABC.sha256).stat().st_ino == before.st_ino
 
 
-def test_what_is_damaged_is_written_again(objects: Objects) -> None:
+def test_damaged_object_is_rewritten(objects: Objects) -> None:
     objects.put([b"abc"])
     objects.path(ABC.sha256).write_bytes(b"abX")
     assert objects.put([b"abc"]) == ABC
     assert objects.path(ABC.sha256).read_bytes() == b"abc"
 
 
-def test_an_object_is_seen_as_it_lies_mapped(objects: Objects) -> None:
+def test_object_is_mapped(objects: Objects) -> None:
     objects.put([b"abc"])
     view = objects.view(ABC)
     assert (bytes(view), view.readonly) == (b"abc", True)
@@ -78,16 +76,14 @@ def test_bytes_of_this_process_are_not_mapped(data: bytes) -> None:
     assert not is_mapped(data)
 
 
-def test_bytes_that_are_kept_are_seen_where_they_lie_then(objects: Objects) -> None:
+def test_stored_bytes_are_viewed_from_the_cache(objects: Objects) -> None:
     kept = objects.keep(ABC, b"abc")
     assert is_mapped(kept)
     assert bytes(kept) == b"abc"
     assert objects.path(ABC.sha256).read_bytes() == b"abc"
 
 
-def test_an_object_s_own_bytes_are_kept_without_writing(
-    objects: Objects, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mapped_bytes_are_not_rewritten(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = objects.keep(ABC, b"abc")
     monkeypatch.setattr(objects, "_write", lambda *_: pytest.fail("it was written again"))
     assert objects.keep(ABC, kept).obj is kept.obj
@@ -127,7 +123,7 @@ SPOILS: list[Callable[[Path], object]] = [
 
 @pytest.mark.parametrize("spoil", SPOILS)
 @pytest.mark.parametrize("is_anew", [False, True])
-def test_a_damaged_object_is_neither_held_nor_given(
+def test_damaged_object_is_refused(
     objects: Objects,
     folder: Path,
     tmp_path: Path,
@@ -158,9 +154,7 @@ def test_a_digest_does_not_vouch_for_another_length(objects: Objects) -> None:
             objects.view(other)
 
 
-def test_of_many_objects_those_that_are_missing_or_damaged_are_told(
-    objects: Objects, folder: Path
-) -> None:
+def test_missing_and_damaged_objects_are_listed(objects: Objects, folder: Path) -> None:
     kept = [objects.put([bytes([number]) * 1000]) for number in range(20)]
     objects.path(kept[3].sha256).write_bytes(b"x" * 1000)
     objects.path(kept[7].sha256).unlink()
@@ -177,7 +171,7 @@ def test_a_file_is_put_together_from_its_index(objects: Objects) -> None:
     assert objects.parts(index) == (ABC, big, ABC)
 
 
-def test_parts_are_those_of_a_graph_s_index_too_but_that_is_no_file(objects: Objects) -> None:
+def test_graph_index_has_parts_but_is_not_a_file(objects: Objects) -> None:
     index = objects.put([index_bytes(GRAPH, [ABC], [b"body"])])
     assert objects.parts(index) == (ABC,)
     with pytest.raises(CorruptFileError):
@@ -191,7 +185,7 @@ def test_a_file_whose_part_is_gone_cannot_be_put_together(objects: Objects) -> N
     assert caught.value.where == str(objects.path(ABC.sha256))
 
 
-def test_what_is_no_index_names_no_parts(objects: Objects) -> None:
+def test_invalid_index_is_refused(objects: Objects) -> None:
     part = objects.put([b"abc"])
     with pytest.raises(CorruptFileError, match="is not an index of parts") as caught:
         objects.parts(part)
@@ -220,7 +214,7 @@ def test_a_store_that_cannot_be_written_says_so(folder: Path, tmp_path: Path) ->
         assert caught.value.where.startswith(str(folder))
 
 
-def test_the_system_s_reason_is_told(tmp_path: Path) -> None:
+def test_system_error_is_reported(tmp_path: Path) -> None:
     told = unwritable(OSError(28, os.strerror(28)), tmp_path)
     assert told.message == "the store cannot be written: No space left on device"
     assert told.where == str(tmp_path)

@@ -55,7 +55,7 @@ def recipe(path: Path) -> Recipe:
     return Recipe(1, "r", str(path), (), files=(path,))
 
 
-def test_what_lies_elsewhere_is_no_matter(out: Path, store: Store, tmp_path: Path) -> None:
+def test_separate_directories_do_not_overlap(out: Path, store: Store, tmp_path: Path) -> None:
     beside = out / "r" / "other" / "model.pb"
     recipes = [recipe(tmp_path / "recipe.yaml"), Recipe(1, "r", "made", ())]
     check_overlaps(recipes, plan(beside, targets=("t", "u")), store, out)
@@ -77,9 +77,7 @@ def test_a_recipe_may_not_lie_in_a_target_s_folder(out: Path, store: Store) -> N
         check_overlaps([recipe(path)], plan(), store, out)
 
 
-def test_a_link_in_the_folder_is_found_as_what_it_is_and_leads_to(
-    out: Path, store: Store, tmp_path: Path
-) -> None:
+def test_symlink_and_its_target_are_both_checked(out: Path, store: Store, tmp_path: Path) -> None:
     folder = out / "r" / "t"
     folder.mkdir(parents=True)
     (folder / "model.pb").write_text("m")

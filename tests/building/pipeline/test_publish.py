@@ -42,7 +42,7 @@ def test_changes_are_true_where_there_is_something_to_do() -> None:
     assert Changes(Path("a"), (), ("old",), b"")
 
 
-def test_what_a_killed_build_left_unfinished_is_removed(
+def test_partial_files_of_killed_builds_are_removed(
     built_text: tuple[Path, Callable[[], Changes]],
 ) -> None:
     folder, publish_again = built_text

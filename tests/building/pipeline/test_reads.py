@@ -54,7 +54,7 @@ def test_recipes_and_all_that_stages_read_are_files_of_a_build(
     }
 
 
-def test_a_recipe_of_which_nothing_is_left_is_read_too(recipe: Recipe, tmp_path: Path) -> None:
+def test_overridden_recipe_is_an_input(recipe: Recipe, tmp_path: Path) -> None:
     base, own = tmp_path / "base.yaml", tmp_path / "recipe.yaml"
     own.write_text(f"extends: base.yaml\n{base.read_text()}")
     base.write_text("extends: first.yaml\n")

@@ -78,9 +78,7 @@ def test_after_a_failure_nothing_else_runs(failing: Failing, state: State) -> No
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_keep_going_runs_what_does_not_depend_on_the_failure(
-    failing: Failing, state: State, jobs: int
-) -> None:
+def test_keep_going_runs_independent_stages(failing: Failing, state: State, jobs: int) -> None:
     failing.errors = dict(BAD)
     executor = executor_of(state)
     finished: list[str] = []
@@ -96,9 +94,7 @@ def test_keep_going_runs_what_does_not_depend_on_the_failure(
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_failures_are_told_in_the_order_of_the_plan(
-    failing: Failing, state: State, jobs: int
-) -> None:
+def test_failures_are_in_plan_order(failing: Failing, state: State, jobs: int) -> None:
     failing.errors = {
         "r/d": TransformError("of d", "", "d"),
         "r/b": TransformError("of b", "", "b"),
@@ -109,7 +105,7 @@ def test_failures_are_told_in_the_order_of_the_plan(
     assert [error.message for error in failures] == ["of b", "of d"]
 
 
-def test_a_failure_without_a_place_is_told_at_its_stage(failing: Failing, state: State) -> None:
+def test_failure_without_a_location_names_its_stage(failing: Failing, state: State) -> None:
     failing.errors = {"r/b": TransformError("no", "mend")}
     (error,) = build(executor_of(state), keep_going=True)
     assert (error.message, error.hint, error.where) == ("no", "mend", "r/b")
@@ -181,7 +177,7 @@ def test_a_target_whose_stages_have_not_run_cannot_be_collected(state: State) ->
     assert caught.value.hint == "build again"
 
 
-def test_stale_stages_are_told_in_order_with_their_reasons(failing: Failing, state: State) -> None:
+def test_stale_stages_are_listed_with_reasons(failing: Failing, state: State) -> None:
     failing.errors = dict(BAD)
     with pytest.raises(TransformError):
         build(executor_of(state))

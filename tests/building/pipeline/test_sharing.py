@@ -86,7 +86,7 @@ def test_a_second_machine_runs_nothing(machine, tmp_path: Path) -> None:
     assert all(verdict.fresh for verdict in stages)
 
 
-def test_only_what_is_needed_is_fetched(machine, tmp_path: Path) -> None:
+def test_only_needed_objects_are_downloaded(machine, tmp_path: Path) -> None:
     machine("first")
     machine("second")
     shared = {p.name for p in (tmp_path / "shared/cas").rglob("*") if p.is_file()}
@@ -96,7 +96,7 @@ def test_only_what_is_needed_is_fetched(machine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda p: p.write_bytes(b"x" * 9)])
-def test_what_the_shared_store_has_lost_is_made_again(machine, tmp_path: Path, spoil) -> None:
+def test_objects_lost_remotely_are_rebuilt(machine, tmp_path: Path, spoil) -> None:
     machine("first")
     for path in (tmp_path / "shared/cas").rglob("*"):
         if path.is_file():
@@ -114,7 +114,7 @@ def lost_tensors(shared: Path) -> list[Path]:
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda p: p.write_bytes(p.read_bytes()[:-1])])
 @pytest.mark.parametrize("pick", [lost_tensors, lambda shared: (shared / "cas").iterdir()])
-def test_what_the_shared_store_has_lost_is_foretold(machine, tmp_path: Path, spoil, pick) -> None:
+def test_objects_lost_remotely_are_predicted(machine, tmp_path: Path, spoil, pick) -> None:
     machine("first")
     for path in pick(tmp_path / "shared"):
         spoil(path)
@@ -146,7 +146,7 @@ def test_only_a_missing_index_is_counted(machine, tmp_path: Path) -> None:
     assert (done.ran, 0 < told <= lost) == ((), True)
 
 
-def test_what_is_elsewhere_counts_once_with_its_tensors(machine, tmp_path: Path) -> None:
+def test_remote_file_counts_once_with_its_tensors(machine, tmp_path: Path) -> None:
     machine("first")
     machine("second")
     fetched = (tmp_path / "second/store/v2/cas").glob("*/*")
@@ -154,7 +154,7 @@ def test_what_is_elsewhere_counts_once_with_its_tensors(machine, tmp_path: Path)
     assert told == sum(path.stat().st_size for path in fetched)
 
 
-def test_a_tensor_that_a_lost_index_may_name_is_made_again(
+def test_tensor_of_a_lost_index_is_rebuilt(
     machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE_MODE", "off")
@@ -196,7 +196,7 @@ def test_a_damaged_record_counts_as_none(machine, tmp_path: Path) -> None:
     assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
 
 
-def test_a_store_that_is_gone_is_told_and_does_no_harm(
+def test_missing_remote_cache_is_reported_and_ignored(
     machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "http://127.0.0.1:1/nobody")
@@ -216,7 +216,7 @@ def test_a_record_that_is_nowhere_is_asked_for_once(
     assert len(asked) == len(set(asked)) == 5
 
 
-def test_what_another_process_leaves_here_counts_though_the_remote_store_lacks_it(
+def test_local_record_of_another_process_is_used(
     tmp_path: Path,
 ) -> None:
     remote = Counting()
@@ -266,7 +266,7 @@ class Waiting(Counting):
         self.stopped.set()
 
 
-def test_a_build_that_fails_tells_of_the_store_too(
+def test_failed_build_reports_remote_cache_warnings(
     machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "http://127.0.0.1:1/nobody")
@@ -303,14 +303,14 @@ def test_an_interrupted_build_stops_its_sharing(machine, monkeypatch: pytest.Mon
     assert len(stopped) == 1
 
 
-def test_what_is_shared_names_no_place_of_this_machine(machine, tmp_path: Path) -> None:
+def test_shared_entries_contain_no_absolute_paths(machine, tmp_path: Path) -> None:
     machine("first")
     for path in (tmp_path / "shared").rglob("*"):
         if path.is_file():
             assert str(tmp_path).encode() not in path.read_bytes()
 
 
-def test_what_fails_while_fetched_objects_are_taken_is_raised_as_it_is(tmp_path: Path) -> None:
+def test_error_while_storing_downloads_is_raised(tmp_path: Path) -> None:
     class Full:
         warnings = ()
 

@@ -52,12 +52,12 @@ def lose(state: State, *tasks: str) -> State:
     return again
 
 
-def test_only_lost_outputs_that_something_needs_are_made_again(store: Store) -> None:
+def test_only_needed_lost_outputs_are_rebuilt(store: Store) -> None:
     state = lose(built(CHAIN, store), "r/a", "r/other", "r/b")
     assert list(stale(state)) == ["r/a", "r/b", "r/c"]
 
 
-def test_what_a_stale_stage_reads_is_needed(store: Store) -> None:
+def test_inputs_of_stale_stages_are_needed(store: Store) -> None:
     state = built(CHAIN, store)
     for task in ("r/a", "r/b"):
         text_path(state, task).unlink()
@@ -65,7 +65,7 @@ def test_what_a_stale_stage_reads_is_needed(store: Store) -> None:
     assert list(stale(state)) == ["r/a", "r/b", "r/c"]
 
 
-def test_a_plan_made_again_uses_no_entries_of_earlier_builds(store: Store) -> None:
+def test_new_plan_ignores_entries_of_earlier_builds(store: Store) -> None:
     state = built(CHAIN, store)
     state.finished("r/a", state.record("r/a"))
     state.plan_again(())
@@ -93,12 +93,12 @@ def test_a_lost_output_makes_stale_the_stage_and_all_that_read_it(store: Store) 
     }
 
 
-def test_a_stage_in_the_middle_leaves_fresh_what_comes_before(store: Store) -> None:
+def test_stale_stage_keeps_earlier_stages_fresh(store: Store) -> None:
     state = built(CHAIN, store)
     assert list(stale(lose(state, "r/b"))) == ["r/b", "r/c"]
 
 
-def test_once_a_lost_output_is_made_again_all_is_fresh(store: Store) -> None:
+def test_stages_are_fresh_after_rebuilding_a_lost_output(store: Store) -> None:
     state = built(CHAIN, store)
     before = state.verdict("r/a")
     assert isinstance(before, Fresh)
@@ -107,7 +107,7 @@ def test_once_a_lost_output_is_made_again_all_is_fresh(store: Store) -> None:
     assert stale(state) == {}
 
 
-def test_what_a_rerun_leaves_otherwise_is_judged_by_those_that_read_it(store: Store) -> None:
+def test_different_output_makes_readers_stale(store: Store) -> None:
     state = built(CHAIN, store)
     digest = sha256_bytes(b"z")
     state.finished("r/a", Record({}, {"text": Output(digest, 1)}, 0.0))
@@ -117,9 +117,7 @@ def test_what_a_rerun_leaves_otherwise_is_judged_by_those_that_read_it(store: St
     }
 
 
-def test_what_a_rerun_leaves_as_it_was_disturbs_nobody(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_output_keeps_readers_fresh(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     state = built(CHAIN, store)
     before = state.verdict("r/a")
     assert isinstance(before, Fresh)
@@ -154,21 +152,21 @@ def test_a_record_without_all_that_the_plan_promises_is_none(store: Store) -> No
     assert stale(state) == {}
 
 
-def test_what_is_stale_is_judged_anew_for_another_process_may_have_run_it(store: Store) -> None:
+def test_stale_verdict_is_computed_again(store: Store) -> None:
     state = state_of(CHAIN, store)
     assert len(stale(state)) == len(CHAIN)
     build(executor_of(state_of(CHAIN, store)))
     assert stale(state) == {}
 
 
-def test_a_damaged_last_run_is_told(store: Store) -> None:
+def test_damaged_last_run_is_reported(store: Store) -> None:
     state = built(CHAIN, store)
     changed = spec("r/a", say="b")
     store.save_last_run(state.latest_key(changed), Record({"package": 1}, {}, 0.0))
     assert stale(state_of((changed,), store)) == {"r/a": ("its record cannot be read",)}
 
 
-def test_a_stale_stage_knows_its_last_run_and_what_its_fingerprint_is_made_of(
+def test_stale_stage_has_its_last_run_and_components(
     store: Store,
 ) -> None:
     built(CHAIN, store)
@@ -189,7 +187,7 @@ def test_the_key_of_the_last_run_is_of_the_task(store: Store) -> None:
     assert state.latest_key(CHAIN[0]) == sha256_bytes(b"r/a")
 
 
-def test_an_input_is_hashed_once_and_its_change_is_told(store: Store, tmp_path: Path) -> None:
+def test_input_is_hashed_once_and_its_change_is_detected(store: Store, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("abc")
     reader = spec("r/a", source=file(source))

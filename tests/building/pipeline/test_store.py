@@ -31,7 +31,7 @@ def taken(store: Store, data: bytes = b"abc") -> Output:
     return output
 
 
-def test_an_object_lies_under_its_digest(store: Store, tmp_path: Path) -> None:
+def test_object_path_contains_its_digest(store: Store, tmp_path: Path) -> None:
     output = taken(store)
     assert output == Output(sha256_bytes(b"abc"), 3)
     assert store.objects.path(output.sha256).read_bytes() == b"abc"
@@ -166,7 +166,7 @@ def read_only(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [in_the_way, read_only])
-def test_a_store_that_cannot_be_written_says_what_to_do(tmp_path: Path, spoil: object) -> None:
+def test_unwritable_cache_error_has_a_hint(tmp_path: Path, spoil: object) -> None:
     store = Store(tmp_path / "store")
     spoil(tmp_path / "store")  # type: ignore[operator]
     (tmp_path / "file").write_text("x")
@@ -182,7 +182,7 @@ def test_a_store_that_cannot_be_written_says_what_to_do(tmp_path: Path, spoil: o
         assert caught.value.where.startswith(str(tmp_path / "store"))
 
 
-def test_it_lies_where_the_environment_says(
+def test_cache_directory_follows_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path))
@@ -192,7 +192,7 @@ def test_it_lies_where_the_environment_says(
     assert default_folder() == tmp_path / ".cache" / "mobileprep"
 
 
-def test_a_user_without_a_home_is_told_to_name_a_folder(
+def test_missing_home_directory_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown() -> Path:

@@ -27,7 +27,7 @@ def test_a_whole_folder_lacks_nothing(built: Path) -> None:
     assert told(OUT) == told(OUT, built) == told(PHONE, built) == []
 
 
-def test_files_whose_manifest_is_gone_are_told(built: Path) -> None:
+def test_files_without_a_manifest_are_reported(built: Path) -> None:
     (PHONE / "manifest.json").unlink()
     assert told(OUT) == told(OUT, built) == told(OUT / "digits") == BARE
     assert told(OUT / "digits" / "download", built) == []
@@ -44,14 +44,14 @@ def test_a_target_that_was_not_built_lacks_nothing(built: Path) -> None:
     assert [one.is_same for one in verify(OUT, built)] == [True]
 
 
-def test_a_statement_tells_of_a_folder_that_is_gone(built: Path) -> None:
+def test_statement_of_a_removed_directory_is_reported(built: Path) -> None:
     shutil.rmtree(PHONE)
     PHONE.with_name("phone.provenance.json").write_text("{}")
     missing = [("out/digits/phone", "digits", "phone", "is missing")]
     assert told(OUT) == told(OUT, built) == missing
 
 
-def test_a_page_alone_tells_that_targets_were_here(built: Path) -> None:
+def test_page_without_targets_is_reported(built: Path) -> None:
     shutil.copytree(OUT, "more/out")
     for name in ("phone", "download"):
         (OUT / "digits" / name / "manifest.json").unlink()
@@ -61,7 +61,7 @@ def test_a_page_alone_tells_that_targets_were_here(built: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["out/digits/notes", "out/kept", "out/digits/.hidden"])
-def test_what_users_keep_beside_is_none_of_ours(built: Path, place: str) -> None:
+def test_other_files_of_users_are_ignored(built: Path, place: str) -> None:
     Path(place).mkdir()
     (Path(place) / "notes.txt").write_text("mine")
     (OUT / "digits" / "phone.provenance.json").write_text("{}")

@@ -33,7 +33,7 @@ def remote_in(folder: Path) -> Remote:
     return remote
 
 
-def test_what_is_sent_is_fetched(shared: Path, source: Path, tmp_path: Path) -> None:
+def test_uploaded_entry_is_downloaded(shared: Path, source: Path, tmp_path: Path) -> None:
     remote, target = remote_in(shared), tmp_path / "target"
     assert not remote.has("cas", KEY)
     assert not remote.fetch("cas", KEY, target, limit=9999)
@@ -45,7 +45,7 @@ def test_what_is_sent_is_fetched(shared: Path, source: Path, tmp_path: Path) -> 
     assert [p.name for p in (shared / "cas").iterdir()] == [KEY]
 
 
-def test_wrong_bytes_are_not_taken_and_mended(shared: Path, source: Path, tmp_path: Path) -> None:
+def test_wrong_bytes_are_refused_and_replaced(shared: Path, source: Path, tmp_path: Path) -> None:
     remote, target = remote_in(shared), tmp_path / "target"
     (shared / "cas").mkdir()
     (shared / "cas" / KEY).write_bytes(DATA[:-1] + b"x")
@@ -61,7 +61,7 @@ def test_a_damaged_object_of_ours_leaves_nothing(shared: Path, source: Path) -> 
     assert list((shared / "cas").iterdir()) == []
 
 
-def test_what_is_no_file_is_not_waited_for(shared: Path, tmp_path: Path) -> None:
+def test_special_file_does_not_block(shared: Path, tmp_path: Path) -> None:
     (shared / "cas").mkdir()
     os.mkfifo(shared / "cas" / KEY)
     (shared / "ac" / KEY).mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_one_entry_that_cannot_be_read_costs_no_other(shared: Path, tmp_path: Pa
     assert all("has an entry that cannot be read: " in text for text in remote.warnings)
 
 
-def test_a_share_that_is_not_mounted_is_told_once(tmp_path: Path, source: Path) -> None:
+def test_unmounted_share_is_reported_once(tmp_path: Path, source: Path) -> None:
     remote = remote_in(tmp_path / "none")
     for _ in range(3):
         assert not remote.send("ac", KEY, source)

@@ -55,7 +55,7 @@ def remote_over(backend: Scripted) -> Remote:
     return Remote(RemoteSettings("http://store"), lambda: backend)
 
 
-def test_what_may_pass_is_tried_three_times() -> None:
+def test_temporary_failure_is_retried_three_times() -> None:
     backend = Scripted(*[RemoteError("is busy", again=True)] * 2)
     remote = remote_over(backend)
     remote.has("ac", KEY)
@@ -102,7 +102,7 @@ def test_failures_that_cost_too_long_end_it(now: list[float]) -> None:
     assert remote.warnings[-1].endswith("building without it")
 
 
-def test_what_costs_too_long_is_not_tried_again(now: list[float]) -> None:
+def test_slow_operation_is_not_retried(now: list[float]) -> None:
     """As a name that is looked up in vain, for which there is no time-out."""
     backend = Scripted(*[RemoteError("cannot be reached", again=True)] * 9)
     backend.wait = taking(itertools.repeat(15.0), now)
@@ -142,7 +142,7 @@ def test_quick_answers_and_times_that_bytes_need_cost_nothing(
     assert remote.warnings == ()
 
 
-def test_what_is_lost_at_once_counts_once(now: list[float]) -> None:
+def test_concurrent_lost_time_counts_once(now: list[float]) -> None:
     backend = Scripted()
     remote = remote_over(backend)
     all_asked = threading.Barrier(8, action=lambda: now.__setitem__(0, 10.0))
@@ -154,7 +154,7 @@ def test_what_is_lost_at_once_counts_once(now: list[float]) -> None:
     assert remote.warnings == ()
 
 
-def test_failures_of_many_threads_are_told_once(tmp_path: Path) -> None:
+def test_failures_of_threads_are_reported_once(tmp_path: Path) -> None:
     remote = remote_over(Scripted(*[RemoteError("fails", ends="all")] * 99))
     asked = [Wanted("cas", key, tmp_path / key, 9) for key in KEYS]
     assert fetch_many(remote, asked) == [False] * len(KEYS)

@@ -50,7 +50,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_sent_is_fetched(
+def test_uploaded_entry_is_downloaded(
     server: Server, remote: Remote, source: Path, target: Path
 ) -> None:
     assert not remote.has("cas", KEY)
@@ -152,7 +152,7 @@ def test_an_empty_object_goes_there_and_back(
     assert target.read_bytes() == b""
 
 
-def test_a_file_that_is_not_there_is_told(server: Server, remote: Remote, tmp_path: Path) -> None:
+def test_missing_source_is_reported(server: Server, remote: Remote, tmp_path: Path) -> None:
     assert not remote.send("ac", KEY, tmp_path / "none")
     assert not remote.send("cas", KEY, tmp_path / "none")
     assert server.entries == {}
@@ -161,7 +161,7 @@ def test_a_file_that_is_not_there_is_told(server: Server, remote: Remote, tmp_pa
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs /dev/full")
-def test_a_disk_that_is_full_is_no_fault_of_the_store(
+def test_full_disk_does_not_disable_the_remote_cache(
     server: Server, remote: Remote, target: Path
 ) -> None:
     server.entries[OBJECT] = DATA
@@ -183,7 +183,7 @@ def test_a_read_only_store_gets_nothing(server: Server, source: Path, target: Pa
 
 
 @pytest.mark.parametrize("key", ["", "x", "../../etc/passwd", KEY.upper(), KEY + "\n", f"{KEY}/x"])
-def test_what_is_no_key_is_not_asked_for(
+def test_invalid_key_is_not_requested(
     server: Server, remote: Remote, source: Path, target: Path, key: str
 ) -> None:
     assert not remote.fetch("cas", key, target, limit=ROOM)
@@ -192,9 +192,7 @@ def test_what_is_no_key_is_not_asked_for(
     assert server.requests == []
 
 
-def test_what_is_longer_than_the_limit_is_not_taken(
-    server: Server, remote: Remote, target: Path
-) -> None:
+def test_entry_over_the_limit_is_refused(server: Server, remote: Remote, target: Path) -> None:
     server.entries["/store/ac/" + KEY] = server.entries[OBJECT] = DATA
     kinds: tuple[Kind, ...] = ("ac", "cas")
     for kind in kinds:
@@ -214,7 +212,7 @@ PASSING: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("name", PASSING)
-def test_what_passes_is_tried_again(
+def test_temporary_status_is_retried(
     server: Server, remote: Remote, target: Path, name: str
 ) -> None:
     server.entries[OBJECT] = DATA
@@ -225,7 +223,9 @@ def test_what_passes_is_tried_again(
 
 
 @pytest.mark.parametrize("code", [408, 425, 429, 503])
-def test_what_passes_is_sent_again(server: Server, remote: Remote, source: Path, code: int) -> None:
+def test_upload_is_retried_after_a_temporary_status(
+    server: Server, remote: Remote, source: Path, code: int
+) -> None:
     server.script["PUT"] = [fault.status(code), fault.KEEP["PUT"]]
     assert remote.send("cas", KEY, source)
     assert server.entries[OBJECT] == DATA
@@ -234,7 +234,7 @@ def test_what_passes_is_sent_again(server: Server, remote: Remote, source: Path,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["GET", "PUT"])
-def test_the_pause_that_a_server_asks_for_is_kept(
+def test_retry_after_is_respected(
     server: Server, remote: Remote, source: Path, target: Path, way: str
 ) -> None:
     asked = [fault.status(503, Retry_After="1"), fault.KEEP[way]]
@@ -289,7 +289,7 @@ def test_a_pause_is_broken_off(server: Server, remote: Remote, target: Path) -> 
 @pytest.mark.parametrize(
     ("code", "is_taken"), [(200, True), (201, True), (204, True), (299, True), (202, False)]
 )
-def test_what_is_sent_is_there_unless_the_server_says_later(
+def test_accepted_upload_is_not_complete(
     server: Server, remote: Remote, source: Path, code: int, is_taken: bool
 ) -> None:
     server.script["PUT"] = [fault.status(code, b"")]
@@ -338,7 +338,7 @@ WRONG: dict[str, tuple[Answer, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LASTING | WRONG)
-def test_what_lasts_harms_nothing_and_is_told_once(
+def test_permanent_failure_is_reported_once(
     server: Server, remote: Remote, target: Path, name: str
 ) -> None:
     data = {sha256_bytes(DATA[i:]): DATA[i:] for i in range(20)}
@@ -386,9 +386,7 @@ def test_a_file_that_is_too_large_keeps_no_other_from_going(
     assert remote.send("cas", KEY, source)
 
 
-def test_a_folder_that_is_missing_is_made_once(
-    server: Server, remote: Remote, source: Path
-) -> None:
+def test_missing_collection_is_created_once(server: Server, remote: Remote, source: Path) -> None:
     server.script["PUT"] = [fault.status(409), fault.KEEP["PUT"]]
     assert remote.send("cas", KEY, source)
     assert server.methods() == ["HEAD", "PUT", "MKCOL", "PUT"]
@@ -407,7 +405,7 @@ def test_a_server_that_takes_no_bytes_costs_little(source: Path, target: Path) -
     assert remote.warnings[-1].endswith("is too slow; building without it")
 
 
-def test_a_server_that_is_not_there_is_told_once(target: Path, source: Path) -> None:
+def test_unreachable_server_is_reported_once(target: Path, source: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     remote = remote_at(f"http://127.0.0.1:{port}/store")
@@ -423,7 +421,7 @@ def test_a_server_that_is_not_there_is_told_once(target: Path, source: Path) -> 
 
 
 @pytest.mark.parametrize("host", ["a" * 70, "..", "a..b", "%zz"])
-def test_a_host_that_cannot_be_is_told(host: str) -> None:
+def test_invalid_host_is_reported(host: str) -> None:
     remote = remote_at(f"http://{host}")
     assert not remote.has("cas", KEY)
     assert remote.warnings == (
@@ -431,7 +429,7 @@ def test_a_host_that_cannot_be_is_told(host: str) -> None:
     )
 
 
-def test_a_name_that_does_not_resolve_is_told() -> None:
+def test_unknown_host_is_reported() -> None:
     remote = remote_at("http://store.invalid")
     assert not remote.has("cas", KEY)
     assert remote.warnings == (

@@ -127,7 +127,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "source"
 
 
-def test_what_is_sent_is_fetched(
+def test_uploaded_entry_is_downloaded(
     bucket: Bucket, remote: Remote, source: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "target"
@@ -142,7 +142,7 @@ def test_what_is_sent_is_fetched(
     assert not remote.fetch("cas", KEY, target, limit=len(DATA) - 1)
 
 
-def test_wrong_bytes_are_not_taken(bucket: Bucket, remote: Remote, tmp_path: Path) -> None:
+def test_wrong_bytes_are_refused(bucket: Bucket, remote: Remote, tmp_path: Path) -> None:
     bucket.objects[PATH] = DATA[:-1] + b"x"
     assert not remote.fetch("cas", KEY, tmp_path / "target", limit=1 << 20)
     assert "wrong bytes" in remote.warnings[0]
@@ -174,7 +174,7 @@ def test_a_damaged_object_of_ours_is_not_sent(bucket: Bucket, remote: Remote, so
         (TimeoutError(), "is too slow"),
     ],
 )
-def test_faults_are_told_without_their_text(
+def test_library_errors_are_reported_without_their_messages(
     bucket: Bucket, remote: Remote, tmp_path: Path, fault: Exception, told: str
 ) -> None:
     bucket.objects[PATH] = DATA
@@ -224,7 +224,7 @@ def test_a_library_that_looks_for_credentials_for_ever_is_not_waited_for(
 
 
 @pytest.mark.usefixtures("bucket")
-def test_what_libraries_log_is_not_shown(
+def test_library_logs_are_not_printed(
     remote: Remote, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert not remote.has("cas", KEY)

@@ -85,7 +85,7 @@ def test_the_environment_can_turn_it_off() -> None:
         "https://user:secret@[::1/x",
     ],
 )
-def test_what_is_no_address_is_refused_without_repeating_it(url: str, netrc: Path) -> None:
+def test_invalid_address_is_refused_and_not_printed(url: str, netrc: Path) -> None:
     with pytest.raises(UsageError) as caught:
         of(netrc, url)
     assert caught.value.where == RECIPE
@@ -141,7 +141,7 @@ def test_only_a_one_lets_secrets_out_in_the_clear(text: str, url: str, netrc: Pa
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9:80", "[::1]:99"])
-def test_this_machine_is_no_network(host: str, netrc: Path) -> None:
+def test_loopback_needs_no_encryption(host: str, netrc: Path) -> None:
     assert of(netrc, f"http://{host}/x", TOKEN="t").authorization == "Bearer t"
 
 
@@ -166,7 +166,7 @@ def test_a_user_without_a_home_has_no_netrc(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("text", [b"machine store.example.com secret\n", b"\xff\xfe secret"])
-def test_a_netrc_that_cannot_be_read_is_told_without_its_text(netrc: Path, text: bytes) -> None:
+def test_unreadable_netrc_is_reported_without_its_content(netrc: Path, text: bytes) -> None:
     netrc.write_bytes(text)
     found = of(netrc)
     assert found.authorization is None
@@ -186,7 +186,7 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert open_remote(RemoteSettings("file:///shared")) is not None
 
 
-def test_certificates_that_are_none_are_told_at_once(tmp_path: Path) -> None:
+def test_invalid_certificates_are_reported_immediately(tmp_path: Path) -> None:
     for file in (tmp_path / "none", tmp_path, Path(__file__)):
         with pytest.raises(UsageError, match="no certificates that can be read") as caught:
             open_remote(RemoteSettings(URL, ca_file=file))
