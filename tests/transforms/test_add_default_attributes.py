@@ -50,7 +50,7 @@ def test_calls_by_name_get_the_defaults_of_their_function():
 
 
 @BOTH
-def test_ops_that_nobody_knows_are_left_with_a_reason(tf115):
+def test_unknown_ops_are_skipped_with_a_reason(tf115):
     """The original refuses the graph."""
     graph = Graph([node("out", "Mine", "")])
     result = apply("add_default_attributes", graph, tf115=tf115)

@@ -35,14 +35,14 @@ def test_control_inputs_stay_at_the_end():
 
 
 @pytest.mark.parametrize("tf115", [True, False])
-def test_an_axis_that_concat_does_not_take_is_left_with_a_reason(tf115):
+def test_unsupported_concat_axis_is_skipped(tf115):
     graph = _graph(kind=np.int64, index=DType.INT64)
     result = apply("backport_concatv2", graph, tf115=tf115)
     assert result.graph is graph
     assert result.skipped == {"the axis is int64, which Concat does not take": 1}
 
 
-def test_one_without_tensors_is_left_with_a_reason():
+def test_concat_without_tensors_is_skipped():
     graph = Graph([placeholder(), node("out", "ConcatV2", "^x", N=2, Tidx=DType.INT32)])
     result = apply("backport_concatv2", graph)
     assert result.graph is graph

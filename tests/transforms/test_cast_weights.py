@@ -63,7 +63,7 @@ def test_numbers_beyond_float16_stay_and_bfloat16_takes_them():
     assert apply("cast_weights", graph, type="bfloat16").matched == 1
 
 
-def test_infinity_and_nan_stay_what_they_are():
+def test_infinity_and_nan_do_not_change():
     weights = normal(3, 3, 16, 16)
     weights[0, 0, 0, :3] = np.inf, -np.inf, np.nan
     after = apply("cast_weights", layer(weights), outputs=("w",)).graph

@@ -57,14 +57,14 @@ def test_the_branch_that_uses_averages_stays(branch):
     np.testing.assert_array_equal(Interpreter(result.graph).run(["out"], feeds)[0], expected)
 
 
-def test_a_phase_that_is_no_input_goes():
+def test_unfed_phase_is_removed():
     result = apply("choose_inference", _graph())
     assert "phase" not in result.graph
     assert apply("optimize", result.graph).graph["infer"].op == "BiasAdd"
 
 
 @pytest.mark.parametrize("value", [False, True])
-def test_a_default_that_nobody_feeds_decides(value):
+def test_unfed_default_decides(value):
     """As the learning phase of Keras; what it chooses between need be no batch norm."""
     phase = [
         const("default", value, bool),
@@ -100,14 +100,14 @@ LEFT = {
 
 
 @pytest.mark.parametrize("reason", LEFT)
-def test_what_cannot_be_decided_is_left_with_a_reason(reason):
+def test_undecided_branches_are_skipped(reason):
     graph, outputs = LEFT[reason]
     result = apply("choose_inference", graph, outputs=outputs)
     assert result.graph is graph
     assert [reason in r for r in result.skipped] == [True]
 
 
-def test_branches_that_contradict_each_other_are_left():
+def test_contradicting_branches_are_skipped():
     other = [*_norm("again", 0, training=True), node("seen", "Relu", "again")]
     graph = _graph(more=other)
     result = apply("choose_inference", graph)

@@ -49,7 +49,7 @@ def test_no_range_of_a_fine_grid_loses_much_less(bits):
     assert found < least * 1.02
 
 
-def test_what_lies_inside_stays():
+def test_values_inside_the_range_do_not_change():
     weights = far()
     after = clipped(weights, bits=4)
     inside = (weights > after.min()) & (weights < after.max())

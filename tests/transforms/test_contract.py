@@ -35,7 +35,7 @@ MACHINERY = {"__init__", "base", "chains", "rewriting", "tf115"}
 for_each = pytest.mark.parametrize("name", NAMES)
 
 
-def test_the_folder_holds_transforms_and_what_they_are_made_of():
+def test_package_contains_only_transforms_and_helpers():
     listed = {p.stem for p in MODULES.iterdir() if p.suffix == ".py" or p.is_dir()}
     schemas = {p.stem for p in (SCHEMA_FOLDER / "transforms").glob("*.json")}
     assert set(NAMES) == schemas
@@ -71,7 +71,7 @@ def test_its_module_declares_it_and_the_others_of_its_group(name):
     assert {kind.transform_name for kind in own} == set(GROUPS.get(group, (name,)))
 
 
-def test_an_alias_of_a_type_is_no_transform():
+def test_type_alias_is_not_a_transform():
     module = ModuleType("made")
     module.Shape = tuple[int, ...]
     assert transforms_in(module) == {}
@@ -86,7 +86,7 @@ def test_it_is_a_frozen_struct_that_knows_its_name(name):
 
 
 @for_each
-def test_it_says_in_sentences_what_it_and_each_option_does(name):
+def test_transforms_and_options_have_descriptions(name):
     kind = transform_class(name)
     sentences = [kind.summary, *(option.option.sentence for option in declared(kind))]
     assert all(sentence.endswith(".") for sentence in sentences)

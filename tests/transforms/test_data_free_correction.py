@@ -56,7 +56,7 @@ def fused(graph: Graph) -> Graph:
     return apply("fuse_batch_norms", graph, keep_statistics=True).graph
 
 
-def test_the_mean_of_what_is_cut_off_at_zero_and_at_a_bound():
+def test_mean_of_a_clipped_normal_distribution():
     found = clipped_means(statistics([0, 1, 3, 7, -2, 2], [1, 2, 1, 0, 0, 0]), 0.0, 6.0)
     # By hand: a half's density; of 1 and 2, cut at -0.5 and at 2.5 deviations; as much cut at
     # either end; and what does not vary.
@@ -86,7 +86,7 @@ def test_a_fused_normalization_leaves_beta_and_gamma(norm):
     np.testing.assert_array_equal(found.deviations, np.abs(GAMMA))
 
 
-def test_nothing_is_left_unless_asked_for():
+def test_nothing_is_kept_by_default():
     plain = apply("fuse_batch_norms", network()).graph
     assert not any(name.startswith("_") for n in plain for name in n.attrs)
     assert list(without_statistics(fused(network()))) == list(plain)
@@ -147,7 +147,7 @@ def test_biases_take_back_errors_times_means():
     assert without_statistics(result.graph) is result.graph
 
 
-def test_it_does_what_data_of_that_kind_does():
+def test_data_free_correction_matches_calibrated_correction():
     """Inputs for which each channel is normally distributed, as the normalization says."""
     graph = fused(network("Relu6", w2=normal(1, 1, 3, 64, seed=4)))
     weights = graph["w"].attr_tensor("value").array().reshape(4, 3).astype(np.float64)
@@ -185,7 +185,7 @@ CONSTANTS = [
 
 
 @pytest.mark.parametrize("case", AFTER)
-def test_means_go_through_what_keeps_channels(case):
+def test_means_pass_ops_that_keep_channels(case):
     last, times = AFTER[case]
     found = channel_means(Graph([*fused(network()), *CONSTANTS, last]))
     np.testing.assert_allclose(found["y"], times * found["act"], rtol=1e-9)
@@ -230,12 +230,12 @@ def test_statistics_that_cannot_be_are_none(given):
     assert statistics_of(made, 3) is None
 
 
-def test_statistics_of_another_length_are_left_as_they_are():
+def test_statistics_of_another_length_are_skipped():
     broken = with_statistics(node("y", "BiasAdd", "x b"), statistics([math.nan], [1]))
     assert changed_statistics(broken, 2.0, 0.0) is broken
 
 
-def test_what_ships_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_shipped_graph_has_no_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     model = Path(__file__).resolve().parents[2] / "recipes" / "digits" / "model"
     recipe = tmp_path / "recipe.yaml"

@@ -50,7 +50,7 @@ def test_sums_become_add() -> None:
     np.testing.assert_array_equal(run(result.graph, normal(2, 3)), run(graph, normal(2, 3)))
 
 
-def test_joined_texts_stay() -> None:
+def test_string_joins_do_not_change() -> None:
     text = const("t", [b"a"], object)
     graph = graph_of(text, node("out", "AddV2", "t t", T=DType.STRING))
     result = apply("downgrade", graph)
@@ -164,7 +164,7 @@ def test_new_attributes_at_their_defaults_go() -> None:
     assert "_output_shapes" in out.attrs
 
 
-def test_what_is_left_is_told() -> None:
+def test_remaining_gaps_are_warnings() -> None:
     sized = {"ksize": (1, 1, 1, 1), "strides": (1, 1, 1, 1)}
     nodes = [
         node("log", "Xlog1py", "x x"),
@@ -197,7 +197,7 @@ def test_versions_are_lowered_where_nothing_is_in_the_way(
     assert apply("downgrade", graph).graph.versions == versions
 
 
-def test_ops_that_graphs_of_that_version_may_not_have_are_told() -> None:
+def test_ops_too_new_for_the_version_are_reported() -> None:
     norm_node = node("out", "BatchNormWithGlobalNormalization", "x x x x x",
                      variance_epsilon=0.1, scale_after_normalization=True)  # fmt: skip
     for producer, told in ((8, 0), (500, 1)):

@@ -172,7 +172,7 @@ def test_other_scales_give_the_same_up_to_rounding(case):
 
 # A second constant that is added counts in another way once it is scaled with the first.
 @pytest.mark.parametrize("case", sorted(set(MATCHES) - {"a bias of its own shape", "a scalar"}))
-def test_a_second_time_there_is_nothing_left_to_do(case):
+def test_second_run_changes_nothing(case):
     once = apply("equalize_ranges", MATCHES[case], powers_of_two=True).graph
     assert apply("equalize_ranges", once, powers_of_two=True).matched == 0
 
@@ -308,7 +308,7 @@ def test_near_misses_stay(case):
     assert reason in result.skipped
 
 
-def test_what_is_fetched_or_fed_stays():
+def test_fetched_and_fed_nodes_stay():
     graph = between(RELU)
     for outputs, inputs in ((("out", "act"), ("x",)), (("out",), ("x", "biased"))):
         result = apply("equalize_ranges", graph, outputs=outputs, inputs=inputs)

@@ -101,7 +101,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("reason", NEAR_MISSES)
-def test_a_place_that_cannot_be_flattened_is_left_with_a_reason(reason, tf115):
+def test_unsupported_pattern_is_skipped_with_a_reason(reason, tf115):
     graph = NEAR_MISSES[reason]
     result = apply("flatten_atrous_conv", graph, tf115=tf115)
     assert result.matched == 0
@@ -110,7 +110,7 @@ def test_a_place_that_cannot_be_flattened_is_left_with_a_reason(reason, tf115):
 
 
 @pytest.mark.parametrize("tf115", [True, False])
-def test_a_convolution_that_is_used_elsewhere_is_left(tf115):
+def test_convolution_with_other_consumers_is_skipped(tf115):
     graph = _graph(node("relu", "Relu", "layer"), node("out", "Identity", "together"))
     assert apply("flatten_atrous_conv", graph, tf115=tf115).matched == 0
 
@@ -126,7 +126,7 @@ NOT_CONSTANT = {
 
 
 @pytest.mark.parametrize("reason", NOT_CONSTANT)
-def test_what_cannot_be_computed_ends_a_tf115_run_and_is_left_in_a_recipe(reason):
+def test_uncomputable_fold_fails_only_with_tf115(reason):
     graph = NOT_CONSTANT[reason]
     with pytest.raises(TransformError, match=reason):
         apply("flatten_atrous_conv", graph, tf115=True)

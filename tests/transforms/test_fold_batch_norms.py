@@ -116,7 +116,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", NEAR_MISSES)
-def test_a_place_that_cannot_be_folded_is_left_with_a_reason(case, tf115):
+def test_unfoldable_layer_is_skipped_with_a_reason(case, tf115):
     graph, reason = NEAR_MISSES[case]
     result = apply("fold_batch_norms", graph, tf115=tf115)
     assert result.matched == 0
@@ -124,7 +124,7 @@ def test_a_place_that_cannot_be_folded_is_left_with_a_reason(case, tf115):
     assert {n.name: n for n in result.graph} == dict(graph.by_name)
 
 
-def test_a_layer_that_the_user_fetches_is_left():
+def test_fetched_layer_is_skipped():
     result = apply("fold_batch_norms", _conv2d(FACTORS), outputs=("out", "layer"))
     assert result.matched == 0
     assert sum(result.skipped.values()) == 1
@@ -137,7 +137,7 @@ def test_a_recipe_leaves_factors_that_do_not_run_along_the_channels(shape):
     assert list(result.skipped) == ["the factors are not one for each output channel"]
 
 
-def test_factors_before_the_layer_are_no_match():
+def test_factors_before_the_layer_do_not_match():
     graph = Graph(
         [
             placeholder(),
@@ -152,7 +152,7 @@ def test_factors_before_the_layer_are_no_match():
     assert ["the factors come first" in reason for reason in result.skipped] == [True]
 
 
-def test_weights_behind_an_identity_are_told_of():
+def test_weights_behind_an_identity_are_reported():
     graph = Graph(
         [
             placeholder(),
@@ -168,7 +168,7 @@ def test_weights_behind_an_identity_are_told_of():
     assert ["weights or factors are still computed" in r for r in result.skipped] == [True]
 
 
-def test_weights_that_only_a_no_op_waits_for_are_no_others():
+def test_control_edge_to_a_no_op_is_not_another_use():
     """As TensorFlow 2 exports networks: each weight read, and one NoOp after all of that."""
     graph = Graph(
         [
@@ -237,7 +237,7 @@ def test_a_recipe_keeps_control_inputs():
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("waits_for", ["layer", "factors", "w"])
-def test_what_waits_for_a_node_that_goes_waits_no_more(waits_for, tf115):
+def test_control_inputs_of_removed_nodes_are_removed(waits_for, tf115):
     graph = _conv2d(FACTORS)
     mul = node("mul", "Mul", f"layer factors ^x ^{waits_for}")
     graph = graph.with_nodes(mul if n.name == "mul" else n for n in graph)

@@ -83,7 +83,7 @@ def test_the_folded_graph_gives_the_same_numbers(tf115):
 
 
 @BOTH
-def test_what_the_outputs_do_not_need_goes_but_inputs_stay(tf115):
+def test_unneeded_nodes_are_removed_except_inputs(tf115):
     graph = folded(
         placeholder(),
         placeholder("spare"),
@@ -213,7 +213,7 @@ def test_each_output_in_use_becomes_a_constant():
     assert str(graph["y"].inputs[1]) == "s_1"
 
 
-def test_a_new_constant_takes_no_name_that_is_taken():
+def test_new_constant_has_a_free_name():
     graph = folded(*HALVES, node("s_1", "Mul", "x s:1"), node("out", "Add", "s_1 s:1"))
     assert value(graph, "s_1_1") == [3, 4]
 
@@ -234,7 +234,7 @@ def test_only_the_outputs_in_use_become_constants(tf115):
 
 
 @BOTH
-def test_a_constant_waits_for_what_its_nodes_waited_for(tf115):
+def test_folded_constant_keeps_control_inputs(tf115):
     graph = folded(
         placeholder(),
         node("b", "Relu", "x"),
@@ -249,7 +249,7 @@ def test_a_constant_waits_for_what_its_nodes_waited_for(tf115):
 
 
 @BOTH
-def test_what_waits_for_a_folded_node_goes_on_waiting(tf115):
+def test_control_edges_from_folded_nodes_stay(tf115):
     graph = folded(
         placeholder(),
         const("c", 1),
@@ -337,7 +337,7 @@ NOT_FOLDED = {
 
 @BOTH
 @pytest.mark.parametrize("case", NOT_FOLDED)
-def test_a_node_is_left_for_a_reason(case, tf115):
+def test_unfoldable_node_is_skipped_with_a_reason(case, tf115):
     nodes, reason = NOT_FOLDED[case]
     result = fold(
         placeholder(),
@@ -355,7 +355,7 @@ def test_a_node_is_left_for_a_reason(case, tf115):
 
 
 @BOTH
-def test_what_an_unsupported_node_takes_is_folded(tf115, monkeypatch):
+def test_inputs_of_unsupported_nodes_are_folded(tf115, monkeypatch):
     def none_for_relu(op):
         return None if op == "Relu" else find_kernel(op)
 
@@ -376,7 +376,7 @@ def test_what_an_unsupported_node_takes_is_folded(tf115, monkeypatch):
 
 
 @BOTH
-def test_what_a_kernel_does_not_support_is_left(tf115, monkeypatch):
+def test_nodes_without_kernel_support_are_skipped(tf115, monkeypatch):
     def unsupported(node, *inputs):
         message = "not this Relu"
         raise UnsupportedError(message)
@@ -414,7 +414,7 @@ def test_a_fed_tensor_is_not_constant(tf115):
 
 
 @BOTH
-def test_a_default_that_nobody_feeds_is_folded(tf115):
+def test_unfed_default_is_folded(tf115):
     graph = folded(
         placeholder(),
         const("c", 1),
@@ -428,7 +428,7 @@ def test_a_default_that_nobody_feeds_is_folded(tf115):
 
 @BOTH
 @pytest.mark.parametrize("options", [{"exclude_op": ("Add",)}, {"exclude_node": ("sum",)}])
-def test_what_is_excluded_stays(options, tf115):
+def test_excluded_ops_stay(options, tf115):
     result = fold(*SUM, tf115=tf115, **options)
     assert result.graph["sum"].op == "Add"
     assert result.skipped == {"excluded": 1}
@@ -461,7 +461,7 @@ def test_a_list_without_values_becomes_a_constant_of_the_original_alone():
     assert folded(*nodes)["list"].op == "TensorListReserve"
 
 
-def test_a_call_of_a_function_is_left_and_the_library_kept():
+def test_function_call_and_library_stay():
     arg = ArgDef("a", DType.FLOAT)
     library = Library({"F": Function(OpDef("F", inputs=(arg,), outputs=(arg,)))})
     nodes = [placeholder(), const("c", 1), Node("f", "F", node("", "", "c").inputs)]
@@ -483,7 +483,7 @@ def test_the_original_writes_out_default_attributes():
 
 
 @BOTH
-def test_an_attribute_that_nobody_knows_stays(tf115):
+def test_unknown_attribute_stays(tf115):
     graph = folded(
         placeholder(),
         const("c", 1),
@@ -495,7 +495,7 @@ def test_an_attribute_that_nobody_knows_stays(tf115):
     assert [n.op for n in graph].count("Neg") == 0
 
 
-def test_the_original_sorts_nodes_by_what_is_ready():
+def test_original_orders_nodes_by_readiness():
     graph = folded(
         node("out", "Add", "b a"),
         node("b", "Relu", "x"),
@@ -537,7 +537,7 @@ def test_new_names_are_free(taken, tf115):
 
 
 @BOTH
-def test_nothing_wishes_to_be_beside_a_node_that_is_gone(tf115):
+def test_colocation_with_removed_nodes_is_removed(tf115):
     beside = AttrValue("list(string)", (b"loc:@gone", b"loc:@x"))
     graph = folded(
         placeholder(),
@@ -607,7 +607,7 @@ def test_a_long_chain_is_folded():
     assert value(graph, "n3000") == 1
 
 
-def test_what_follows_from_the_shape_of_what_is_fed_is_folded_though_it_is_large():
+def test_large_results_of_fed_shapes_are_folded():
     fed = Node(
         "x", "Placeholder", attrs={"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((32, 32))}
     )

@@ -147,7 +147,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", NEAR_MISSES)
-def test_a_place_that_cannot_be_folded_is_left_with_a_reason(case, tf115):
+def test_unfoldable_layer_is_skipped_with_a_reason(case, tf115):
     """The original corrupts these, or folds them for ever."""
     graph, reason = NEAR_MISSES[case]
     result = apply("fold_old_batch_norms", graph, tf115=tf115)
@@ -156,7 +156,7 @@ def test_a_place_that_cannot_be_folded_is_left_with_a_reason(case, tf115):
     assert result.graph.by_name == graph.by_name
 
 
-def test_a_convolution_that_the_user_fetches_is_left():
+def test_fetched_convolution_is_skipped():
     result = apply("fold_old_batch_norms", _direct(), outputs=("out", "layer"))
     assert result.matched == 0
 
@@ -171,7 +171,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("what", ERRORS)
-def test_bad_constants_end_a_tf115_run_and_are_left_in_a_recipe(what):
+def test_bad_constants_fail_only_with_tf115(what):
     graph = ERRORS[what]
     with pytest.raises(TransformError, match=f"'norm': .*{what}") as error:
         apply("fold_old_batch_norms", graph, tf115=True)
@@ -219,7 +219,7 @@ def test_constants_that_several_normalizations_share_stay_as_long_as_they_are_us
     assert "beta" not in result.graph
 
 
-def test_names_that_are_taken_are_not_taken_twice():
+def test_new_names_differ_from_existing_ones():
     graph = _direct(const("layer_bn_offset", 0.0), node("out", "Add", "norm layer_bn_offset"))
     folded = apply("fold_old_batch_norms", graph, tf115=True).graph
     assert [str(r) for r in folded["norm"].inputs] == ["layer", "layer_bn_offset_1"]
@@ -235,7 +235,7 @@ def test_who_waits_for_a_layer_or_its_weights_reads_no_others_afterwards(tf115):
 
 
 @pytest.mark.parametrize("tf115", [True, False])
-def test_what_waits_for_a_node_that_goes_waits_no_more(tf115):
+def test_control_inputs_of_removed_nodes_are_removed(tf115):
     norm = _fused("norm", "between")
     norm = replace(norm, inputs=(*norm.inputs, control("between"), control("x")))
     graph = _batch_to_space()

@@ -101,7 +101,7 @@ def test_lines_of_another_form_are_passed_over(tmp_path, line):
         (";RequantizationRange;", ""),
     ],
 )
-def test_what_stands_around_a_line_does_not_matter(tmp_path, before, after):
+def test_text_around_a_log_line_is_ignored(tmp_path, before, after):
     line = f"{before};range__print__;__requant_min_max:[-20.887871][22.274715]{after}"
     expected = [float(np.float32(v)) for v in (-20.887871, 22.274715)]
     assert _frozen(_graph(), _log(tmp_path, "first", line, "last")) == expected

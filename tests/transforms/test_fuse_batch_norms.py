@@ -226,7 +226,7 @@ NEAR_MISSES = {
 
 
 @pytest.mark.parametrize("reason", NEAR_MISSES)
-def test_a_normalization_that_cannot_be_fused_is_left_with_a_reason(reason):
+def test_unfusable_norm_is_skipped_with_a_reason(reason):
     graph = NEAR_MISSES[reason]
     result = apply("fuse_batch_norms", graph)
     assert result.graph is graph
@@ -299,7 +299,7 @@ def test_two_layers_of_the_same_weights_leave_none_of_the_old_ones():
     assert "w" not in result.graph
 
 
-def test_a_layer_that_the_user_fetches_is_kept():
+def test_fetched_layer_is_kept():
     fused = apply("fuse_batch_norms", _graph(), outputs=("layer", "out")).graph
     assert fused["layer"].inputs == _graph()["layer"].inputs
     assert fused["w"] == _graph()["w"]
@@ -335,7 +335,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("case", MOVES)
-def test_what_only_moves_channels_may_lie_between(case):
+def test_ops_that_move_channels_are_allowed_between(case):
     between, shape = MOVES[case]
     graph = _graph(*_arithmetic("moved"), between=between)
     result = apply("fuse_batch_norms", graph)
@@ -358,7 +358,7 @@ BARRIERS = {
 
 
 @pytest.mark.parametrize("reason", BARRIERS)
-def test_what_moves_channels_in_another_way_is_a_barrier(reason):
+def test_other_channel_moves_are_a_barrier(reason):
     *between, _, _, _, _ = BARRIERS[reason]
     graph = _graph(*_fused("moved"), between=between, stats=BARRIERS[reason][-4:])
     result = apply("fuse_batch_norms", graph)
@@ -379,7 +379,7 @@ def test_a_product_of_many_matrices_is_a_layer():
     np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-4, atol=1e-4)
 
 
-def test_a_bias_alone_is_no_normalization():
+def test_bias_alone_is_not_a_normalization():
     graph = Graph([*_graph(between=BIAS).nodes[:5], node("out", "Identity", "biased")])
     assert apply("fuse_batch_norms", graph).graph is graph
 

@@ -63,7 +63,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("reason", NEAR_MISSES)
-def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, tf115):
+def test_unfusable_pattern_is_skipped_with_a_reason(reason, tf115):
     graph = NEAR_MISSES[reason]
     result = apply("fuse_pad_and_conv", graph, tf115=tf115)
     assert result.matched == 0
@@ -71,12 +71,12 @@ def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, tf115):
     assert result.graph.by_name == graph.by_name
 
 
-def test_a_padding_with_zeros_is_no_match():
+def test_zero_padding_does_not_match():
     graph = _graph(pad=node("pad", "Pad", "x paddings", Tpaddings=DType.INT32))
     assert apply("fuse_pad_and_conv", graph).graph is graph
 
 
-def test_a_padding_that_the_user_fetches_is_left():
+def test_fetched_padding_is_skipped():
     assert apply("fuse_pad_and_conv", _graph(), outputs=("pad", "out")).matched == 0
 
 

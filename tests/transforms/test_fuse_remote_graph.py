@@ -168,5 +168,5 @@ def test_an_output_that_a_node_does_not_have_feeds_a_part_as_a_scalar():
     assert inside["k"].attr_shape("shape") == ()
 
 
-def test_a_graph_without_the_ops_is_left():
+def test_graph_without_the_ops_does_not_change():
     assert _fuse(fused_op_types="Softmax").matched == 0

@@ -60,7 +60,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("reason", NEAR_MISSES)
-def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, tf115):
+def test_unfusable_pattern_is_skipped_with_a_reason(reason, tf115):
     graph = NEAR_MISSES[reason]
     result = apply("fuse_resize_and_conv", graph, tf115=tf115)
     assert result.matched == 0
@@ -68,12 +68,12 @@ def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, tf115):
     assert result.graph.by_name == graph.by_name
 
 
-def test_another_resizing_is_no_match():
+def test_other_resize_op_does_not_match():
     graph = _graph(resize=node("resize", "ResizeNearestNeighbor", "x size"))
     assert apply("fuse_resize_and_conv", graph).graph is graph
 
 
-def test_a_taken_name_is_not_taken_twice():
+def test_existing_name_is_not_reused():
     graph = _graph(placeholder("layer_dummy_paddings"), OUT)
     fused = apply("fuse_resize_and_conv", graph, tf115=True).graph["layer"]
     assert str(fused.inputs[2]) == "layer_dummy_paddings_1"

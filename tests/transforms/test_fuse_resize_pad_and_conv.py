@@ -59,7 +59,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("reason", NEAR_MISSES)
-def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, tf115):
+def test_unfusable_pattern_is_skipped_with_a_reason(reason, tf115):
     graph = NEAR_MISSES[reason]
     result = apply("fuse_resize_pad_and_conv", graph, tf115=tf115)
     assert result.matched == 0
@@ -67,6 +67,6 @@ def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, tf115):
     assert result.graph.by_name == graph.by_name
 
 
-def test_a_padding_without_a_resizing_is_no_match():
+def test_padding_without_resize_does_not_match():
     graph = _graph(resize=node("resize", "Relu", "x"))
     assert apply("fuse_resize_pad_and_conv", graph).graph is graph

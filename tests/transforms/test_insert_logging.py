@@ -112,7 +112,7 @@ def test_the_types_are_those_of_the_outputs_that_are_used(tf115):
         (node("a", "NextIteration", "x"), "Merge", "loops are known by it"),
     ],
 )
-def test_nodes_that_nothing_may_follow_are_left_with_a_reason(unfit, consumer, reason, tf115):
+def test_nodes_without_allowed_consumers_are_skipped(unfit, consumer, reason, tf115):
     """The original makes graphs that cannot be loaded."""
     inputs = "x ^a" if unfit.op == "NoOp" else "a x"
     graph = Graph([placeholder(), unfit, node("out", consumer, inputs)])
@@ -152,7 +152,7 @@ def test_new_names_are_free(tf115):
     assert "x__print___1" in after
 
 
-def test_ops_that_nobody_knows_are_an_error():
+def test_unknown_ops_are_an_error():
     graph = Graph([node("a", "Mine", ""), node("out", "Relu", "a")])
     with pytest.raises(TransformError, match="unknown outputs of the op Mine"):
         apply("insert_logging", graph)

@@ -74,7 +74,7 @@ def test_equal_elements_come_back(bits, value):
     np.testing.assert_allclose(decoded(weights, bits=bits), weights, rtol=1e-6, atol=2e-38)
 
 
-def test_a_channel_of_zeros_stands_beside_others():
+def test_zero_channel_is_quantized():
     weights = normal(3, 3, 16, 8)
     weights[..., 3] = 0
     back = decoded(weights)
@@ -218,7 +218,7 @@ def test_near_misses_stay(case):
     assert result.skipped == {reason: 1}
 
 
-def test_what_would_take_more_bytes_than_it_saves_stays():
+def test_weights_that_would_grow_stay():
     graph = layer(normal(3, 3, 4, 4))
     result = apply(NAME, graph, minimum_size=1, bits=7)
     assert result.graph is graph

@@ -53,7 +53,7 @@ def test_golden_of_the_tf115_order():
     assert [n.name for n in after] == ["x", "a", "out", "c"]
 
 
-def test_an_output_with_an_index_stands_where_the_original_has_it():
+def test_indexed_output_has_the_original_position():
     """By the hash of a node without a name; the one of the nodes that are named has it."""
     split = node("s", "Split", "axis x", num_split=2)
     graph = Graph([placeholder(), const("axis", 0, np.int32), split, node("out", "Relu", "s")])
@@ -131,7 +131,7 @@ def test_nodes_with_a_state_stay(tf115):
 
 
 @BOTH
-def test_placeholders_stay_though_nobody_named_them(tf115):
+def test_unnamed_placeholders_stay(tf115):
     """The original merges them, and the value for one is lost."""
     graph = Graph([placeholder("a"), placeholder("b"), node("out", "Sub", "a b")])
     result = apply("merge_duplicate_nodes", graph, inputs=(), tf115=tf115)
@@ -140,7 +140,7 @@ def test_placeholders_stay_though_nobody_named_them(tf115):
 
 
 @BOTH
-def test_ops_that_nobody_knows_stay(tf115):
+def test_unknown_ops_stay(tf115):
     """The original refuses the graph."""
     graph = Graph([placeholder(), node("a", "Mine", "x"), node("b", "Mine", "x"), _out("a b")])
     result = apply("merge_duplicate_nodes", graph, tf115=tf115)
@@ -159,7 +159,7 @@ def test_output_zero_is_the_same_spelt_out_or_not(tf115):
     assert [str(r) for r in after["out"].inputs] == ["a", "a:0"]
 
 
-def test_control_inputs_that_become_one_are_kept_twice_by_the_original_alone():
+def test_only_the_original_keeps_duplicate_control_inputs():
     doubles = [node("a", "Relu", "x"), node("b", "Relu", "x")]
     graph = Graph([placeholder(), *doubles, node("out", "Neg", "x ^a ^b")])
     inputs = {

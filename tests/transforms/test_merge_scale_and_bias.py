@@ -57,7 +57,7 @@ MATCHES = {
         ),
     ],
 )
-def test_what_waits_for_a_node_that_goes_waits_no_more(chain, kept):
+def test_control_inputs_of_removed_nodes_are_removed(chain, kept):
     graph = _graph(*chain)
     result = apply("merge_scale_and_bias", graph)
     assert result.matched == 1
@@ -96,7 +96,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("case", LEFT)
-def test_what_cannot_be_merged_is_left(case):
+def test_unmergeable_nodes_stay(case):
     chain, skipped = LEFT[case]
     graph = _graph(*chain)
     result = apply("merge_scale_and_bias", graph)

@@ -41,7 +41,7 @@ def test_it_computes_the_same():
 
 
 @BOTH
-def test_numbers_that_are_names_of_inputs_or_outputs_are_left_out(tf115):
+def test_names_of_inputs_and_outputs_are_not_reused(tf115):
     graph = Graph([placeholder("a"), placeholder("0"), placeholder("b"), placeholder("2")])
     result = apply("obfuscate_names", graph, inputs=("0",), outputs=("2",), tf115=tf115)
     assert [n.name for n in result.graph] == ["1", "0", "3", "2"]

@@ -78,14 +78,14 @@ def test_a_bias_takes_the_type_of_the_weights_where_the_layer_s_is_gone() -> Non
     assert after["out"].attr_dtype("T") is graph["w"].attr_dtype("dtype")
 
 
-def test_a_padding_without_its_second_input_is_left() -> None:
+def test_incomplete_padding_is_skipped() -> None:
     graph = layer(node("pad", "MirrorPad", "layer", mode="REFLECT"), node("out", "Relu", "pad"))
     after, _ = run_chain(graph, [ChainStep("merge_scale_and_bias")], Context(("x",), ("out",)))
     assert after["pad"].op == "MirrorPad"
 
 
 @pytest.mark.parametrize("tf115", [True, False])
-def test_a_constant_that_takes_what_is_fed_is_told(tf115: bool) -> None:
+def test_constant_with_a_fed_input_is_reported(tf115: bool) -> None:
     odd = node("a", "Neg", "x", dtype=DType.FLOAT)
     graph = Graph([placeholder(), odd, node("out", "Add", "a a")])
     steps = [
@@ -102,7 +102,7 @@ def test_an_output_that_an_op_does_not_have_has_no_shape() -> None:
     assert after["out"].op == "Shape"
 
 
-def test_a_convolution_without_strides_is_told() -> None:
+def test_convolution_without_strides_is_reported() -> None:
     graph = layer(
         const("size", [8, 8], "int32"),
         node("big", "ResizeBilinear", "x size"),

@@ -31,7 +31,7 @@ def training_leftovers() -> Graph:
     )
 
 
-def test_it_leaves_what_the_model_computes() -> None:
+def test_outputs_do_not_change() -> None:
     before = training_leftovers()
     after = apply("optimize", before).graph
     x = normal(1, 5, 5, 2, seed=1)
@@ -39,7 +39,7 @@ def test_it_leaves_what_the_model_computes() -> None:
     np.testing.assert_allclose(run(after, x), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_it_removes_what_is_not_needed() -> None:
+def test_unneeded_nodes_are_removed() -> None:
     done = apply("optimize", training_leftovers())
     ops = sorted(n.op for n in done.graph)
     assert ops == ["Add", "BiasAdd", "Const", "Const", "Conv2D", "Placeholder", "Relu"]

@@ -42,7 +42,7 @@ def test_a_node_may_play_several_parts():
     assert _parts(fused_op_types="Neg,Identity", fused_nodes="b")[2:] == ["3:3", "0", "2,0,0:3"]
 
 
-def test_types_and_shapes_are_recorded_where_input_types_are_given():
+def test_types_and_shapes_are_recorded_with_input_types():
     graph = apply(
         NAME,
         GRAPH,

@@ -30,7 +30,7 @@ def _write(path: Path, *kinds: tuple[str, str, int], head: str = "") -> Path:
     return path
 
 
-def test_a_built_in_transform_imported_while_a_plugin_loads_is_no_part_of_it(
+def test_builtin_imported_by_a_plugin_is_not_part_of_it(
     tmp_path: Path,
 ) -> None:
     # A process of its own: here the built-in transform may have been imported long ago.
@@ -91,7 +91,7 @@ def test_a_file_may_hold_several_transforms(tmp_path: Path) -> None:
         load_plugin("three", path)
 
 
-def test_a_class_without_the_decorator_is_no_transform_though_its_base_is_one(
+def test_undecorated_subclass_is_not_a_transform(
     tmp_path: Path,
 ) -> None:
     path = _write(tmp_path / "base.py", ("mine", "Mine", 0))
@@ -112,7 +112,7 @@ def test_two_plugins_share_a_helper_module_and_offer_its_transform_each_time(
     sys.modules.pop("shared_by_plugins")
 
 
-def test_an_edited_file_is_run_anew(tmp_path: Path) -> None:
+def test_edited_file_is_loaded_again(tmp_path: Path) -> None:
     path = _write(tmp_path / "mine.py", ("mine", "Before", 0))
     assert load_plugin("mine", path).__name__ == "Before"
     _write(path, ("mine", "AfterTheEdit", 0))

@@ -143,7 +143,7 @@ def test_relu6_stays_where_the_range_goes_beyond_it(ranges):
     assert (_ops(within)["Relu6"], _ops(beyond)["Relu6"]) == (0, 1)
 
 
-def test_sums_go_straight_to_eight_bits_where_nothing_lies_between_two_layers(ranges):
+def test_sums_between_adjacent_layers_are_requantized(ranges):
     graph = Graph(
         [
             placeholder(),
@@ -210,7 +210,7 @@ def test_eight_bits_are_carried_on(op, source, ranges):
 
 
 @pytest.mark.parametrize("fetched", [True, False])
-def test_what_floats_need_as_well_is_computed_in_floats(fetched, ranges):
+def test_values_needed_in_float_are_computed_in_float(fetched, ranges):
     tail = [] if fetched else [node("end", "Tanh", "p")]
     outputs = ("out", "p") if fetched else ("out", "end")
     graph = _network(_pool("p", "relu"), last="p", tail=tail)
@@ -239,7 +239,7 @@ def test_tensors_of_one_range_are_joined_in_eight_bits(ranges):
     np.testing.assert_array_equal(run(result, X), run(floats.graph, X))
 
 
-def test_a_tensor_without_a_range_is_measured_and_told_of(ranges):
+def test_tensor_without_a_range_is_measured_with_a_warning(ranges):
     graph = _network()
     result = apply(NAME, graph, range_file=ranges(graph, "x"))
     assert _ops(result.graph)["Min"] == 1
@@ -261,7 +261,7 @@ def test_an_empty_tensor_has_a_range_too():
     assert run(result, np.empty((0, 8, 8, 4), np.float32)).shape == (0, 8, 8, 5)
 
 
-def test_eight_bit_placeholders_are_taken_as_they_are():
+def test_8bit_placeholders_are_used_directly():
     result = apply(NAME, _network(), ranges="dynamic", input_min=-1.0, input_max=1.0).graph
     assert [str(r) for r in result["first/eightbit"].inputs[:1]] == ["x"]
 
@@ -270,7 +270,7 @@ def _gate(name, op, source, **attrs):
     return node(name, op, source, **attrs)
 
 
-def test_layers_of_a_branch_run_where_it_is_taken():
+def test_layers_of_a_branch_run_inside_it():
     """Their constants wait for nothing: oneDNN loses what waits for a Pad that it fuses."""
     graph = Graph(
         [

@@ -142,14 +142,14 @@ def test_a_node_without_an_eight_bit_form_stays_float(reason, tf115):
     assert result.graph.by_name == NEAR_MISSES[reason].by_name
 
 
-def test_ops_can_be_left_out():
+def test_ops_can_be_excluded():
     result = apply(NAME, _layer(RELU, OUT), ignore_op=("Conv2D",), tf115=True)
     assert result.graph["layer"].op == "Conv2D"
     assert result.matched == 1
 
 
 @pytest.mark.parametrize("tf115", [True, False])
-def test_attributes_that_the_original_forgets_are_kept(tf115):
+def test_attributes_lost_by_the_original_are_kept(tf115):
     resize = node("r", "ResizeBilinear", "layer size", half_pixel_centers=True, align_corners=False)
     reshape = node("out", "Reshape", "r shape", Tshape=DType.INT64)
     sizes = [const("size", [4, 4], np.int32), const("shape", [-1], np.int64)]
@@ -159,14 +159,14 @@ def test_attributes_that_the_original_forgets_are_kept(tf115):
 
 
 @pytest.mark.parametrize("tf115", [True, False])
-def test_control_inputs_are_no_tensors(tf115):
+def test_control_inputs_are_not_tensors(tf115):
     """The original quantizes them."""
     graph = apply(NAME, _layer(node("out", "Relu", "layer ^x")), tf115=tf115).graph
     assert str(graph["out/eightbit"].inputs[-1]) == "^x"
     assert not any("hat" in n.name for n in graph)
 
 
-def test_a_tensor_taken_twice_ends_a_tf115_run_and_is_quantized_once_in_a_recipe():
+def test_tensor_used_twice_fails_only_with_tf115():
     graph = _layer(node("out", "Mul", "layer layer"))
     with pytest.raises(TransformError, match="'out' takes one tensor twice"):
         apply(NAME, graph, tf115=True)
@@ -174,7 +174,7 @@ def test_a_tensor_taken_twice_ends_a_tf115_run_and_is_quantized_once_in_a_recipe
     assert str(inputs[0]) == str(inputs[1]) == "layer/eightbit/requantize:0"
 
 
-def test_outputs_of_a_node_are_told_apart():
+def test_outputs_of_a_node_are_distinguished():
     graph = Graph([placeholder(), node("out", "Add", "x:1 x:0")])
     result = apply(NAME, graph, tf115=True).graph
     assert {"out_eightbit/x__port__1/quantize", "out_eightbit/x__port__0/quantize"} <= set(
@@ -262,7 +262,7 @@ def test_a_learnt_range_that_no_run_would_take_stays_a_fake_quantization(ends, t
 
 
 @pytest.mark.parametrize("tf115", [True, False])
-def test_a_fake_quantization_does_not_move_before_what_changes_its_range(tf115):
+def test_fake_quantization_does_not_pass_range_changes(tf115):
     """The original cuts what goes into the Softmax to the range of what comes out."""
     graph = _layer(node("s", "Softmax", "layer"), *_fake_quant("out", "s", 0.0, 1.0))
     result = apply(NAME, graph, tf115=tf115).graph
@@ -343,7 +343,7 @@ def test_a_fetched_node_before_a_fake_quantization_stays(tf115):
 @pytest.mark.parametrize(
     ("kind", "mode"), [(DType.QINT8, "MIN_FIRST"), (DType.QUINT8, "MIN_COMBINED")]
 )
-def test_integers_of_another_kind_are_not_taken_as_they_are(kind, mode, tf115):
+def test_other_integer_types_are_not_used_directly(kind, mode, tf115):
     """The original connects them all the same."""
     graph = Graph(
         [

@@ -72,7 +72,7 @@ def test_zeros_around_eight_bit_numbers_are_their_zero_point(activation, known, 
     assert _share(found, graph) < 0.05
 
 
-def test_what_range_cuts_an_activation_needs_no_node_of_its_own(tmp_path):
+def test_activation_inside_the_range_is_removed(tmp_path):
     graph = _network()
     found = _quantized(graph, range_file=_ranges(tmp_path, graph, "x", "act", "pad"))
     assert "Relu" not in _ops(found)
@@ -87,7 +87,7 @@ def test_mirrored_borders_are_numbers_that_were_there(mode, tmp_path):
     assert _share(found, _quantized(graph, "1.15", **given)) < 1e-5
 
 
-def test_a_tensor_that_is_taken_with_and_without_its_border_is_quantized_once():
+def test_padded_and_unpadded_uses_are_quantized_once():
     tail = [const("w3", normal(1, 1, 6, 5, seed=5)), conv("third", "act w3")]
     graph = _network(tail=tail)
     found = apply(NAME, graph, ranges="dynamic", tensorflow="2.21", outputs=("out", "third")).graph

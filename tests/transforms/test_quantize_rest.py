@@ -78,7 +78,7 @@ def test_a_depthwise_convolution_stores_its_weights_in_eight_bits():
     ],
     ids=["unequal strides", "dilations", "no eight-bit form"],
 )
-def test_so_does_what_has_no_kernel(graph):
+def test_nodes_without_kernel_stay_float(graph):
     result = _apply(graph)
     assert result.matched == 1
     assert [reason for reason in result.skipped if reason.endswith(STORED)]
@@ -105,7 +105,7 @@ def test_a_layer_of_a_range_too_narrow_for_the_kernel_stores_its_weights(tmp_pat
         ((), {"ignore_op": ("DepthwiseConv2dNative",)}),
     ],
 )
-def test_it_can_be_left_alone(rules, options):
+def test_layers_can_be_excluded(rules, options):
     graph = _graph()
     assert _apply(graph, *rules, **options).graph is graph
 
@@ -132,7 +132,7 @@ def test_a_rule_stores_weights_of_any_size():
     assert _large(result.graph) == {DType.QUINT8: 1}
 
 
-def test_two_layers_share_what_they_store():
+def test_layers_share_stored_weights():
     graph = _graph(
         conv("other", "x d", op="DepthwiseConv2dNative"), node("sum", "Add", "out other")
     )

@@ -72,7 +72,7 @@ def test_weights_alone_are_stored_in_eight_bits(granularity):
     assert np.abs(run(result.graph, X) - run(graph, X)).max() < 0.03
 
 
-def test_a_rule_that_only_says_how_stores_the_weights_of_what_stays_float():
+def test_rule_stores_weights_of_float_layers():
     result = _apply("granularity=channel ops=DepthwiseConv2dNative")
     assert result.matched == 3
     assert result.graph["block/depthwise"].op == "DepthwiseConv2dNative"
@@ -245,7 +245,7 @@ LEARNT_WEIGHTS = {
 
 
 @pytest.mark.parametrize("kind", LEARNT_WEIGHTS)
-def test_learnt_steps_of_weights_are_kept(kind):
+def test_trained_weight_steps_are_kept(kind):
     """What is stored are the very weights that the network was trained with."""
     fake = [node("fake", "Identity", "x"), *LEARNT_WEIGHTS[kind]]
     graph = _trained(*fake, weights="fw")
@@ -254,7 +254,7 @@ def test_learnt_steps_of_weights_are_kept(kind):
     np.testing.assert_allclose(run(result, X), run(graph, X), rtol=0, atol=2e-6)
 
 
-def test_learnt_steps_of_channels_that_are_not_even_are_rounded_anew():
+def test_uneven_trained_steps_are_rounded_again():
     low = -np.linspace(0.1, 1.0, 5, dtype=np.float32)
     fake = _fake("fw", "w", "FakeQuantWithMinMaxVarsPerChannel", low, np.full(5, 1, np.float32))
     graph = _trained(node("fake", "Identity", "x"), *fake, weights="fw")

@@ -73,7 +73,7 @@ def test_a_constant_of_zeros_keeps_a_range_that_can_be_divided_by(value, tf115):
 
 @BOTH
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_what_is_not_finite_stays(value, tf115):
+def test_nonfinite_constants_stay(value, tf115):
     """The original makes NaN of all of it."""
     graph = _graph([value, *[1.0] * 1023])
     result = apply("quantize_weights", graph, tf115=tf115)

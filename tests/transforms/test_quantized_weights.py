@@ -47,7 +47,7 @@ def test_rounding_keeps_the_sum_of_each_channel(values):
     assert gap.max() <= 0.5 + 1e-3
 
 
-def test_what_is_nearest_to_the_next_number_goes_there():
+def test_values_are_rounded_to_the_nearest_step():
     values = np.array([[0.4], [0.3], [0.45], [-0.2]], np.float32)
     assert rounded_with_sums(values, (-1,)).ravel().tolist() == [0, 0, 1, 0]
 

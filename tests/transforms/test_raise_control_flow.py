@@ -123,7 +123,7 @@ def test_golden():
     assert not raised_ops(result) & GATES
 
 
-def test_a_graph_without_control_flow_is_left():
+def test_graph_without_control_flow_does_not_change():
     graph = Graph([placeholder(), node("out", "Neg", "x")])
     assert apply("raise_control_flow", graph).graph is graph
 
@@ -132,7 +132,7 @@ def test_a_loop_that_does_not_turn():
     same([placeholder(), *doubling(0)], ["v/out"])
 
 
-def test_what_a_loop_reads_from_outside_becomes_an_input():
+def test_outer_values_of_a_loop_become_inputs():
     nodes = [
         placeholder(),
         node("outer", "Square", "x"),
@@ -146,7 +146,7 @@ def test_what_a_loop_reads_from_outside_becomes_an_input():
 
 
 @pytest.mark.parametrize("unroll", [0, 3])
-def test_a_loop_that_reads_what_another_gives_in_every_turn(unroll):
+def test_loop_reads_results_of_another_loop(unroll):
     nodes = [
         placeholder(),
         *doubling(3),
@@ -160,7 +160,7 @@ def test_a_loop_that_reads_what_another_gives_in_every_turn(unroll):
     assert not raised_ops(result) & GATES
 
 
-def test_a_loop_that_makes_a_tensor_longer_tells_its_shape():
+def test_growing_loop_has_an_open_shape():
     """TensorFlow takes the shape of what enters for that of what leaves, where nothing is told."""
     nodes = [
         shaped(3),
@@ -254,7 +254,7 @@ def test_a_branch_that_passes_its_input_on_and_one_that_gives_a_constant(flag):
     same(nodes, ["out"], {"x": X, "flag": np.array(flag)})
 
 
-def test_an_input_that_only_a_branch_takes_that_is_never_taken_stays():
+def test_input_of_an_unused_branch_stays():
     nodes = [
         placeholder(),
         placeholder("y"),
@@ -271,7 +271,7 @@ def test_an_input_that_only_a_branch_takes_that_is_never_taken_stays():
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_which_branch_was_taken_is_an_output_too(flag):
+def test_branch_index_can_be_an_output(flag):
     nodes = [placeholder(), FLAG, *choice(), node("out", "Identity", "c/merge:1", T=INT)]
     same(nodes, ["out"], {"x": X, "flag": np.array(flag)})
 
@@ -444,7 +444,7 @@ def test_elements_of_unknown_rank_are_refused():
         same([placeholder(), *writing()], ["out"])
 
 
-def test_a_tensor_that_is_taken_apart_and_read():
+def test_unstacked_tensor_is_read():
     nodes = [
         shaped(3),
         const("size", 3, np.int32),
@@ -521,7 +521,7 @@ def test_a_merge_of_three():
     refused(nodes, ["c/merge"], UnsupportedError, "'c/merge'.*joins 3 branches")
 
 
-def test_a_merge_of_what_is_always_there():
+def test_merge_of_unconditional_values():
     nodes = [placeholder(), FLAG, *choice()]
     nodes[-1] = node("c/merge", "Merge", "x c/yes", N=2)
     refused(nodes, ["c/merge"], UnsupportedError, "does not join two branches")
@@ -584,7 +584,7 @@ def test_a_stack_that_a_loop_fills_for_its_gradient():
     refused(nodes, ["out"], UnsupportedError, "'kept' .StackV2. keeps the turns of a loop")
 
 
-def test_a_loop_that_needs_what_comes_out_of_it():
+def test_loop_that_needs_its_own_result_is_refused():
     nodes = [
         placeholder(),
         *doubling(),

@@ -24,7 +24,7 @@ GRAPH = Graph(
 )
 
 
-def test_what_layers_take_and_what_that_is_carried_on_from():
+def test_inputs_of_layers_and_their_sources_are_ranged():
     assert ranged_tensors(GRAPH) == (
         ("x", 0), ("first", 0), ("relu", 0), ("joined", 0), ("parts", 1),
     )  # fmt: skip

@@ -105,7 +105,7 @@ def test_golden(graph):
     )
 
 
-def test_what_is_left_is_the_tensor_as_it_was():
+def test_remaining_tensor_is_the_input():
     x = normal(2, 3)
     after = apply("remove_dropout", _with_cast()).graph
     np.testing.assert_array_equal(run(after, x), np.maximum(-x, 0))
@@ -121,26 +121,26 @@ def test_what_is_left_is_the_tensor_as_it_was():
     ],
     ids=["other factor", "other divisor", "no scale", "other op"],
 )
-def test_another_scale_is_left_with_a_reason(graph):
+def test_other_scale_is_skipped_with_a_reason(graph):
     result = apply("remove_dropout", graph)
     assert result.graph is graph
     assert result.skipped == {"kept values are not scaled up by the share of dropped ones": 1}
 
 
-def test_a_selection_of_something_else_than_zero_is_no_dropout():
+def test_selection_of_nonzero_values_is_not_dropout():
     graph = _with_select(otherwise=1.0)
     result = apply("remove_dropout", graph)
     assert result.graph is graph
     assert not result.skipped
 
 
-def test_a_mask_that_is_not_random_is_no_dropout():
+def test_constant_mask_is_not_dropout():
     nodes = [n for n in _with_cast() if n.name != "random"]
     graph = Graph([*nodes, const("random", normal(2, 3))])
     assert apply("remove_dropout", graph).graph is graph
 
 
-def test_random_numbers_of_another_range_are_no_dropout():
+def test_other_random_range_is_not_dropout():
     nodes = [const("max", 2.0) if n.name == "max" else n for n in _with_floor()]
     graph = Graph(nodes)
     assert apply("remove_dropout", graph).graph is graph
@@ -153,7 +153,7 @@ def test_a_dropout_that_is_fetched_stays():
     assert result.skipped == {"an input or output of the graph": 1}
 
 
-def test_what_the_mask_shares_with_others_stays():
+def test_shared_mask_nodes_stay():
     graph = Graph([*_with_cast(), node("also", "Neg", "rate")])
     after = apply("remove_dropout", graph, outputs=("out", "also")).graph
     assert {"rate", "also"} <= {n.name for n in after}

@@ -48,7 +48,7 @@ def test_a_range_that_is_computed_stays():
     assert apply("remove_ema", graph).graph is graph
 
 
-def test_other_ops_keep_what_they_take():
+def test_other_ops_keep_their_inputs():
     graph = Graph([*_graph().nodes[:-1], node("out", "Relu", "passed")])
     assert apply("remove_ema", graph).graph is graph
 

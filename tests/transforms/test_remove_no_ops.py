@@ -160,7 +160,7 @@ def test_squeeze_after_expand_dims_goes():
     assert not _left(*nodes)
 
 
-def test_what_is_fed_may_have_another_shape_than_the_graph_says():
+def test_fed_shape_may_differ_from_the_graph():
     nodes = [
         _shaped((2, 3)),
         node("fed", "Relu", "x"),
@@ -188,7 +188,7 @@ def test_inputs_outputs_and_nodes_that_wait_stay():
     assert result.skipped == {"an input or output of the graph": 1, "it waits for other nodes": 1}
 
 
-def test_waiting_for_constants_is_no_waiting():
+def test_control_edges_from_constants_are_removed():
     graph = Graph(
         [
             placeholder(),
@@ -209,7 +209,7 @@ def test_waiting_for_constants_is_no_waiting():
     )
 
 
-def test_the_tell_tale_of_a_branch_stays():
+def test_branch_selector_stays():
     graph = Graph(
         [
             placeholder("p", DType.BOOL),
@@ -223,7 +223,7 @@ def test_the_tell_tale_of_a_branch_stays():
     assert result.skipped == {"it determines which branch runs": 1}
 
 
-def test_what_waits_for_a_constant_alone_once_a_no_op_is_gone_waits_no_more():
+def test_control_edge_to_a_constant_behind_a_no_op_is_removed():
     nodes = [
         placeholder(),
         const("c", normal(3)),

@@ -61,7 +61,7 @@ def test_inputs_and_outputs_stay(tf115):
 
 
 @BOTH
-def test_references_to_later_outputs_are_kept(tf115):
+def test_references_to_later_outputs_stay(tf115):
     graph = Graph(
         [
             placeholder(),
@@ -115,7 +115,7 @@ def test_a_node_that_waits_for_others_stays_in_a_recipe_alone():
 
 
 @BOTH
-def test_a_node_that_tells_which_branch_is_taken_stays(tf115):
+def test_node_that_selects_the_branch_stays(tf115):
     """The original hangs the nodes of both branches on the Switch, which always runs."""
     graph = Graph(
         [

@@ -38,6 +38,6 @@ def test_a_node_that_is_not_there_is_a_warning():
     assert result.warnings == ("rename_node: the graph has no node 'deep/out'",)
 
 
-def test_a_name_that_is_taken_is_an_error():
+def test_existing_name_is_an_error():
     with pytest.raises(TransformError, match="there is a node 'b' already"):
         apply("rename_node", _graph(), old_node_name="deep/out", new_node_name="b")

@@ -61,7 +61,7 @@ def test_a_recipe_leaves_constants_of_equal_elements_and_the_original_moves_them
 
 @BOTH
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_what_is_not_finite_stays(value, tf115):
+def test_nonfinite_constants_stay(value, tf115):
     graph = Graph([const("w", [value, *[1.0] * 15])])
     result = apply("round_weights", graph, tf115=tf115)
     assert result.graph is graph

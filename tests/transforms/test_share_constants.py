@@ -66,7 +66,7 @@ def test_however_the_elements_are_written(values, leading):
     assert _is_shared(constant("a", Tensor.of(np.array(values, np.float32))), constant("b", raw))
 
 
-def test_texts_are_shared_whole():
+def test_string_constants_are_shared():
     assert _is_shared(const("a", [b"ab", b"c"], object), const("b", [b"ab", b"c"], object))
     assert not _is_shared(const("a", [b"ab", b"c"], object), const("b", [b"a", b"bc"], object))
 

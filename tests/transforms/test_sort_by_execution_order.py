@@ -48,7 +48,7 @@ def test_a_missing_input_is_an_error():
         apply("sort_by_execution_order", Graph([node("a", "Relu", "gone")]))
 
 
-def test_a_circle_among_nodes_of_one_name_is_told():
+def test_cycle_of_equal_names_is_reported():
     graph = Graph([placeholder("a"), placeholder("b"), node("b", "Add", "a b")])
     with pytest.raises(TransformError, match="1 nodes are in a circle or after one, as 'b'"):
         apply("sort_by_execution_order", graph)

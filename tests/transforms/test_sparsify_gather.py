@@ -147,7 +147,7 @@ def _not_float():
     ],
     ids=["two columns", "no column", "axis", "type"],
 )
-def test_other_look_ups_are_left_by_a_recipe_and_refused_by_the_original(graph, reason):
+def test_other_lookups_fail_only_with_tf115(graph, reason):
     result = _apply(graph)
     assert result.graph is graph
     assert result.skipped == {reason: 1}

@@ -47,7 +47,7 @@ def test_a_graph_of_needed_nodes_is_the_same_object(tf115):
 
 
 @BOTH
-def test_what_a_control_input_names_is_needed(tf115):
+def test_control_inputs_are_needed(tf115):
     graph = Graph([placeholder(), const("ready", 1.0), node("out", "Relu", "x ^ready")])
     assert apply("strip_unused_nodes", graph, tf115=tf115).graph is graph
 
@@ -60,7 +60,7 @@ def test_an_input_stays_though_nothing_needs_it(tf115):
 
 
 @BOTH
-def test_a_placeholder_has_the_type_of_the_node_it_stands_for(tf115):
+def test_placeholder_has_the_dtype_of_its_node(tf115):
     """The original gives all of them one type, and consumers of another then refuse the graph."""
     result = apply("strip_unused_nodes", _graph(), inputs=("decoded",), tf115=tf115)
     assert result.graph["decoded"].attr_dtype("dtype") is DType.INT32
@@ -101,7 +101,7 @@ def test_a_record_is_not_believed_where_the_rest_is_broken():
 
 
 @BOTH
-def test_shapes_and_types_are_given_by_name_before_those_for_all(tf115):
+def test_named_shapes_and_types_override_general_ones(tf115):
     graph = Graph(
         [
             node("a", "Custom", ""),
@@ -204,7 +204,7 @@ def test_colocation_with_removed_nodes_is_forgotten(tf115):
     assert "_class" not in after["out"].attrs
 
 
-def test_a_type_that_the_graph_spoils_is_taken_from_the_parameter():
+def test_invalid_dtype_is_replaced_by_the_parameter():
     spoilt = node("fed", "Cast", "", T=None, DstT=attr.integer(3))
     graph = Graph([spoilt, node("out", "Relu", "fed")])
     result = apply("strip_unused_nodes", graph, inputs=("fed",), type="int32")

@@ -26,7 +26,7 @@ QUANTIZED = Graph(
         (QUANTIZED, [], "quantize_weights", {}, "a second time"),
     ],
 )
-def test_a_known_trap_is_told(graph, earlier, name, options, told) -> None:
+def test_known_trap_is_a_warning(graph, earlier, name, options, told) -> None:
     (caution,) = cautions(graph, earlier, name, options)
     assert caution.startswith(name)
     assert told in caution
@@ -41,5 +41,5 @@ def test_a_known_trap_is_told(graph, earlier, name, options, told) -> None:
         (PLAIN, ["round_weights"], "quantize_weights", {}),
     ],
 )
-def test_nothing_is_told_without_a_reason(graph, earlier, name, options) -> None:
+def test_no_warning_without_a_reason(graph, earlier, name, options) -> None:
     assert cautions(graph, earlier, name, options) == ()

@@ -48,7 +48,7 @@ def test_a_step_that_changes_nothing_counts_nothing() -> None:
     assert record == StepRecord("remove_device", 0, 0, 0, 0, 8, 8)
 
 
-def test_a_node_made_anew_with_equal_content_is_not_changed() -> None:
+def test_equal_new_node_is_not_counted_as_changed() -> None:
     device = ChainStep("set_device", {"device": "/cpu:0"})
     assert [r.changed for r in records(device, device)] == [8, 0]
 
@@ -68,7 +68,7 @@ def test_a_step_that_fails_ends_the_chain() -> None:
         records(ChainStep("rename_node", FAILING), ChainStep("fold_constants"))
 
 
-def test_a_step_s_errors_can_be_ignored_and_are_told() -> None:
+def test_ignored_errors_of_a_step_are_reported() -> None:
     failed, folded = records(
         ChainStep("rename_node", FAILING, ignore_errors=True), ChainStep("fold_constants")
     )
@@ -102,7 +102,7 @@ def test_a_step_that_loses_an_output_is_refused() -> None:
     assert "outputs" in caught.value.hint
 
 
-def test_an_output_that_was_not_there_before_is_no_fault_of_the_step() -> None:
+def test_output_missing_before_a_step_is_not_its_error() -> None:
     context = Context(("x",), ("out", "nowhere"))
     run_chain(graph(), [ChainStep("remove_device")], context)
 

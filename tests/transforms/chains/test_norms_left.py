@@ -17,7 +17,7 @@ def _graph(op="FusedBatchNormV3", training=False):
     )
 
 
-def test_nothing_is_said_where_none_is_left():
+def test_no_warning_without_remaining_norms():
     assert norms_left(apply("optimize", _graph()).graph, CONTEXT) == ""
     assert norms_left(Graph([placeholder(), node("out", "Relu", "x")]), CONTEXT) == ""
 
@@ -26,7 +26,7 @@ def test_nothing_is_said_of_one_that_nothing_folds():
     assert norms_left(_graph(training=True), CONTEXT) == ""
 
 
-def test_one_that_another_transform_would_fold_is_told_with_the_mend():
+def test_foldable_norm_is_reported_with_the_transform():
     left = apply("fold_old_batch_norms", _graph())
     assert left.skipped == {"FusedBatchNormV3, which fuse_batch_norms folds": 1}
     assert norms_left(left.graph, CONTEXT) == (
@@ -35,7 +35,7 @@ def test_one_that_another_transform_would_fold_is_told_with_the_mend():
     )
 
 
-def test_one_that_another_order_would_have_folded_is_told():
+def test_norm_foldable_in_another_order_is_reported():
     quantized = apply("quantize_weights", _graph()).graph
     assert any(n.op == "Dequantize" for n in quantized)
     assert norms_left(quantized, CONTEXT) == (
@@ -46,7 +46,7 @@ def test_one_that_another_order_would_have_folded_is_told():
     assert norms_left(folded, CONTEXT) == ""
 
 
-def test_a_model_shows_beforehand_what_no_step_folds():
+def test_unfolded_norms_are_predicted():
     assert norms_foreseen(_graph(), ["fold_batch_norms", "fold_old_batch_norms"]) == (
         "no step of the chain folds 1 FusedBatchNormV3 of the model: put fuse_batch_norms, or "
         "optimize, which contains it, into it"

@@ -29,14 +29,14 @@ def test_an_expression_is_worked_out() -> None:
 
 
 @pytest.mark.parametrize("inputs", ["x a", "a x", "a absent"])
-def test_what_depends_on_more_than_constants_has_no_value(inputs: str) -> None:
+def test_non_constant_expression_has_no_value(inputs: str) -> None:
     assert value(const("a", [1.0]), node("out", "Mul", inputs)) is None
 
 
-def test_other_ops_are_no_expressions() -> None:
+def test_other_ops_are_not_expressions() -> None:
     assert value(const("a", [1.0]), node("out", "Exp", "a")) is None
 
 
 @pytest.mark.parametrize(("size", "known"), [(1 << 16, True), ((1 << 16) + 1, False)])
-def test_large_tensors_are_left(size: int, known: bool) -> None:
+def test_large_tensors_are_not_changed(size: int, known: bool) -> None:
     assert (value(const("a", [1.0] * size), node("out", "Neg", "a")) is not None) is known

@@ -46,7 +46,7 @@ def test_one_value_is_that_of_every_channel(shape: tuple[int, ...]) -> None:
         ((1, 2, 2), -1, 4),
     ],
 )
-def test_what_does_not_run_along_the_channels_alone(
+def test_constants_not_along_channels_are_not_merged(
     shape: tuple[int, ...], axis: int, rank: int | None
 ) -> None:
     assert along_axis(np.ones(shape), 2, axis, rank) is None

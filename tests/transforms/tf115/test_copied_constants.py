@@ -24,11 +24,11 @@ def test_copies_are_counted_with_their_bytes() -> None:
     assert told("big", "big").startswith("fold: 2 constants are duplicated now, 2,400 bytes")
 
 
-def test_the_mend_names_the_step() -> None:
+def test_hint_names_the_step() -> None:
     assert "put remove_nodes(op=Identity) before fold, or merge_duplicate_nodes" in told("big")
 
 
-def test_constants_that_came_or_went_or_only_moved_are_no_copies() -> None:
+def test_new_removed_and_moved_constants_are_not_copies() -> None:
     assert told() == ""
     new = [const("new", [5, 6]), const("newer", [5, 6])]
     assert copies_warning("fold", BEFORE, Graph([*BEFORE, *new])) == ""
@@ -36,6 +36,6 @@ def test_constants_that_came_or_went_or_only_moved_are_no_copies() -> None:
     assert copies_warning("fold", BEFORE, BEFORE) == ""
 
 
-def test_copies_that_were_there_before_are_not_told_again() -> None:
+def test_existing_copies_are_not_reported_again() -> None:
     twice = Graph([*BEFORE, replace(BIG, name="copy")])
     assert copies_warning("fold", twice, Graph([*twice])) == ""

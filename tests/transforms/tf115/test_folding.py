@@ -27,14 +27,14 @@ SUM = [
 ]
 
 
-def test_a_constant_is_named_after_what_it_replaces() -> None:
+def test_constant_has_the_name_of_the_replaced_node() -> None:
     graph = folded(*SUM)
     assert {n.name for n in graph} == {"x", "sum/_0__cf__0", "out"}
     assert [str(r) for r in graph["out"].inputs] == ["x:0", "sum/_0__cf__0"]
     assert graph["sum/_0__cf__0"].attr_tensor("value").array().item() == 3
 
 
-def test_constants_are_numbered_by_the_names_of_what_they_replace() -> None:
+def test_constants_are_numbered_in_order_of_replaced_names() -> None:
     nodes = [
         placeholder(),
         const("c", 1.0),
@@ -53,7 +53,7 @@ def test_inputs_stay_though_nothing_needs_them_and_come_last() -> None:
     assert {n.name for n in graph.nodes[-2:]} == {"x", "unused"}
 
 
-def test_what_no_output_needs_goes() -> None:
+def test_nodes_without_outputs_are_removed() -> None:
     graph = folded(*SUM, node("aside", "Neg", "x"))
     assert "aside" not in graph
 
@@ -65,7 +65,7 @@ def test_a_placeholder_with_a_default_loses_it() -> None:
     assert graph["x"].inputs == ()
 
 
-def test_an_input_that_is_no_placeholder_is_an_error() -> None:
+def test_non_placeholder_input_is_an_error() -> None:
     with pytest.raises(TransformError, match="the input 'mid' is a Neg, not a placeholder"):
         folded(placeholder(), node("mid", "Neg", "x"), node("out", "Neg", "mid"), inputs=("mid",))
 

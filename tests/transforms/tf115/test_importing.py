@@ -47,17 +47,17 @@ def test_a_merge_of_branches_waits_for_both() -> None:
     assert order(plain("m", "a b", op="Merge"), plain("a"), plain("b")) == "a b m"
 
 
-def test_what_else_takes_a_loop_s_next_turn_waits_for_it() -> None:
+def test_other_consumers_of_next_iteration_wait() -> None:
     assert order(plain("after", "next"), *LOOP) == "enter first merge body next after"
 
 
-def test_a_circle_is_an_error_that_tells_how_many_and_one() -> None:
+def test_cycle_error_has_count_and_example() -> None:
     circle = [plain("free"), plain("a", "b free"), plain("b", "a")]
     with pytest.raises(InvalidGraphError, match="2 nodes feed each other in a circle, as 'a'"):
         order(*circle)
 
 
-def test_missing_attributes_get_their_defaults_and_given_ones_stay() -> None:
+def test_missing_attributes_get_defaults() -> None:
     given = node("y", "MatMul", "x x", transpose_a=True)
     _, found = imported_nodes(Graph([placeholder(), given]))
     assert found.attrs["transpose_b"] == AttrValue("bool", False)
@@ -77,7 +77,7 @@ def test_inputs_are_spelt_shortly_and_control_inputs_sorted_each_once() -> None:
     assert [str(r) for r in found.inputs] == ["b", "a:1", "^a", "^c"]
 
 
-def test_what_is_complete_is_the_same_object() -> None:
+def test_complete_node_is_not_copied() -> None:
     relu = node("y", "Relu", "x")
     unknown = plain("z", "y", op="MyOwnOp")
     assert imported_nodes(Graph([placeholder(), relu, unknown]))[1:] == [relu, unknown]

@@ -36,7 +36,7 @@ def test_each_node_is_counted() -> None:
     assert remove_in_rounds(Graph(CHAIN), ("Identity",), 1, ()).matched == 3
 
 
-def test_what_is_protected_stays_and_is_told() -> None:
+def test_protected_node_stays_with_a_warning() -> None:
     done = remove_in_rounds(Graph(CHAIN), ("Identity",), 1, ("b",))
     assert {n.name for n in done.graph} == {"x", "b", "out"}
     assert inputs(done.graph, "out") == ["b", "^b"]
@@ -57,7 +57,7 @@ def test_only_nodes_of_few_enough_inputs_go() -> None:
     assert inputs(left(*nodes, most=2), "out") == ["x"]
 
 
-def test_what_a_node_takes_besides_its_first_input_stays_where_others_use_it() -> None:
+def test_used_second_inputs_stay() -> None:
     nodes = [
         placeholder(),
         const("c", 1.0),
@@ -71,7 +71,7 @@ def test_what_a_node_takes_besides_its_first_input_stays_where_others_use_it() -
     assert inputs(graph, "out") == ["x", "c"]
 
 
-def test_what_a_branch_hangs_on_stays_with_a_reason() -> None:
+def test_branch_dependency_stays_with_a_reason() -> None:
     """Waiting for the Switch would be waiting for neither of its branches."""
     nodes = [
         placeholder("p", DType.BOOL),

@@ -37,7 +37,7 @@ def read(*nodes: Node, name: str = "to", **shapes: TensorShape) -> TensorShape:
     return values(*nodes, shapes=shapes).as_shape(Ref(name))
 
 
-def test_a_constant_is_read_and_what_is_below_minus_one_is_unknown() -> None:
+def test_sizes_below_minus_one_are_unknown() -> None:
     assert read(ints("to", [2, -1, -5, 0])) == (2, -1, -1, 0)
 
 
@@ -70,7 +70,7 @@ def test_of_packed_sizes_each_that_is_known_counts() -> None:
     assert found == (2, -1, -1)
 
 
-def test_packed_vectors_are_no_sizes() -> None:
+def test_packed_vectors_are_not_sizes() -> None:
     packed = node("to", "Pack", "a b", T=INT, N=2, axis=0)
     assert read(ints("a", [2, 3]), ints("b", 5), packed, to=(2,)) == (-1, 5)
 
@@ -169,7 +169,7 @@ def test_a_value_behind_a_feed_is_not_found() -> None:
     )
 
 
-def test_what_was_found_serves_what_needs_it() -> None:
+def test_cached_shapes_serve_dependent_nodes() -> None:
     nodes = [ints("a", [1, 2]), node("b", "Neg", "a", T=INT), node("to", "Neg", "b", T=INT)]
     graph = values(*nodes, shapes={"b": (2,), "to": (2,)})
     middle, end = graph.value(Ref("b")), graph.value(Ref("to"))

@@ -45,7 +45,7 @@ def shortened(*links: Link) -> tuple[list[str], dict[str, list[float]]]:
         ),
     ],
 )
-def test_what_is_longer_than_a_product_and_a_sum_is_shortened(
+def test_long_affine_chain_is_shortened(
     links: list[Link], ops: list[str], numbers: list[list[float]]
 ) -> None:
     found, values = shortened(*links)
