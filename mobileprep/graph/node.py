@@ -51,7 +51,7 @@ class Node(Struct, frozen=True):
         """Return a copy with other inputs."""
         return Node(self.name, self.op, inputs, self.device, self.attrs, self.debug_info)
 
-    def with_attrs(self, **changes: AttrValue) -> Node:
+    def with_attrs(self, /, **changes: AttrValue) -> Node:
         """Return a copy with changed or added attributes."""
         return replace(self, attrs={**self.attrs, **changes})
 

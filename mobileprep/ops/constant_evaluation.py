@@ -56,7 +56,8 @@ def evaluate_node(
     Arithmetic reads and writes denormal numbers as zeros, like TensorFlow's processor mode.
 
     Args:
-        tf115: return lists as constants in the form of TensorFlow 1.15.
+        tf115: compute and store like TensorFlow 1.15: ranges of floats as running sums, and lists
+            in its form.
 
     Raises:
         UnsupportedError: the op does not have a kernel.
@@ -90,10 +91,22 @@ def evaluate_node(
     _check_outputs(node, outputs, types)
     if rounds:
         return tuple(Tensor.of(_flushed(a), t) for a, t in zip(outputs, types, strict=True))
+    if tf115 and node.op == "Range":
+        outputs = (_running_sums(arrays, outputs[0]),)
     if tf115 and DType.VARIANT in types:
         return tuple(list_constant(node, a) for a in outputs)
     tensors = {id(a): t for a, t in zip(arrays, inputs, strict=True)}
     return tuple(_shared(a, t, tensors) for a, t in zip(outputs, types, strict=True))
+
+
+def _running_sums(limits: Sequence[Array], numbers: Array) -> Array:
+    """Return a range of floats with the accumulated rounding errors of TensorFlow 1.15."""
+    if numbers.dtype.kind != "f" or not numbers.size:
+        return numbers
+    start, _, delta = limits
+    steps = np.full_like(numbers, delta)
+    steps[:1] = start
+    return np.add.accumulate(steps, dtype=steps.dtype)
 
 
 def _check_outputs(node: Node, outputs: Sequence[Array], types: Sequence[DType]) -> None:

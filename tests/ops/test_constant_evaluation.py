@@ -72,3 +72,15 @@ def test_missing_outputs_are_refused():
 def test_op_without_a_kernel_is_unsupported():
     with pytest.raises(UnsupportedError, match="MyOwnOp"):
         evaluate_node(_node("MyOwnOp"), [])
+
+
+def test_float_ranges_are_running_sums_with_tf115() -> None:
+    inputs = [Tensor.of(np.float32(x)) for x in (1, 5, 0.1)]
+    node = Node("r", "Range", attrs={"Tidx": attr.dtype(DType.FLOAT)})
+    (exact,), (sums,) = (evaluate_node(node, inputs, tf115=tf115) for tf115 in (False, True))
+    expected, total = [], np.float32(1)
+    for _ in range(40):
+        expected.append(total)
+        total += np.float32(0.1)
+    np.testing.assert_array_equal(sums.array(), np.array(expected))
+    assert (sums.array() != exact.array()).any()

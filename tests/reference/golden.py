@@ -37,11 +37,14 @@ def read_golden(path: Path, rename: Callable[[str], str] = str) -> Golden:
 def assert_close(
     outputs: Iterable[Array], expected: Iterable[Array], share: float, *, min_peak: float = 0.0
 ) -> None:
-    """Compare outputs, with a tolerance that is a share of the peak of each expected output."""
+    """Compare outputs, with a tolerance that is a share of the peak of each expected output.
+
+    No output may be NaN.
+    """
     for output, reference in zip(outputs, expected, strict=True):
         assert output.shape == reference.shape
         peak = max(float(np.abs(reference.astype(np.float64)).max(initial=0)), min_peak)
-        np.testing.assert_allclose(output, reference, rtol=0, atol=share * peak)
+        np.testing.assert_allclose(output, reference, rtol=0, atol=share * peak, equal_nan=False)
 
 
 def _as_object(array: Array) -> Array:

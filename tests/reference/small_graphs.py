@@ -206,7 +206,7 @@ FOLDED = {
         for op in ("Exp", "Log", "Sqrt", "Rsqrt")
     },
     "a range of floats": _floats(
-        *(_const(n, v) for n, v in (("from", 0.0), ("to", 4.0), ("by", 0.1))),
+        *(_const(n, v) for n, v in (("from", 0.0), ("to", 40.0), ("by", 0.1))),
         _node("d", "Range", "from to by", T=None, Tidx=FLOAT),
         _node("s", "Sum", "x axis", Tidx=INT),
         _const("axis", [0, 1], np.int32),

@@ -171,7 +171,10 @@ def _locked(
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, _FLAGS, 0o666)
+        try:
+            descriptor = os.open(path, _FLAGS, 0o666)
+        except PermissionError:  # another user's file, which can be locked as well
+            descriptor = os.open(path, _FLAGS & ~(os.O_RDWR | os.O_CREAT))
     except OSError as error:
         if error.errno in _NO_DESCRIPTORS:
             message = f"cannot be locked: {error.strerror}"

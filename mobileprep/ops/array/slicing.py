@@ -151,7 +151,7 @@ def strided_slice_shape(args: ShapeArgs) -> OutputShapes:
     begins, ends = args.integers(1), args.integers(2)
     for bounds in (begins, ends):
         if bounds is not None and len(bounds) != len(strides):
-            message = f"{len(bounds)} bounds and {len(strides)} strides for "
+            message = f"{len(bounds)} bounds, but {len(strides)} strides"
             raise ShapeConflictError(message)
     return [tuple(_sizes(args.node, shape, begins, ends, strides))]
 

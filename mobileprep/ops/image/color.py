@@ -118,7 +118,7 @@ def extract_image_patches(node: Node, x: Array) -> Array:
         message = "four axes are needed"
         raise ValueError(message)
     size = spatial(node.attr_ints("ksizes"), NHWC)
-    window = attr_window(node, x.shape[1:3], size, dilations="rates")
+    window = attr_window(node, x.shape[1:3], size, dilations=node.attr_ints("rates"))
     positions = window.positions(x.shape[1:3])
     pixels = patches(x, window, whole_tile(x, window), positions)
     return np.ascontiguousarray(pixels).reshape(len(x), *positions, math.prod(size) * x.shape[3])

@@ -182,7 +182,7 @@ def dilation_2d(node: Node, x: Array, filters: Array) -> Array:
     if x.ndim != 4 or filters.ndim != 3 or x.shape[-1] != filters.shape[-1]:
         message = "filters [height, width, channels] for an input of as many channels are needed"
         raise ValueError(message)
-    window = attr_window(node, x.shape[1:3], filters.shape[:2], dilations="rates")
+    window = attr_window(node, x.shape[1:3], filters.shape[:2], dilations=node.attr_ints("rates"))
     positions = window.positions(x.shape[1:3])
     each = len(x) * math.prod(positions) * x.shape[-1]
     spend(filters[..., 0].size * (_COST * each + STEP), "the filter")

@@ -130,20 +130,22 @@ def attr_window(
     extents: Sequence[int],
     size: Sequence[int],
     layout: str = NHWC,
-    dilations: str = "dilations",
+    dilations: Sequence[int] | None = None,
 ) -> Window:
-    """Create a window with the strides, dilations, and padding of the node's attributes.
+    """Create a window with the strides and padding of the node's attributes.
 
     Args:
-        dilations: the name of the attribute.
+        dilations: over all axes; by default those of the attribute ``dilations``.
     """
-    ones = (1,) * (len(extents) + 2)
+    if dilations is None:
+        ones = (1,) * (len(extents) + 2)
+        dilations = node.attr_ints("dilations", ones) or ones
     return make_window(
         node,
         extents,
         size,
         spatial(node.attr_ints("strides"), layout),
-        spatial(node.attr_ints(dilations, ones) or ones, layout),
+        spatial(dilations, layout),
     )
 
 

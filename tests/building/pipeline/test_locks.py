@@ -219,6 +219,25 @@ def test_locks_are_acquired_in_one_order(tmp_path: Path, monkeypatch: pytest.Mon
         assert opened == [".a.lock", ".b.lock", ".c.lock"]
 
 
+def test_read_only_lock_file_of_another_user_is_locked(
+    tmp_path: Path, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(tmp_path / "out")
+    real = os.open
+
+    def open_for_reading(path: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", open_for_reading)
+    with (
+        pytest.raises(ArtifactError, match="it is being worked on by process"),
+        folder_locks([tmp_path / "out"], wait=False, tell=nobody),
+    ):
+        pytest.fail("it is held")
+
+
 def test_without_locks_of_the_system_builds_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -482,9 +482,10 @@ def test_no_answer_falsifies_anything(
         answer = answer or bytearray(b"\0")
     server.script["GET"] = [fault.raw(bytes(answer))]
     target, key = tmp_path / "target", sha256_bytes(data)
-    done = remote_at(server.url).fetch("cas", key, target, limit=1 << 20)
+    remote = remote_at(server.url)
+    done = remote.fetch("cas", key, target, limit=1 << 20)
     assert done == target.exists()
     if done:
         assert target.read_bytes() == data
     else:
-        assert damage
+        assert damage, remote.warnings
