@@ -671,6 +671,12 @@ def code_of(message: str, exit_code: int) -> str:
     return next((e.code for e in listed if _search(e.pattern, message)), general)
 
 
+def with_code(message: str, exit_code: int) -> str:
+    """Append the code of an error, or of a warning for the exit code 0, to its first line."""
+    first, end, more = message.partition("\n")
+    return f"{first} [{code_of(message, exit_code)}]{end}{more}"
+
+
 def find_app_message(text: str) -> tuple[ErrorCode, dict[str, str]] | None:
     """The entry of a log line of an app, and the names that the line contains; None if unknown."""
     for entry in _APPS:

@@ -34,6 +34,7 @@ from mobileprep.building.targets import (
 from mobileprep.building.verdicts import folder_verdict, forecast_of, stage_verdict
 from mobileprep.core.arguments import FilePath
 from mobileprep.core.files import inside
+from mobileprep.error_codes import with_code
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.loading import check_names
@@ -93,7 +94,7 @@ def _check_tasks(plan: Plan) -> None:
 
 def _warn(task: str, text: str) -> None:
     # doit runs stages as actions, so there is no caller that could receive warnings.
-    sys.stderr.write(f"warning: {task}: {text}\n")
+    sys.stderr.write(f"warning: {with_code(f'{task}: {text}', 0)}\n")
 
 
 def _print_message(sentence: str) -> None:
@@ -168,7 +169,7 @@ def _write_page(session: _Session, recipe: str) -> None:
     with folder_locks(folders, wait=True, tell=_print_message):
         warnings = session.executor.attempt(write)
     for text in warnings:
-        _print_message(f"warning: {text}")
+        sys.stderr.write(f"warning: {with_code(text, 0)}\n")
     state.store.files.save()
 
 

@@ -15,6 +15,7 @@ from doit.task import Task, dict_to_task
 from msgspec import Struct
 
 from mobileprep.core.parallel import MOST_THREADS
+from mobileprep.error_codes import with_code
 from mobileprep.errors import MobileprepError
 
 Work = Callable[[], object]
@@ -171,7 +172,8 @@ def for_doit(error: MobileprepError) -> InvalidDodoFile:
 
 
 def _failure_text(error: MobileprepError) -> str:
-    return f"{error}\nhelp: {error.hint}" if error.hint else str(error)
+    text = with_code(str(error), error.exit_code)
+    return f"{text}\nhelp: {error.hint}" if error.hint else text
 
 
 def recipe_files(folder: Path) -> Iterator[Path]:

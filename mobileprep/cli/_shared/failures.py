@@ -148,14 +148,10 @@ def tell_error(error: MobileprepError, *, as_json: bool) -> int:
 
 def _with_codes(message: str, error: MobileprepError) -> str:
     """Append the code of each problem to its first line."""
-    from mobileprep.error_codes import code_of  # only failures need it
+    from mobileprep.error_codes import with_code  # only failures need it
 
     problems = split_problems(message) or (message,)
-    coded = []
-    for problem in problems:
-        first, end, more = problem.partition("\n")
-        coded.append(f"{first} [{code_of(problem, error.exit_code)}]{end}{more}")
-    return "\n".join(coded)
+    return "\n".join(with_code(problem, error.exit_code) for problem in problems)
 
 
 def mend_of(error: MobileprepError) -> str:

@@ -200,13 +200,11 @@ def print_note(sentence: str) -> None:
 def warn(sentence: str) -> None:
     """Print a warning with its code, and with control characters escaped."""
     from mobileprep.core.printable import plain  # few commands warn
-    from mobileprep.error_codes import code_of
+    from mobileprep.error_codes import code_of, with_code
 
     text = plain(sentence, keep="\n")
-    code = code_of(text, 0)
-    report([located("warning", text, code)])
-    first, end, more = text.partition("\n")
-    print(f"warning: {first} [{code}]{end}{more}", file=sys.stderr)
+    report([located("warning", text, code_of(text, 0))])
+    print("warning:", with_code(text, 0), file=sys.stderr)
 
 
 def warn_all(sentences: Iterable[str]) -> None:
