@@ -62,8 +62,9 @@ class AbsorbHighBiases(Transform, frozen=True):
     """
 
     summary = (
-        "Moves the part of biases that keeps channels above zero on all samples behind the "
-        "activation, into the next layers' biases, so that activations have smaller ranges."
+        "Moves the part of a bias that keeps a channel positive on all samples from "
+        "before an activation into the biases of the next layers, so that activations"
+        " have smaller ranges."
     )
 
     data: Annotated[
@@ -77,11 +78,14 @@ class AbsorbHighBiases(Transform, frozen=True):
         ),
     ] = None
     samples: Annotated[
-        int, Option("How many samples to take, spread evenly over the file.", minimum=1)
+        int, Option("Number of samples, spread evenly over the file.", minimum=1)
     ] = 64
     deviations: Annotated[
         float,
-        Option("How many standard deviations below its mean a channel must be above.", minimum=0),
+        Option(
+            "Number of standard deviations by which the mean of a positive channel exceeds zero.",
+            minimum=0,
+        ),
     ] = 3.0
 
     def apply(self, graph: Graph, context: Context) -> Result:

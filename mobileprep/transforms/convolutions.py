@@ -56,8 +56,8 @@ class FlattenAtrousConv(Transform, frozen=True):
     """
 
     summary = (
-        "Replaces a convolution between SpaceToBatchND and BatchToSpaceND by one with a larger "
-        "filter of mostly zeros."
+        "Replaces a convolution between SpaceToBatchND and BatchToSpaceND with one "
+        "with a larger filter of mostly zeros."
     )
     of_graph_transform_tool = True
 

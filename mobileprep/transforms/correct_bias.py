@@ -68,8 +68,8 @@ class CorrectBias(Transform, frozen=True):
     """
 
     summary = (
-        "Shifts the biases of layers by the amount by which rounding the weights to few bits will"
-        " change the mean of each channel. Use it before quantization."
+        "Shifts the biases of layers by the change of each channel's mean that "
+        "quantizing the weights will cause. Use it before quantization."
     )
 
     data: Annotated[
@@ -83,22 +83,25 @@ class CorrectBias(Transform, frozen=True):
         ),
     ] = None
     samples: Annotated[
-        int, Option("How many samples to take, spread evenly over the file.", minimum=1)
+        int, Option("Number of samples, spread evenly over the file.", minimum=1)
     ] = 64
     bits: Annotated[
-        int, Option("How many bits the weights will be stored in.", minimum=2, maximum=8)
+        int, Option("Number of bits in which the weights will be stored.", minimum=2, maximum=8)
     ] = 8
     granularity: Annotated[
         Literal["tensor", "channel"],
         Option(
-            "tensor: the weights will have one range, as quantize_weights and quantize_nodes give "
-            "them. channel: one for each channel, as linear_quantize_weights gives them."
+            "tensor: the weights will have one range, as with quantize_weights and "
+            "quantize_nodes. channel: one for each channel, as with "
+            "linear_quantize_weights."
         ),
     ] = "tensor"
     minimum_size: Annotated[
         int,
         Option(
-            "Weights with fewer elements will stay float. quantize_nodes rounds all: 0.", minimum=0
+            "Weights with fewer elements will stay float. For quantize_nodes, which "
+            "rounds all, use 0.",
+            minimum=0,
         ),
     ] = 1024
 

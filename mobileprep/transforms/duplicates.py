@@ -36,7 +36,7 @@ class MergeDuplicateNodes(Transform, frozen=True):
     Source: ``merge_duplicate_nodes`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Merges nodes that differ in nothing but their names."
+    summary = "Merges nodes that differ only in their names."
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -237,7 +237,7 @@ class ShareConstants(Transform, frozen=True):
     with different devices or control inputs are not merged.
     """
 
-    summary = "Keeps one of constants that hold the same."
+    summary = "Merges constants with the same content."
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Merge the constants except inputs and outputs of the graph."""

@@ -47,24 +47,21 @@ class EqualizeRanges(Transform, frozen=True):
     """
 
     summary = (
-        "Scales channels up in one layer and down in the next, so that few have much smaller "
-        "weights than others, which 8 bits for a whole tensor would lose. The results do not "
-        "change. Fuse batch normalizations first."
+        "Scales channels up in one layer and down in the next, so that no channel has"
+        " much smaller weights than others, which 8 bits for a whole tensor would "
+        "lose. The results do not change. Fuse batch normalizations first."
     )
 
     relu6: Annotated[
         Literal["carry", "keep"],
         Option(
-            "carry: scale channels through Relu6, which becomes Relu and Minimum with a bound for "
-            "each channel. keep: leave the channels that go through a Relu6."
+            "carry: scale channels through Relu6, which becomes Relu and Minimum with a "
+            "bound for each channel. keep: skip channels that go through a Relu6."
         ),
     ] = "carry"
     powers_of_two: Annotated[
         bool,
-        Option(
-            "Scale by powers of two alone, so that floats are rounded as before and results stay "
-            "the same to the bit."
-        ),
+        Option("Scale only by powers of two, so that results do not change in a single bit."),
     ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:

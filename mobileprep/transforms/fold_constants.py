@@ -47,7 +47,7 @@ _MOST_NAMED: Final = 3
 class FoldConstants(Transform, frozen=True):
     """Evaluate nodes with constant inputs, and drop nodes that the outputs no longer need."""
 
-    summary = "Replaces what always gives the same value by a constant of that value."
+    summary = "Evaluates nodes that do not depend on an input, and replaces them with constants."
     of_graph_transform_tool = True
 
     clear_output_shapes: Annotated[
@@ -58,11 +58,11 @@ class FoldConstants(Transform, frozen=True):
     ] = True
     exclude_op: Annotated[
         tuple[str, ...],
-        Option("An op whose nodes are not folded. Repeated for several."),
+        Option("Op that is not folded; repeat it for several."),
     ] = ()
     exclude_node: Annotated[
         tuple[str, ...],
-        Option("A node that is not folded. Repeated for several."),
+        Option("Node that is not folded; repeat it for several."),
     ] = ()
     max_constant_size_in_bytes: Annotated[
         int,

@@ -26,7 +26,9 @@ class InlinePartitionedCall(Transform, frozen=True):
 
     all_calls: Annotated[
         bool,
-        Option("Also StatefulPartitionedCall, and nodes whose op is the name of a function."),
+        Option(
+            "Also inline StatefulPartitionedCall, and nodes whose op is the name of a function."
+        ),
     ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:

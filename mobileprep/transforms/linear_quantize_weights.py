@@ -42,16 +42,16 @@ class LinearQuantizeWeights(Transform, frozen=True):
     """
 
     summary = (
-        "Stores large float constants in 2 to 8 bits, with a scale for each channel, which plain "
-        "ops make floats of again at run time."
+        "Stores large float constants in 2 to 8 bits, with a scale for each channel, "
+        "and dequantizes them with plain ops at run time."
     )
 
-    bits: Annotated[int, Option("How many bits an element takes.", minimum=2, maximum=8)] = 8
+    bits: Annotated[int, Option("Number of bits of an element.", minimum=2, maximum=8)] = 8
     granularity: Annotated[
         Literal["channel", "tensor"],
         Option(
-            "channel: a scale for each channel that a layer puts out, and for each row of a table. "
-            "tensor: one for the whole constant."
+            "channel: a scale for each output channel of a layer, and for each row of a "
+            "table. tensor: one for the whole constant."
         ),
     ] = "channel"
     minimum_size: Annotated[

@@ -45,13 +45,12 @@ class InsertLogging(Transform, frozen=True):
 
     op: Annotated[
         tuple[str, ...],
-        Option("An op whose nodes are logged. Repeated for several; without it, any op's are."),
+        Option("Op to log; repeat it for several. By default, all ops are logged."),
     ] = ()
     prefix: Annotated[
         tuple[str, ...],
         Option(
-            "The beginning of the names of nodes to log. Repeated for several; without it, any "
-            "node is logged."
+            "Name prefix of nodes to log; repeat it for several. By default, all nodes are logged."
         ),
     ] = ()
     message: Annotated[str, Option("Printed before the values.")] = ""
@@ -60,8 +59,10 @@ class InsertLogging(Transform, frozen=True):
         bool,
         Option("Put the name of the printing node into the message."),
     ] = False
-    first_n: Annotated[int, Option("How often each node prints at most; -1 for ever.")] = -1
-    summarize: Annotated[int, Option("How many elements of each output are printed.")] = 1024
+    first_n: Annotated[
+        int, Option("Maximum number of times that each node prints; -1 for no limit.")
+    ] = -1
+    summarize: Annotated[int, Option("Number of elements of each output to print.")] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Insert a Print node after each selected node that has consumers."""
@@ -150,8 +151,8 @@ class FreezeRequantizationRanges(Transform, frozen=True):
     """
 
     summary = (
-        "Replaces the ranges of 32-bit results that are measured at run time by ranges seen in "
-        "the log of a run."
+        "Replaces the ranges of 32-bit results that are measured at run time with "
+        "ranges from the log of a run."
     )
     of_graph_transform_tool = True
 
@@ -166,11 +167,11 @@ class FreezeRequantizationRanges(Transform, frozen=True):
     ]
     min_percentile: Annotated[
         float,
-        Option("How many percent of the smallest minimums are passed over."),
+        Option("Percentage of the smallest minimums to ignore."),
     ] = 5.0
     max_percentile: Annotated[
         float,
-        Option("How many percent of the greatest maximums are passed over."),
+        Option("Percentage of the largest maximums to ignore."),
     ] = 5.0
 
     def apply(self, graph: Graph, context: Context) -> Result:

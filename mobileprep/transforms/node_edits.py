@@ -26,7 +26,7 @@ class AddDefaultAttributes(Transform, frozen=True):
     TensorFlow 1.15's graph transforms, which rejects graphs with unknown ops.
     """
 
-    summary = "Writes out the attributes that nodes leave at their defaults."
+    summary = "Adds the default attributes that nodes omit."
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -55,8 +55,8 @@ class ObfuscateNames(Transform, frozen=True):
     """
 
     summary = (
-        "Gives nodes short names that say nothing. Inputs and outputs of the graph keep their "
-        "names."
+        "Replaces the names of nodes with short, meaningless ones. Inputs and outputs"
+        " of the graph keep their names."
     )
     of_graph_transform_tool = True
 
@@ -97,11 +97,11 @@ class RemoveAttribute(Transform, frozen=True):
     Source: ``remove_attribute`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Takes an attribute off nodes."
+    summary = "Removes an attribute from nodes."
     of_graph_transform_tool = True
 
     attribute_name: Annotated[str, Option("The attribute.", min_length=1)]
-    op_name: Annotated[str, Option("The op whose nodes lose it, or `*` for all.")] = ANY
+    op_name: Annotated[str, Option("Op of the nodes, or `*` for all.")] = ANY
 
     def apply(self, graph: Graph, context: Context) -> Result:
         name = self.attribute_name
@@ -120,7 +120,7 @@ class RemoveDevice(Transform, frozen=True):
     Source: ``remove_device`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Takes the requested device off every node."
+    summary = "Removes the device from every node."
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -136,12 +136,12 @@ class RenameAttribute(Transform, frozen=True):
     Source: ``rename_attribute`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Gives an attribute of nodes another name."
+    summary = "Renames an attribute of nodes."
     of_graph_transform_tool = True
 
     old_attribute_name: Annotated[str, Option("The attribute.", min_length=1)]
-    new_attribute_name: Annotated[str, Option("Its name from now on.", min_length=1)]
-    op_name: Annotated[str, Option("The op on whose nodes it is renamed, or `*` for all.")] = ANY
+    new_attribute_name: Annotated[str, Option("Its new name.", min_length=1)]
+    op_name: Annotated[str, Option("Op of the nodes, or `*` for all.")] = ANY
 
     def apply(self, graph: Graph, context: Context) -> Result:
         return edited(graph, self._renamed)
@@ -163,11 +163,11 @@ class RenameNode(Transform, frozen=True):
     colocation constraints.
     """
 
-    summary = "Gives a node another name."
+    summary = "Renames a node."
     of_graph_transform_tool = True
 
     old_node_name: Annotated[str, Option("The node.", min_length=1)]
-    new_node_name: Annotated[str, Option("Its name from now on.", min_length=1)]
+    new_node_name: Annotated[str, Option("Its new name.", min_length=1)]
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Rename the node; a node that does not exist causes a warning, not an error."""
@@ -191,11 +191,11 @@ class RenameOp(Transform, frozen=True):
     Source: ``rename_op`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Turns nodes of one op into nodes of another."
+    summary = "Changes the op of nodes."
     of_graph_transform_tool = True
 
     old_op_name: Annotated[str, Option("The op.", min_length=1)]
-    new_op_name: Annotated[str, Option("What takes its place.", min_length=1)]
+    new_op_name: Annotated[str, Option("The new op.", min_length=1)]
 
     def apply(self, graph: Graph, context: Context) -> Result:
         old, new = self.old_op_name, self.new_op_name
@@ -209,11 +209,11 @@ class SetDevice(Transform, frozen=True):
     Source: ``set_device`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Sets the device that nodes ask for."
+    summary = "Sets the device of nodes."
     of_graph_transform_tool = True
 
     device: Annotated[str, Option("The device, such as `/cpu:0`. Empty for none.")] = ""
-    if_default: Annotated[bool, Option("Leave nodes that ask for a device already.")] = False
+    if_default: Annotated[bool, Option("Change only nodes without a device.")] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
         return edited(graph, self._placed)

@@ -57,10 +57,10 @@ class RemoveNodes(Transform, frozen=True):
     )
     of_graph_transform_tool = True
 
-    op: Annotated[tuple[str, ...], Option("The op to remove. Repeated for several.", min_items=1)]
+    op: Annotated[tuple[str, ...], Option("Op to remove; repeat it for several.", min_items=1)]
     max_inputs: Annotated[
         int,
-        Option("Remove nodes of up to this many inputs; the first one takes the node's place."),
+        Option("Remove nodes with up to this many inputs; the first one replaces the node."),
     ] = 1
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -283,7 +283,7 @@ class RemoveControlDependencies(Transform, frozen=True):
     Source: ``remove_control_dependencies`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Takes control inputs off nodes; those that tie a node to a branch or a loop stay."
+    summary = "Removes control inputs, except those that tie a node to a branch or a loop."
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -321,17 +321,14 @@ class StripUnusedNodes(Transform, frozen=True):
     """
 
     summary = (
-        "Removes every node that the outputs do not need. Inputs that are not placeholders "
-        "become placeholders of the type and shape given here."
+        "Removes every node that the outputs do not need. Inputs that are not "
+        "placeholders become placeholders of a given dtype and shape."
     )
     of_graph_transform_tool = True
 
     type: Annotated[
         str,
-        Option(
-            "The element type of new placeholders, by its short name in TensorFlow: `float`, "
-            "`int32`, `uint8`."
-        ),
+        Option("Dtype of new placeholders: `float`, `int32`, `uint8`, ..."),
     ] = "float"
     shape: Annotated[
         str,
@@ -343,17 +340,17 @@ class StripUnusedNodes(Transform, frozen=True):
     name: Annotated[
         tuple[str, ...],
         Option(
-            "An input with a type and shape of its own. Repeated, in parallel with "
-            "`type_for_name` and `shape_for_name`."
+            "Input with its own dtype and shape; repeat it together with `type_for_name` "
+            "and `shape_for_name`."
         ),
     ] = ()
     type_for_name: Annotated[
         tuple[str, ...],
-        Option("The element type for the `name` at the same position."),
+        Option("Dtype of the `name` at the same position."),
     ] = ()
     shape_for_name: Annotated[
         tuple[str, ...],
-        Option("The shape for the `name` at the same position."),
+        Option("Shape of the `name` at the same position."),
     ] = ()
 
     def apply(self, graph: Graph, context: Context) -> Result:

@@ -40,7 +40,7 @@ class BackportConcatV2(Transform, frozen=True):
     Source: ``backport_concatv2`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Replaces ConcatV2 by Concat, for programs that are older than ConcatV2."
+    summary = "Replaces ConcatV2 with Concat, for runtimes without ConcatV2."
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -84,8 +84,7 @@ class BackportTensorArrayV3(Transform, frozen=True):
     """
 
     summary = (
-        "Replaces version 3 of the TensorArray ops by version 2, for programs that are older "
-        "than version 3."
+        "Replaces version 3 of the TensorArray ops with version 2, for runtimes without version 3."
     )
     of_graph_transform_tool = True
 
@@ -164,7 +163,7 @@ class Downgrade(Transform, frozen=True):
         "older ones, and reports what still prevents that release from loading the graph."
     )
 
-    tensorflow: Annotated[Release, Option("The release that shall load the graph.")] = TF115
+    tensorflow: Annotated[Release, Option("TensorFlow release that must load the graph.")] = TF115
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Downgrade the graph and report the remaining incompatibilities."""

@@ -41,28 +41,28 @@ class RemoteOptions(Transform, frozen=True):
 
     remote_fused_graph_executor_name: Annotated[
         str,
-        Option("The program that runs the part on the remote processor."),
+        Option("Executor that runs the part on the remote processor."),
     ]
     remote_fused_graph_node_name: Annotated[
         str,
         Option("Name of the node that replaces the part."),
     ] = ""
-    fused_nodes: Annotated[str, Option("The part's nodes, divided by commas.")] = ""
+    fused_nodes: Annotated[str, Option("Nodes of the part, separated by commas.")] = ""
     border_inputs: Annotated[
         str,
-        Option("Instead of fused_nodes: the tensors that go into the part, divided by commas."),
+        Option("Inputs of the part, separated by commas, instead of fused_nodes."),
     ] = ""
     border_outputs: Annotated[
         str,
-        Option("With border_inputs: the tensors that come out of the part, divided by commas."),
+        Option("Outputs of the part, separated by commas, with border_inputs."),
     ] = ""
     fused_op_types: Annotated[
         str,
-        Option("Instead of fused_nodes: the ops that make up the part, divided by commas."),
+        Option("Ops of the part, separated by commas, instead of fused_nodes."),
     ] = ""
     fuse_by_executor: Annotated[
         bool,
-        Option("Instead of fused_nodes: let the executor choose, if it is available."),
+        Option("Let the executor choose the part, if it is available, instead of fused_nodes."),
     ] = False
     input_types: Annotated[
         str,
@@ -73,9 +73,7 @@ class RemoteOptions(Transform, frozen=True):
     ] = ""
     input_shapes: Annotated[
         str,
-        Option(
-            "With input_types: the shapes of the inputs, divided by colons, as in 1,299,299,3:1."
-        ),
+        Option("Shapes of the inputs, separated by colons, with input_types: `1,299,299,3:1`."),
     ] = ""
 
     def checked(self, graph: Graph, context: Context) -> Graph:
@@ -175,7 +173,7 @@ class FuseRemoteGraph(RemoteOptions, frozen=True):
     Source: ``fuse_remote_graph`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Puts part of the graph into one node, which a remote processor runs."
+    summary = "Replaces part of the graph with one node, which a remote processor runs."
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -487,7 +485,7 @@ class PlaceRemoteGraphArguments(RemoteOptions, frozen=True):
     Source: ``place_remote_graph_arguments`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Notes at each node what part it plays in a graph that a remote processor runs."
+    summary = "Records at each node its role in a graph that a remote processor runs."
     of_graph_transform_tool = True
 
     def apply(self, graph: Graph, context: Context) -> Result:

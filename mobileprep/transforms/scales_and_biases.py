@@ -61,9 +61,9 @@ class FuseBatchNorms(Transform, frozen=True):
     """
 
     summary = (
-        "Fuses batch normalizations of every form into the layers before them, whose weights it "
-        "scales and to which it gives a bias. Those that no layer takes in, as before an "
-        "activation, become one Mul and one Add."
+        "Fuses batch normalizations of every form into the layers before them, by "
+        "scaling their weights and adding a bias. Others, such as those without a layer "
+        "before them, become one Mul and one Add."
     )
 
     keep_statistics: Annotated[
@@ -302,8 +302,7 @@ class MergeScaleAndBias(Transform, frozen=True):
     """
 
     summary = (
-        "Merges constants that are multiplied with and added to a layer's output into its "
-        "weights and one BiasAdd."
+        "Merges constants that scale and shift a layer's output into its weights and one BiasAdd."
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:

@@ -45,7 +45,7 @@ class SparsifyGather(Transform, frozen=True):
     Source: ``sparsify_gather`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Replaces look-ups in [N, 1] constants and variables of mostly zeros by hash tables."
+    summary = "Replaces lookups in [N, 1] constants and variables of mostly zeros with hash tables."
     of_graph_transform_tool = True
 
     group_init_node: Annotated[
@@ -58,7 +58,7 @@ class SparsifyGather(Transform, frozen=True):
     ] = "group_deps"
     input_checkpoint: Annotated[
         str,
-        Option("The checkpoint with the values of variables, by its prefix.", format="checkpoint"),
+        Option("Prefix of the checkpoint with the values of variables.", format="checkpoint"),
     ] = ""
 
     def apply(self, graph: Graph, context: Context) -> Result:

@@ -42,8 +42,8 @@ class CastWeights(Transform, frozen=True):
     """
 
     summary = (
-        "Stores large float constants as float16 or bfloat16, in half the bytes, which Cast makes "
-        "floats of again at run time."
+        "Stores large float constants as float16 or bfloat16, in half the bytes, and "
+        "casts them at run time."
     )
 
     type: Annotated[
@@ -101,12 +101,13 @@ class ClipWeights(Transform, frozen=True):
     """
 
     summary = (
-        "Clips the weights of layers to the range that loses least in some bits for a whole "
-        "tensor: a few far elements are cut off, and all others get finer steps."
+        "Clips the weights of layers to the range that loses least when a whole "
+        "tensor is quantized: a few outliers are clipped, and all other elements have"
+        " finer steps."
     )
 
     bits: Annotated[
-        int, Option("How many bits the weights will be stored in.", minimum=2, maximum=8)
+        int, Option("Number of bits in which the weights will be stored.", minimum=2, maximum=8)
     ] = 8
     minimum_size: Annotated[
         int, Option("Weights with fewer elements stay as they are.", minimum=0)
@@ -151,9 +152,7 @@ class QuantizeWeights(Transform, frozen=True):
     Source: ``quantize_weights`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = (
-        "Stores large float constants as eight-bit numbers, which become floats again at run time."
-    )
+    summary = "Stores large float constants in 8 bits, and dequantizes them at run time."
     of_graph_transform_tool = True
 
     minimum_size: Annotated[int, Option("Constants with fewer elements stay as they are.")] = 1024
@@ -219,14 +218,14 @@ class RoundWeights(Transform, frozen=True):
     """
 
     summary = (
-        "Rounds float constants of 16 elements and more to few different values, so that the "
-        "graph compresses well."
+        "Rounds float constants of 16 or more elements to a few different values, so "
+        "that the graph compresses well."
     )
     of_graph_transform_tool = True
 
     num_steps: Annotated[
         int,
-        Option("How many different values a constant may have.", minimum=1),
+        Option("Maximum number of different values in a constant.", minimum=1),
     ] = 256
 
     def apply(self, graph: Graph, context: Context) -> Result:

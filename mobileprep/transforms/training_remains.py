@@ -34,7 +34,9 @@ class ChooseInference(Transform, frozen=True):
     kept, unused.
     """
 
-    summary = "Takes the branch for inference where a graph chooses between training and inference."
+    summary = (
+        "Selects the branch for inference where a graph chooses between training and inference."
+    )
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Resolve every conditional whose phase is known."""
@@ -200,7 +202,7 @@ class RemoveDropout(Transform, frozen=True):
     that only served the dropout are removed.
     """
 
-    summary = "Removes dropout, which is for training alone."
+    summary = "Removes dropout, which only training needs."
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Remove all supported dropouts."""
@@ -238,7 +240,7 @@ class RemoveEma(Transform, frozen=True):
     """
 
     summary = (
-        "Makes fake quantization read the ranges that training averaged, and average them no more."
+        "Makes fake quantization use the averaged ranges of training, and removes the averaging."
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:

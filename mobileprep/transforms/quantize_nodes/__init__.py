@@ -52,27 +52,25 @@ class QuantizeNodes(Transform, frozen=True):
     Source: ``quantize_nodes`` of TensorFlow 1.15's graph transforms.
     """
 
-    summary = "Turns float ops into eight-bit ones, and converts between the two where they meet."
+    summary = "Replaces float ops with 8-bit ops, and converts values where they meet float ops."
     of_graph_transform_tool = True
 
     input_min: Annotated[
         float | None,
-        Option(
-            "With input_max, placeholders have 8-bit numbers that represent floats of this range."
-        ),
+        Option("Minimum of the floats that 8-bit placeholders represent; needs input_max."),
     ] = None
     input_max: Annotated[float | None, Option("The end of that range.")] = None
     fallback_min: Annotated[
         float | None,
         Option(
-            "With fallback_max, the range of every 32-bit result; without, it is measured at run "
-            "time."
+            "Minimum of every 32-bit result; needs fallback_max. By default, ranges are "
+            "measured at run time."
         ),
     ] = None
     fallback_max: Annotated[float | None, Option("The end of that range.")] = None
     ignore_op: Annotated[
         tuple[str, ...],
-        Option("An op that stays float. Repeated for several."),
+        Option("Op that stays float; repeat it for several."),
     ] = ()
     ranges: Annotated[
         Ranges | None,

@@ -31,15 +31,14 @@ class RaiseControlFlow(Transform, frozen=True):
     """
 
     summary = (
-        "Turns the loops and conditionals of TensorFlow 1 into While and If nodes that run "
-        "functions, as TensorFlow 2 and LiteRT have them."
+        "Converts the loops and conditionals of TensorFlow 1 to While and If nodes "
+        "that run functions, as in TensorFlow 2 and LiteRT."
     )
 
     unroll: Annotated[
         int,
         Option(
-            "A loop whose number of turns is constant, and at most this, becomes its turns, one "
-            "after another.",
+            "Unroll loops with a constant number of iterations, up to this many.",
             minimum=0,
             maximum=10000,
         ),

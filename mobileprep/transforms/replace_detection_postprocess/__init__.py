@@ -50,8 +50,9 @@ class ReplaceDetectionPostprocess(Transform, frozen=True):
     """
 
     summary = (
-        "Replaces the post-processor of an SSD model, as TensorFlow's object detection API exports "
-        "it, by LiteRT's custom operator TFLite_Detection_PostProcess."
+        "Replaces the post-processor of an SSD model, as TensorFlow's object "
+        "detection API exports it, with LiteRT's custom operator "
+        "TFLite_Detection_PostProcess."
     )
 
     required: Annotated[
