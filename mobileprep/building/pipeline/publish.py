@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct, convert
+from msgspec import Struct, ValidationError, convert
 
 from mobileprep import __version__
 from mobileprep.building.pipeline.file_index import FileIndex
@@ -242,7 +242,7 @@ def read_manifest(folder: Path) -> Manifest:
     data = read_bytes(path, limit=MOST_MANIFEST)
     try:
         content = convert(json.loads(data), _Content)
-    except NONSENSE as error:
+    except (ValidationError, *NONSENSE) as error:
         message = "is not a manifest of a build"
         raise CorruptFileError(message, _HINT, str(path)) from error
     sources, files = (

@@ -75,7 +75,7 @@ def rounded(values: Array, limits: tuple[float, float], bits: int) -> Array:
     if step <= 0:
         return np.full(values.shape, low)
     lowest = np.rint(low / step)
-    multiples = np.clip(np.rint(values / np.float64(step)), lowest, lowest + steps)
+    multiples = np.clip(np.rint(values.astype(np.float64) / step), lowest, lowest + steps)
     back: Array = multiples * step
     return back
 
