@@ -19,6 +19,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import read_graph
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.targets.integration.device_script import DeviceInput, DeviceModel, device_files
 from mobileprep.targets.integration.render import AppModel, Language, integration_code
 from mobileprep.targets.memmapped import encrypt
 from tests.reference.native import PROGRAMS, compile_program, run_program, tool
@@ -171,6 +172,25 @@ def test_objective_cpp_code_compiles(original: Path, kind: str, tmp_path: Path) 
     run_program(
         tool("clang++"), *flags, *checks, "-isystem", tf, tmp_path / "objc/ClassifierObjC.mm"
     )
+
+
+def test_benchmark_in_objective_cpp_compiles(original: Path, tmp_path: Path) -> None:
+    inputs = [DeviceInput("image", DType.FLOAT, (-1, 8)), DeviceInput("name", DType.STRING, ())]
+    model = DeviceModel(
+        target="phone",
+        platform="ios",
+        abis=("arm64",),
+        tool="tensorflow",
+        sha256="0" * 64,
+        inputs=inputs,
+        outputs=HOSTILE[:2],
+        init_ops=("init",),
+    )
+    (tmp_path / "benchmark.mm").write_text(device_files(model)["ModelBenchmark.mm"])
+    flags = ["-x", "objective-c++", "-fobjc-arc", "-fobjc-runtime=macosx-10.13", "-std=c++14"]
+    checks = ["-fsyntax-only", "-Wall", "-Werror", f"-I{STUBS}"]
+    tf = original / "tensorflow_core/include"
+    run_program(tool("clang++"), *flags, *checks, "-isystem", tf, tmp_path / "benchmark.mm")
 
 
 CONTENTS = [b"", b"a model", bytes(range(256)) * 1000]

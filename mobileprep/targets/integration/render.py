@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
-from mobileprep.errors import InternalError, InvalidGraphError, UnsupportedError, nearest_hint
+from mobileprep.errors import InvalidGraphError, UnsupportedError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.memmapped import MAGIC
 from mobileprep.graph.attrs import TensorShape
@@ -20,10 +19,8 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.sampling.inputs import fed_tensors
 from mobileprep.targets.integration import texts
+from mobileprep.targets.integration.templating import environment
 from mobileprep.targets.integration.texts import Code
-
-if TYPE_CHECKING:
-    import jinja2
 
 Artifact: TypeAlias = Literal["frozen", "text", "memmapped", "tflite"]
 Channels: TypeAlias = Literal["rgb", "bgr", "grayscale"]
@@ -381,7 +378,7 @@ def integration_code(model: AppModel, language: Language) -> dict[str, str]:
     variables = _variables(model)
     kind = "lite" if model.artifact == "tflite" else "app"
     return {
-        name: _environment().get_template(_template(name, kind)).render(variables)
+        name: environment().get_template(_template(name, kind)).render(variables)
         for name in integration_files(model, language)
     }
 
@@ -489,43 +486,3 @@ def _channels(images: Images) -> list[Channel]:
             _COLOURS[images.channels], images.mean, images.std, strict=True
         )
     ]
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    """Return the template environment. Strings that no filter has quoted are errors, not code."""
-    try:
-        import jinja2
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ImportError as error:
-        message = "code for apps needs Jinja, which is not installed"
-        raise UnsupportedError(message, "pip install 'mobileprep[integration]'") from error
-    environment = ImmutableSandboxedEnvironment(
-        loader=jinja2.PackageLoader("mobileprep.targets.integration"),
-        undefined=jinja2.StrictUndefined,
-        finalize=_finished,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        # HTML escapes are useless inside quotes of these languages. _finished checks instead.
-        autoescape=False,
-    )
-    filters: dict[str, Callable[..., Code]] = {
-        "java": texts.java_text,
-        "kotlin": texts.kotlin_text,
-        "c": texts.c_text,
-        "swift": texts.swift_text,
-        "float": texts.float_text,
-        "number": texts.number_text,
-        "dims": texts.dims_text,
-    }
-    environment.filters.update(filters)
-    return environment
-
-
-def _finished(value: object) -> object:
-    """Return the value of a template expression, if it is safe to write."""
-    if isinstance(value, (Code, int)):
-        return value
-    message = f"a template writes {value!r} without a filter for its language"
-    raise InternalError(message)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterable
 from typing import Final
 
@@ -57,6 +58,11 @@ def c_text(text: str) -> Code:
     """
     data = text.encode("utf-8", "surrogateescape")
     return _quoted(chr(byte) if byte in _SAFE else f"\\{byte:03o}" for byte in data)
+
+
+def shell_text(text: str) -> Code:
+    """Format a word of a POSIX shell."""
+    return Code(shlex.quote(text))
 
 
 def float_text(value: float) -> Code:

@@ -13,6 +13,7 @@ typedef unsigned long NSUInteger;
 __attribute__((objc_root_class)) @interface NSObject
 + (instancetype)alloc;
 - (instancetype)init;
+- (Class)class;
 @end
 
 @protocol NSCopying
@@ -60,7 +61,13 @@ __attribute__((objc_root_class)) @interface NSObject
 
 @interface NSBundle : NSObject
 + (NSBundle *)mainBundle;
++ (NSBundle *)bundleForClass:(Class)type;
 - (NSString *)pathForResource:(NSString *)name ofType:(NSString *)type;
+@end
+
+@interface NSProcessInfo : NSObject
++ (NSProcessInfo *)processInfo;
+- (NSString *)operatingSystemVersionString;
 @end
 
 extern NSString *const NSLocalizedDescriptionKey;
