@@ -47,7 +47,7 @@ def device_script(
         CorruptFileError: the target is not built, or its model was changed.
         UnsupportedError: benchmark_model cannot run the model.
     """
-    chosen = _target(recipe, target)
+    chosen = device_target(recipe, target)
     if chosen.protect.key is not None:
         message = "benchmark_model cannot load an encrypted model"
         hint = "benchmark a target without 'protect: {encrypt: ...}'"
@@ -62,7 +62,12 @@ def device_script(
     return [copy, *(Path(folder) / name for name in files)]
 
 
-def _target(recipe: Recipe, name: str) -> Target:
+def device_target(recipe: Recipe, name: str = "") -> Target:
+    """Return the target of a name or directory; optional if the recipe has only one.
+
+    Raises:
+        UsageError: the target does not exist, or the recipe has several.
+    """
     targets = recipe.chosen([name] if name else [])
     if len(targets) == 1:
         return targets[0]

@@ -1,13 +1,16 @@
-"""The verb ``device``: imports measurements from devices, and fits device profiles to them."""
+"""The verb ``device``: benchmarks models on devices, and fits device profiles to the results."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from mobileprep.cli._shared.arguments import OUT, settings_argument, settings_of
 from mobileprep.cli.verb import Group, file_name, verb
 from mobileprep.errors import UsageError
 
@@ -42,8 +45,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb(
     "device",
     Group.INSPECT,
-    "Import measurements from devices, and fit device profiles",
+    "Benchmark models on devices, import the results, and fit device profiles",
     _arguments,
+    "mobileprep device script recipe.yaml --target phone",
     "mobileprep device import benchmark.log --recipe recipe.yaml",
     "mobileprep device fit measurements/*.json --out phone.yaml",
 )
@@ -83,7 +87,34 @@ def _fit(args: argparse.Namespace) -> int:
     raise NotImplementedError
 
 
+def _script_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--target", default="", metavar="T", help="Target with the model")
+    group.add_argument("--out", default=OUT, metavar="DIR", help="Output directory of the build")
+    group.add_argument(
+        "--script", metavar="DIR", help="Directory to write [default: device-TARGET]"
+    )
+    settings_argument(group)
+
+
+def _script(args: argparse.Namespace) -> int:
+    from mobileprep.building.device_scripts import device_script, device_target
+    from mobileprep.cli._shared.folders import recipe_files
+    from mobileprep.recipe.load import load_recipe
+
+    paths = recipe_files(args.files, recursive=False, out=args.out)
+    if len(paths) > 1:
+        message = f"script reads one recipe, not {len(paths)}"
+        raise UsageError(message, "run it for each recipe")
+    recipe = load_recipe(paths[0], settings=settings_of(args), environ=os.environ)
+    target = device_target(recipe, args.target)
+    name = args.script or f"device-{target.folder.replace('/', '-')}"
+    for written in device_script(recipe, Path(name), target=target.folder, out=args.out):
+        print(f"Created {written}.")
+    return 0
+
+
 _ACTIONS: Final = {
     "fit": _Action("fit a device profile to measurements", _fit, _fit_arguments),
     "import": _Action("store the measurement in a log", _import, _import_arguments),
+    "script": _Action("write a script that benchmarks a target", _script, _script_arguments),
 }

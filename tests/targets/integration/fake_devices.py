@@ -8,7 +8,9 @@ from typing import Final
 # Runs a command in a directory that stands for the root of the device.
 _ON_DEVICE: Final = r"""
 on_device() {
-  command=$(printf '%s\n' "$1" | sed "s:$temporary/:$DEVICE/tmp/:g; s:/sys/devices:$DEVICE/sys:g; s:/proc/device-tree:$DEVICE/proc:g; s:/etc/os-release:$DEVICE/os-release:g")
+  places="s:$temporary/:$DEVICE/tmp/:g; s:/sys/devices:$DEVICE/sys:g"
+  places="$places; s:/proc/device-tree:$DEVICE/proc:g; s:/etc/os-release:$DEVICE/os-release:g"
+  command=$(printf '%s\n' "$1" | sed "$places")
   case $command in
     'sh '*) [ "$STATE" != lost ] || { touch "$DEVICE/lost"; exit 255; } ;;
   esac
@@ -48,7 +50,8 @@ case $1 in
   push)
     if [ "$STATE" = full ] && [ "${3##*/}" != run.sh ]; then
       printf '%s: 1 file pushed, 0 skipped.\n' "$2"
-      printf "adb: error: failed to copy '%s' to '%s': remote write failed: No space left on device\n" "$2" "$3" >&2
+      reason="remote write failed: No space left on device"
+      printf "adb: error: failed to copy '%s' to '%s': %s\n" "$2" "$3" "$reason" >&2
       exit 1
     fi
     mkdir -p "${inside%/*}"
@@ -114,7 +117,7 @@ esac
 for argument in "$@"; do
   printf '[%s]\n' "$argument"
 done
-echo 'Inference timings in us: Init: 10, First inference: 9, Warmup (avg): 8, Inference (avg): 7'
+echo 'Inference timings in us: Init: 10, First inference: 9, Inference (avg): 7'
 """
 
 

@@ -119,7 +119,7 @@ def test_adb_writes_a_log_with_a_header(phone: Device, shell: str) -> None:
         "[--input_layer_shape=1,8,8,1]",
         "[--input_layer_type=float]",
         "[--output_layer=probabilities]",
-        "Inference timings in us: Init: 10, First inference: 9, Warmup (avg): 8, Inference (avg): 7",
+        "Inference timings in us: Init: 10, First inference: 9, Inference (avg): 7",
     ]
 
 
@@ -211,7 +211,7 @@ def test_target_for_other_abis(tmp_path: Path) -> None:
 def test_interrupted_script_cleans_up(phone: Device) -> None:
     write_program(phone.folder / "benchmark_model", '#!/bin/sh\nkill -TERM "$SCRIPT"\nsleep 0.2\n')
     starter = write_program(
-        phone.folder.parent / "start", f'#!/bin/sh\nexport SCRIPT=$$\nexec sh "$1"\n'
+        phone.folder.parent / "start", '#!/bin/sh\nexport SCRIPT=$$\nexec sh "$1"\n'
     )
     assert phone.run(shell=str(starter))[0] == 143
 

@@ -10,7 +10,6 @@ from msgspec import structs
 
 from mobileprep.errors import InternalError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.targets.integration import render
 from mobileprep.targets.integration.render import (
     OF_LITERT,
     OF_TENSORFLOW,
@@ -19,6 +18,7 @@ from mobileprep.targets.integration.render import (
     Language,
     integration_code,
 )
+from mobileprep.targets.integration.templating import environment
 from tests.targets.app_models import HOSTILE, app_model, hostile_model, lite_model
 
 HARMLESS = [f"n{i}" for i in range(len(HOSTILE))]
@@ -98,13 +98,13 @@ def test_model_without_inputs_is_refused() -> None:
 
 
 def test_unescaped_strings_are_refused() -> None:
-    template = render._environment().from_string("{{ name }}")
+    template = environment().from_string("{{ name }}")
     with pytest.raises(InternalError, match="without a filter"):
         template.render(name="x; evil()")
 
 
 def test_missing_jinja_is_reported_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    render._environment.cache_clear()
+    environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(UnsupportedError, match="Jinja") as failure:
         integration_code(app_model(), "cpp")
