@@ -88,7 +88,7 @@ def test_changed_model_is_an_error(built: Path, run: Run) -> None:
     ("settings", "message"),
     [
         ("artifact: memmapped", "does not load 'artifact: memmapped'"),
-        ("protect: {encrypt: {key: "env:KEY"}}", "cannot load an encrypted model"),
+        ("protect: {encrypt: {key: env:KEY}}", "cannot load an encrypted model"),
     ],
 )
 def test_models_that_benchmark_model_cannot_load(
