@@ -1,0 +1,221 @@
+"""Keep weights that hardly changed since an earlier model, so that an update is a small download."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import numpy as np
+from msgspec import Struct
+
+from mobileprep.core.declare import Option
+from mobileprep.core.files import map_file
+from mobileprep.errors import TransformError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.checker import is_tflite
+from mobileprep.formats.tflite.reader import read_model
+from mobileprep.formats.tflite.records import LiteTensor, ModelRecord
+from mobileprep.graph.files import read_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.ops.constant_evaluation import evaluate_node
+from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.rewriting.constants import Replacements, convert_floats
+
+_LEAST_SIZE: Final = 16
+# Elements that decide which constant of the previous model a constant corresponds to.
+_SAMPLE: Final = 4096
+_MIN_SHARE: Final = 0.5
+"""Minimum share of sampled elements that must be within the tolerance."""
+# A range may lose this many steps at each end, far less than clip_weights usually removes.
+_MAX_CLIPPED: Final = 4.0
+_LITE_TYPES: Final = {"FLOAT32": "<f4", "FLOAT16": "<f2", "INT8": "i1", "UINT8": "u1"}
+
+
+class PreviousConstant(Struct, frozen=True):
+    """A float constant of the previous model.
+
+    Args:
+        values: the values after dequantization, float32.
+        step: distance between two values, which can be broadcast to ``values``; zero if unknown.
+    """
+
+    values: Array
+    step: Array
+
+
+@transform("align_with_previous")
+class AlignWithPrevious(Transform, frozen=True):
+    """Replace elements of float32 constants by those of an earlier, already quantized model.
+
+    An element is replaced if it differs by at most ``tolerance`` steps. The step is the scale of
+    quantized constants, and the range divided by ``steps`` for others. Constants correspond if
+    they have the same shape and most elements are within the tolerance, whatever their names.
+
+    The ends of a constant's range are kept if they moved by less than four steps, so that a later
+    quantize_weights or a conversion to LiteRT uses the previous scale, and unchanged weights get
+    the same integers. After round_weights, unchanged weights get the previous values.
+    """
+
+    summary = (
+        "Keeps weights that changed by less than a quantization step since an earlier model, so "
+        "that an update is a small download."
+    )
+
+    previous: Annotated[
+        str,
+        Option("The installed model: frozen, text, memory-mapped, or `.tflite`.", format="path"),
+    ]
+    tolerance: Annotated[
+        float,
+        Option(
+            "Largest difference from the previous value, in steps. 0.5 keeps the error of "
+            "rounding, 1 keeps weights whose float value changed by half a step.",
+            minimum=0,
+            maximum=16,
+        ),
+    ] = 1.0
+    steps: Annotated[
+        int, Option("Number of steps in the range of a constant that is not quantized.", minimum=1)
+    ] = 255
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Replace elements of constants with at least 16 elements."""
+        by_size: dict[int, list[PreviousConstant]] = defaultdict(list)
+        for constant in previous_constants(Path(self.previous)):
+            by_size[constant.values.size].append(constant)
+        replacements = Replacements(graph, context.tf115)
+        return convert_floats(
+            graph,
+            self.transform_name,
+            lambda _, value: self._aligned(value, by_size, context),
+            lambda node, aligned: [replacements.make(node, node.name, aligned)],
+        )
+
+    def _aligned(
+        self, value: Tensor, by_size: Mapping[int, Sequence[PreviousConstant]], context: Context
+    ) -> Tensor | str:
+        """Return the aligned constant, or the reason to keep it."""
+        if value.size < _LEAST_SIZE:
+            return f"fewer than {_LEAST_SIZE} elements"
+        values = value.array()
+        old = self._counterpart(values, by_size.get(value.size, ()))
+        if old is None:
+            return "the previous model has no similar constant"
+        aligned = self._snapped(values, old)
+        if np.array_equal(aligned, values):
+            return "it equals the previous one"
+        result = Tensor.of(aligned, DType.FLOAT)
+        context.offload(result)
+        return result
+
+    def _counterpart(
+        self, values: Array, constants: Sequence[PreviousConstant]
+    ) -> PreviousConstant | None:
+        """Return the most similar constant of the previous model, in the layout of ``values``."""
+        stride = max(values.size // _SAMPLE, 1)
+        sample = values.reshape(-1)[::stride]
+        best, best_share = None, 0.0
+        for constant in constants:
+            for old in _layouts(constant, values.shape):
+                step = np.broadcast_to(self._step(old), values.shape).reshape(-1)[::stride]
+                near = np.abs(sample - old.values.reshape(-1)[::stride]) <= self.tolerance * step
+                share = float(near.mean())
+                if share > best_share:
+                    best, best_share = old, share
+        return best if best_share >= _MIN_SHARE else None
+
+    def _step(self, old: PreviousConstant) -> Array:
+        if old.step.all():
+            return old.step
+        span = old.values.max() - old.values.min()
+        return np.asarray(span / np.float32(self.steps), np.float32)
+
+    def _snapped(self, values: Array, old: PreviousConstant) -> Array:
+        """Return the values, with those of ``old`` where they are near."""
+        step = self._step(old)
+        axes = tuple(i for i in range(values.ndim) if step.ndim == 0 or step.shape[i] == 1)
+        low = old.values.min(axis=axes, keepdims=True)
+        high = old.values.max(axis=axes, keepdims=True)
+        is_end = (old.values == low) | (old.values == high)
+        difference = np.abs(values - old.values)
+        is_near = difference <= np.where(is_end, max(self.tolerance, _MAX_CLIPPED), self.tolerance) * step
+        snapped = np.where(is_near, old.values, values)
+        outside = np.abs(snapped - np.clip(snapped, low, high))
+        clipped: Array = np.where(outside <= _MAX_CLIPPED * step, np.clip(snapped, low, high), snapped)
+        return clipped.astype(np.float32)
+
+
+def previous_constants(path: Path) -> Iterator[PreviousConstant]:
+    """Yield the float constants of a model file, dequantized.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+    """
+    data = map_file(path)
+    if is_tflite(data):
+        yield from _of_tflite(read_model(data, str(path)))
+        return
+    graph = read_graph(path)
+    for node in graph:
+        values = _decoded(graph, node)
+        if values is not None and values.size >= _LEAST_SIZE and np.isfinite(values).all():
+            yield PreviousConstant(values, np.zeros((), np.float32))
+
+
+def _decoded(graph: Graph, node: Node) -> Array | None:
+    """Return the float32 output of a constant, or of a conversion of constants."""
+    if node.op == "Const" and node.attr_dtype("dtype") is DType.FLOAT:
+        return node.attr_tensor("value").array()
+    if node.op not in ("Dequantize", "Cast"):
+        return None
+    sources = [graph.get(ref.node) for ref in node.data_inputs]
+    tensors = [n.attr_tensor("value") for n in sources if n is not None and n.op == "Const"]
+    if len(tensors) != len(sources):
+        return None
+    result = evaluate_node(node, tensors)[0]
+    return result.array() if result.dtype is DType.FLOAT else None
+
+
+def _of_tflite(model: ModelRecord) -> Iterator[PreviousConstant]:
+    for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
+        data = model.buffers[tensor.buffer]
+        if len(data) and tensor.type in _LITE_TYPES:
+            integers = np.frombuffer(data, _LITE_TYPES[tensor.type]).reshape(tensor.shape)
+            constant = _dequantized(tensor, integers)
+            if constant.values.size >= _LEAST_SIZE and np.isfinite(constant.values).all():
+                yield constant
+
+
+def _dequantized(tensor: LiteTensor, stored: Array) -> PreviousConstant:
+    details = tensor.quantization
+    if details is None or stored.dtype.kind == "f":
+        return PreviousConstant(stored.astype(np.float32), np.zeros((), np.float32))
+    shape = [1] * stored.ndim
+    if details.scales.size > 1:
+        shape[details.axis] = details.scales.size
+    scales, points = details.scales.reshape(shape), details.zero_points.reshape(shape)
+    return PreviousConstant(((stored - points) * scales).astype(np.float32), scales)
+
+
+def _layouts(constant: PreviousConstant, shape: tuple[int, ...]) -> Iterator[PreviousConstant]:
+    """Yield a constant in the layouts in which LiteRT stores weights of a shape in TensorFlow."""
+    old = constant.values.shape
+    if old == shape:
+        yield constant
+    if len(shape) == 2 and old == shape[::-1]:
+        yield _moved(constant, (1, 0))
+    if len(shape) == 4 and old == (shape[3], *shape[:3]):
+        yield _moved(constant, (1, 2, 3, 0))
+    if len(shape) == 4 and old == (1, *shape[:2], shape[2] * shape[3]):
+        step = constant.step
+        step = step.reshape(1, 1, *shape[2:]) if step.size > 1 else step.reshape(())
+        yield PreviousConstant(constant.values.reshape(shape), step)
+
+
+def _moved(constant: PreviousConstant, order: tuple[int, ...]) -> PreviousConstant:
+    step = constant.step.transpose(order) if constant.step.ndim else constant.step
+    return PreviousConstant(constant.values.transpose(order), step)
