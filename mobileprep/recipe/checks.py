@@ -323,10 +323,26 @@ def _budget(target: Target, tree: MappingNode) -> Iterator[Problem]:
         yield Problem(place, "a latency needs the device whose it is", hint)
 
 
+def _download(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report a limit without a delta, and a delta between encrypted files."""
+    if target.download is None:
+        if target.budget.download_bytes is not None:
+            place = key_place(tree, "budget", "download_bytes")
+            hint = "add 'download: {previous: installed.pb}' to the target"
+            yield Problem(place, "a limit of the download needs the installed model", hint)
+    elif target.protect.key is not None:
+        message = "an encrypted model differs from the installed one in every byte"
+        hint = "remove 'encrypt' or 'download' from the target"
+        yield Problem(key_place(tree, "download"), message, hint)
+
+
 _AMOUNTS: Final[dict[str, tuple[Callable[[str], int | None], str, str]]] = {
     "flops": (parse_flops, "a number of operations", "with KFLOP, MFLOP or GFLOP: '20 MFLOP'"),
     **dict.fromkeys(
-        ("model_bytes", "compressed_bytes", "activation_bytes", "kernel_bytes", "memory"),
+        (
+            *("model_bytes", "compressed_bytes", "download_bytes", "activation_bytes"),
+            *("kernel_bytes", "memory"),
+        ),
         (parse_bytes, "a size", "with B, KB, MB, KiB or MiB: '60 KB'"),
     ),
 }
@@ -418,6 +434,7 @@ _CHECKS: tuple[Callable[[Target, MappingNode], Iterator[Problem]], ...] = (
     _litert,
     _abis,
     _budget,
+    _download,
     device_problems,
     _integration,
     _protection,

@@ -17,6 +17,7 @@ from mobileprep.recipe.settings import (
     Cache,
     Check,
     CustomOp,
+    Download,
     Engine,
     InputFile,
     InputSpec,
@@ -171,6 +172,7 @@ class Target(Located, frozen=True):
         ops: ops that the app registers itself.
         integration: the code with which an app runs the model, or None.
         protect: measures that make it harder to extract the model from the app.
+        download: the installed model that the target updates, or None.
         budget: limits.
         device: device for latency estimates, or None.
         device_file: profile of the device if it is a file, otherwise None.
@@ -245,6 +247,7 @@ class Target(Located, frozen=True):
     min_runtime: str = ""
     integration: Integration | None = None
     protect: Protection = field(default_factory=Protection)
+    download: Download | None = None
     budget: Budget = field(default_factory=Budget)
     device: Device | None = None
     device_file: InputFile | None = None

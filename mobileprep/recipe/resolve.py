@@ -23,6 +23,10 @@ _WITHOUT_PADS: Final = "1.15"
 _MEASURING: Final = ("absorb_high_biases", "correct_bias")
 # Fields of a target for the keys of its section ``registration``.
 _REGISTRATION: Final = {"tensorflow": "registration", "allow": "allow"}
+# Steps that choose the scale of each constant.
+_SCALING: Final = frozenset(
+    {"quantize_weights", "linear_quantize_weights", "quantize_nodes", "cast_weights"}
+)
 _CHAINS: Final = (("transforms",), ("then",), ("quantize", "repair"))
 
 
@@ -107,11 +111,34 @@ def _transforms(
     yield from chains.read(tree, "then").steps
     if litert.detection_postprocess == "auto":
         yield _step(tree, "litert", "replace_detection_postprocess", ("required", True))
-    yield from _quantizing(target, tree, chains)
+    yield from _aligned(target, tree, list(_quantizing(target, tree, chains)))
     if target.protect.obfuscate or _is_on(tree, "obfuscate"):
         yield _step(tree, "protect" if target.protect.obfuscate else "obfuscate", "obfuscate_names")
     if _is_on(tree, "sort"):
         yield _step(tree, "sort", "sort_by_execution_order")
+
+
+def _aligned(target: Target, tree: MappingNode, quantizing: list[Step]) -> Iterator[Step]:
+    """Yield the steps that quantize, and one that keeps weights of the installed model.
+
+    It is before the step that chooses the scales, but after round_weights, which would round the
+    previous values again.
+    """
+    download = target.download
+    if download is None or not download.tolerance:
+        yield from quantizing
+        return
+    params: list[tuple[str, ParameterValue]] = [
+        ("previous", download.previous.name),
+        ("tolerance", download.tolerance),
+    ]
+    storing = quantizing.pop() if quantizing and quantizing[-1].name in _SCALING else None
+    if quantizing and quantizing[-1].name == "round_weights":
+        params.append(("steps", quantizing[-1].options["num_steps"]))
+    file = StepFile("previous", None, "path", download.previous)
+    yield from quantizing
+    yield replace(_step(tree, "download", "align_with_previous", *params), files=(file,))
+    yield from () if storing is None else (storing,)
 
 
 def _is_on(tree: MappingNode, key: str) -> bool:

@@ -246,6 +246,28 @@ class Check(Struct, frozen=True):
     ] = None
 
 
+class Download(Struct, frozen=True):
+    """The installed model that a target updates."""
+
+    previous: Annotated[
+        InputFile,
+        Option(
+            "The installed model, of the same kind as the target's `artifact`. The build writes "
+            "the delta from it, `download/<model>.delta`. Required.",
+            definition="path",
+        ),
+    ]
+    tolerance: Annotated[
+        float,
+        Option(
+            "Largest change of a weight that is not shipped, in steps of quantization, as in "
+            "`align_with_previous`. 0 ships every change.",
+            minimum=0,
+            maximum=16,
+        ),
+    ] = 1.0
+
+
 class OpLimits(Struct, frozen=True):
     """Permitted ops of a model."""
 
@@ -294,6 +316,10 @@ class Budget(Struct, frozen=True):
             "Largest compressed size of the model file, with zlib's level 1.",
             definition="size",
         ),
+    ] = None
+    download_bytes: Annotated[
+        int | None,
+        Option("Largest size of the delta of `download`.", definition="size"),
     ] = None
     parameters: Annotated[
         int | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,11 @@ _MIN_SHARE: Final = 0.5
 """Minimum share of sampled elements that must be within the tolerance."""
 # A range may lose this many steps at each end, far less than clip_weights usually removes.
 _MAX_CLIPPED: Final = 4.0
+# Ops that convert stored weights to floats.
+_DECODING: Final = frozenset(
+    {"Dequantize", "Cast", "Mul", "Sub", "Reshape", "RightShift", "BitwiseAnd"}
+)
+_DEEPEST: Final = 8
 _LITE_TYPES: Final = {"FLOAT32": "<f4", "FLOAT16": "<f2", "INT8": "i1", "UINT8": "u1"}
 
 
@@ -142,11 +148,11 @@ class AlignWithPrevious(Transform, frozen=True):
         high = old.values.max(axis=axes, keepdims=True)
         is_end = (old.values == low) | (old.values == high)
         difference = np.abs(values - old.values)
-        is_near = difference <= np.where(is_end, max(self.tolerance, _MAX_CLIPPED), self.tolerance) * step
-        snapped = np.where(is_near, old.values, values)
-        outside = np.abs(snapped - np.clip(snapped, low, high))
-        clipped: Array = np.where(outside <= _MAX_CLIPPED * step, np.clip(snapped, low, high), snapped)
-        return clipped.astype(np.float32)
+        allowed = np.where(is_end, max(self.tolerance, _MAX_CLIPPED), self.tolerance) * step
+        snapped = np.where(difference <= allowed, old.values, values)
+        clipped = np.clip(snapped, low, high)
+        is_close = np.abs(snapped - clipped) <= _MAX_CLIPPED * step
+        return np.where(is_close, clipped, snapped).astype(np.float32)
 
 
 def previous_constants(path: Path) -> Iterator[PreviousConstant]:
@@ -160,24 +166,71 @@ def previous_constants(path: Path) -> Iterator[PreviousConstant]:
         yield from _of_tflite(read_model(data, str(path)))
         return
     graph = read_graph(path)
+    decoded = _Decoded(graph)
     for node in graph:
-        values = _decoded(graph, node)
-        if values is not None and values.size >= _LEAST_SIZE and np.isfinite(values).all():
-            yield PreviousConstant(values, np.zeros((), np.float32))
+        constant = decoded.constant(node)
+        if constant is not None:
+            yield constant
 
 
-def _decoded(graph: Graph, node: Node) -> Array | None:
-    """Return the float32 output of a constant, or of a conversion of constants."""
-    if node.op == "Const" and node.attr_dtype("dtype") is DType.FLOAT:
-        return node.attr_tensor("value").array()
-    if node.op not in ("Dequantize", "Cast"):
+class _Decoded:
+    """The values of a graph's constants, and of the nodes that dequantize them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        consumers = (ref.node for node in graph if node.op in _DECODING for ref in node.data_inputs)
+        self._is_read = frozenset(consumers)
+
+    def constant(self, node: Node) -> PreviousConstant | None:
+        """Return the float constant that a node outputs, unless it is a step of a decoding."""
+        if node.op != "Const" and (node.op not in _DECODING or node.name in self._is_read):
+            return None
+        if node.op == "Const" and node.attr_dtype("dtype") is not DType.FLOAT:
+            return None
+        value = self._value(node, 0)
+        if value is None or value.dtype is not DType.FLOAT:
+            return None
+        return _constant(value.array(), self._scale(node, value.array().ndim))
+
+    def _value(self, node: Node | None, depth: int) -> Tensor | None:
+        if node is None or depth > _DEEPEST:
+            return None
+        if node.op == "Const":
+            return node.attr_tensor("value")
+        if node.op not in _DECODING:
+            return None
+        inputs = [self._value(self._graph.get(ref.node), depth + 1) for ref in node.data_inputs]
+        tensors = [tensor for tensor in inputs if tensor is not None]
+        if len(tensors) != len(inputs) or not _is_bounded(node, tensors):
+            return None
+        return evaluate_node(node, tensors)[0]
+
+    def _scale(self, node: Node, rank: int) -> Array:
+        """Return the scale of each channel that linear_quantize_weights multiplies with."""
+        factor = self._graph.get(node.data_inputs[1].node) if node.op == "Mul" else None
+        if factor is None or factor.op != "Const":
+            return np.zeros((), np.float32)
+        scale = np.abs(factor.attr_tensor("value").array())
+        aligned: Array = scale.reshape((1,) * (rank - scale.ndim) + scale.shape)
+        return aligned
+
+
+def _is_bounded(node: Node, inputs: Sequence[Tensor]) -> bool:
+    """Return whether a result is not much larger than its inputs, as for a hostile broadcast."""
+    if node.op not in ("Mul", "Sub", "RightShift", "BitwiseAnd"):
+        return True
+    try:
+        size = math.prod(np.broadcast_shapes(*(tensor.shape for tensor in inputs)))
+    except ValueError:
+        return False
+    return size <= 8 * max(tensor.size for tensor in inputs)
+
+
+def _constant(values: Array, step: Array) -> PreviousConstant | None:
+    """Return a constant, or None if it is small or not finite."""
+    if values.size < _LEAST_SIZE or not np.isfinite(values).all():
         return None
-    sources = [graph.get(ref.node) for ref in node.data_inputs]
-    tensors = [n.attr_tensor("value") for n in sources if n is not None and n.op == "Const"]
-    if len(tensors) != len(sources):
-        return None
-    result = evaluate_node(node, tensors)[0]
-    return result.array() if result.dtype is DType.FLOAT else None
+    return PreviousConstant(values.astype(np.float32, copy=False), step)
 
 
 def _of_tflite(model: ModelRecord) -> Iterator[PreviousConstant]:
@@ -185,20 +238,21 @@ def _of_tflite(model: ModelRecord) -> Iterator[PreviousConstant]:
         data = model.buffers[tensor.buffer]
         if len(data) and tensor.type in _LITE_TYPES:
             integers = np.frombuffer(data, _LITE_TYPES[tensor.type]).reshape(tensor.shape)
-            constant = _dequantized(tensor, integers)
-            if constant.values.size >= _LEAST_SIZE and np.isfinite(constant.values).all():
+            constant = _constant(*_dequantized(tensor, integers))
+            if constant is not None:
                 yield constant
 
 
-def _dequantized(tensor: LiteTensor, stored: Array) -> PreviousConstant:
+def _dequantized(tensor: LiteTensor, stored: Array) -> tuple[Array, Array]:
+    """Return the values of a tensor, and its scales, which can be broadcast to them."""
     details = tensor.quantization
     if details is None or stored.dtype.kind == "f":
-        return PreviousConstant(stored.astype(np.float32), np.zeros((), np.float32))
+        return stored, np.zeros((), np.float32)
     shape = [1] * stored.ndim
     if details.scales.size > 1:
         shape[details.axis] = details.scales.size
     scales, points = details.scales.reshape(shape), details.zero_points.reshape(shape)
-    return PreviousConstant(((stored - points) * scales).astype(np.float32), scales)
+    return (stored - points) * scales, scales
 
 
 def _layouts(constant: PreviousConstant, shape: tuple[int, ...]) -> Iterator[PreviousConstant]:

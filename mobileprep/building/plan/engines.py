@@ -251,6 +251,8 @@ def _packages(target: Target) -> Iterator[tuple[tuple[Key, ...], str, str, str]]
         yield ("integration",), "jinja2", "Jinja", "integration"
     if target.protect.key is not None:
         yield ("protect", "encrypt"), "cryptography", "cryptography", "encrypt"
+    if target.download is not None:
+        yield ("download",), "bsdiff4", "bsdiff4", "download"
 
 
 PYTHON: Final = "Python"

@@ -31,6 +31,7 @@ from mobileprep.building.stages.check.spec import (
 )
 from mobileprep.building.stages.damage.spec import damage_spec
 from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec
+from mobileprep.building.stages.download.spec import download_spec
 from mobileprep.building.stages.freeze.spec import (
     GRAPH,
     Frozen,
@@ -54,6 +55,7 @@ from mobileprep.building.stages.transform.spec import transform_spec
 from mobileprep.building.stages.validate.spec import validate_spec
 from mobileprep.core.files import canonical
 from mobileprep.recipe.model import Recipe, Target, digestible
+from mobileprep.recipe.settings import Budget
 
 
 def plan_recipes(recipes: Iterable[Recipe], requested: frozenset[str] = frozenset()) -> Plan:
@@ -94,7 +96,9 @@ class _TargetPlanner:
         shipped = self._shipped(model, file)
         code = self._add_all(integration_spec(target, file, graph, frozen.interface))
         compress = self._add(compress_spec(target, graph, shipped))
-        budget = self._add_all(budget_spec(target, frozen, graph, package, compress))
+        download = self._add_all(download_spec(target, file, shipped))
+        sizes = (compress, *download)
+        budget = self._add_all(budget_spec(target, frozen, graph, package, *sizes))
         migration = self._add_all(migration_spec(target, frozen, steps))
         package_check = self._add_all(
             package_check_spec(target, graph, shipped, frozen, samples, checks)
@@ -104,7 +108,7 @@ class _TargetPlanner:
         source_nodes, nodes = self._nodes(frozen, graph)
         tasks = (
             *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
-            *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
+            *(*damage, package, *{shipped.task} - {package}, *code, *sizes, *budget),
             *(*package_check, *migration, *validation, *default_check),
             *(source_nodes, *{nodes} - {source_nodes}),
         )
@@ -294,7 +298,8 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "check": digestible(target.check),
         "calibration": digestible(target.calibration),
         "validation": digestible(target.validation),
-        "budget": digestible(target.budget),
+        "budget": _budget_settings(target.budget),
+        **({} if target.download is None else {"download": digestible(target.download)}),
         "device": digestible(target.device),
         "transforms": [
             {
@@ -306,6 +311,14 @@ def target_settings(target: Target) -> Mapping[str, Any]:
             for s in target.transforms
         ],
     }
+
+
+def _budget_settings(budget: Budget) -> Mapping[str, Any]:
+    """Return the limits; only those that all recipes had in the first release are always there."""
+    limits = structs.asdict(budget)
+    if budget.download_bytes is None:
+        del limits["download_bytes"]
+    return {name: digestible(limit) for name, limit in limits.items()}
 
 
 def _engine_versions(target: Target) -> Mapping[str, str]:

@@ -160,6 +160,8 @@ def outside_files(target: Target) -> Iterator[StageFile]:
         yield from single_file(classes).members
     for file in (file for op in target.ops for file in op.sources):
         yield from single_file(file).members
+    if target.download is not None:
+        yield from single_file(target.download.previous).members
     for step in target.transforms:
         plugin = plugin_file(step)
         yield from () if plugin is None else plugin.members

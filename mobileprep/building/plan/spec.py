@@ -45,6 +45,7 @@ Section: TypeAlias = Literal[
     "ops",
     "integration",
     "protect",
+    "download",
     "budget",
 ]
 """Recipe section that a stage's messages refer to."""

@@ -17,6 +17,7 @@ from mobileprep.building.stages.calibrate.spec import CalibrationRecord
 from mobileprep.building.stages.check.report import Checked, checked
 from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
 from mobileprep.building.stages.damage.spec import DamageRecord
+from mobileprep.building.stages.download.spec import DownloadRecord
 from mobileprep.building.stages.evaluate.report import EngineLine, engine_line
 from mobileprep.building.stages.freeze.spec import FreezeRecord
 from mobileprep.building.stages.migration.spec import MigrationRecord
@@ -59,6 +60,7 @@ class Report(Struct, frozen=True):
         settings: settings of the target, as in its manifest.
         sources: SHA-256 of each source file, by its name in the recipe.
         migration: runtimes that can run the graph, if the recipe asks for them.
+        download: delta from the installed model; absent in JSON if there is none.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -84,6 +86,7 @@ class Report(Struct, frozen=True):
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     migration: MigrationRecord | None = None
+    download: DownloadRecord | None = None
     schema_version: int = 1
 
 
@@ -131,6 +134,7 @@ def collect_report(
         None if budget is None else budget.cost,
         package.kernels,
         migration=records.first(MigrationRecord),
+        download=records.first(DownloadRecord),
     )
 
 
@@ -162,6 +166,8 @@ def _engines(
 def report_data(report: Report) -> dict[str, Any]:
     """Return the report as JSON-serializable data, with null for infinity and NaN."""
     data: dict[str, Any] = finite(report)
+    if report.download is None:
+        del data["download"]
     return data
 
 

@@ -13,6 +13,7 @@ from mobileprep.building.stages.calibrate.report import calibration_text
 from mobileprep.building.stages.check.report import Checked
 from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
 from mobileprep.building.stages.damage.spec import DamageRecord
+from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.migration.report import migration_markdown
 from mobileprep.building.stages.package.report import kernels_text
 from mobileprep.building.stages.transform.report import difference_text
@@ -76,6 +77,9 @@ def _details(report: Report) -> Iterator[str]:
     yield f"<details><summary>{plain(_name(report))}: {len(report.steps)} steps</summary>"
     yield ""
     yield from table(_STEP_HEADINGS, _steps(report))
+    if report.download is not None:
+        yield ""
+        yield f"Download: {download_text(report.download)}."
     if report.budget:
         yield ""
         yield from table(_BUDGET_HEADINGS, map(_budget, report.budget))

@@ -11,6 +11,7 @@ from mobileprep.building.stages.budget.report import budget_lines, cost_text
 from mobileprep.building.stages.calibrate.report import calibration_lines
 from mobileprep.building.stages.check.report import check_lines
 from mobileprep.building.stages.damage.report import damage_lines
+from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.evaluate.report import engine_lines
 from mobileprep.building.stages.migration.report import migration_lines
 from mobileprep.building.stages.package.report import kernels_text, model_line
@@ -40,6 +41,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += step_remarks(step)
     rest += [f"  warning: {warning}" for warning in report.warnings]
     rest.append(model_line(report.model, report.compressed))
+    rest += [] if report.download is None else [f"download {download_text(report.download)}"]
     rest += budget_lines(report.budget)
     rest += [] if report.cost is None else [f"cost     {cost_text(report.cost)}"]
     rest += [f"kernels  {kernels_text(kernels)}" for kernels in report.kernels]

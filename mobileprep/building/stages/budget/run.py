@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from mobileprep.building.report.layout import number_text
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord, BudgetStage
+from mobileprep.building.stages.download.spec import DownloadRecord
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import CompressRecord, KernelsRecord, PackageRecord
 from mobileprep.building.stages.running import with_assets
@@ -140,6 +141,13 @@ def _compressed_bytes(model: _Model) -> _Usage:
     return _Usage("compressed_bytes", packed.bytes, text, _SIZE_HINT)
 
 
+def _download_bytes(model: _Model) -> _Usage:
+    download = model.job.asked.download
+    assert download is not None  # The recipe was checked.
+    record = model.job.record(DownloadRecord, download)
+    return _Usage("download_bytes", record.bytes, "the download is {} bytes", _DOWNLOAD_HINT)
+
+
 def _parameters(model: _Model) -> _Usage:
     count, text = model.package.model.parameters, "the model has {} parameters"
     return _Usage("parameters", count, text, _parameters_hint(model.graph), model.basis())
@@ -215,6 +223,7 @@ def _slips(model: _Model) -> list[str]:
 _USAGES: Final[dict[str, Callable[[_Model], _Usage]]] = {
     "model_bytes": _model_bytes,
     "compressed_bytes": _compressed_bytes,
+    "download_bytes": _download_bytes,
     "parameters": _parameters,
     "flops": _flops,
     "activation_bytes": _activation_bytes,
@@ -225,6 +234,9 @@ _USAGES: Final[dict[str, Callable[[_Model], _Usage]]] = {
 
 
 _SIZE_HINT: Final = "quantize the weights, cut the graph further"
+
+
+_DOWNLOAD_HINT: Final = "raise 'tolerance' of 'download', quantize the weights, train fewer layers"
 
 
 _TOLD: Final = 3

@@ -7,6 +7,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from mobileprep.building.plan.spec import Stage, StageSpec, Upstream, places
+from mobileprep.building.stages.download.spec import DownloadStage
 from mobileprep.building.stages.freeze.spec import Frozen
 from mobileprep.building.stages.package.spec import CompressStage, PackageStage
 from mobileprep.recipe.model import Target
@@ -35,6 +36,7 @@ class BudgetStage(Stage, frozen=True, kw_only=True):
         inputs: inputs, with the shapes that the recipe declares.
         package: record of the published model.
         compressed: record of its compressed size.
+        download: record of the delta from the installed model, if the target has one.
         graph: graph of the published model.
         interface: inputs and outputs.
         assets: files that the graph reads.
@@ -50,6 +52,7 @@ class BudgetStage(Stage, frozen=True, kw_only=True):
     inputs: tuple[InputSpec, ...] = ()
     package: Upstream
     compressed: Upstream
+    download: Upstream | None = None
     graph: Upstream
     interface: Upstream
     assets: Upstream
@@ -77,7 +80,12 @@ class BudgetLine(Struct, frozen=True):
 
 
 def budget_spec(
-    target: Target, frozen: Frozen, graph: Upstream, package: str, compress: str
+    target: Target,
+    frozen: Frozen,
+    graph: Upstream,
+    package: str,
+    compress: str,
+    download: str | None = None,
 ) -> StageSpec | None:
     """Return the stage that checks a target against its limits; None without limits or device."""
     if target.budget == Budget() and target.device is None:
@@ -88,6 +96,7 @@ def budget_spec(
         inputs=target.inputs,
         package=Upstream(package, PackageStage.RECORD),
         compressed=Upstream(compress, CompressStage.RECORD),
+        download=None if download is None else Upstream(download, DownloadStage.RECORD),
         graph=graph,
         interface=frozen.interface,
         assets=frozen.assets,

@@ -1,0 +1,1 @@
+"""Write the delta from the installed model to the new one."""
