@@ -23,6 +23,10 @@ _WITHOUT_PADS: Final = "1.15"
 _MEASURING: Final = ("absorb_high_biases", "correct_bias")
 # Fields of a target for the keys of its section ``registration``.
 _REGISTRATION: Final = {"tensorflow": "registration", "allow": "allow"}
+# Modes that store weights in floating point, where every difference from the previous model counts.
+_FLOATS: Final = ("none", "float16", "bfloat16")
+# Default tolerance of the installed weights, in steps: the error of rounding.
+_ROUNDING: Final = 0.5
 # Steps that choose the scale of each constant.
 _SCALING: Final = frozenset(
     {"quantize_weights", "linear_quantize_weights", "quantize_nodes", "cast_weights"}
@@ -125,12 +129,15 @@ def _aligned(target: Target, tree: MappingNode, quantizing: list[Step]) -> Itera
     previous values again.
     """
     download = target.download
-    if download is None or not download.tolerance:
+    tolerance = 0.0 if download is None else download.tolerance
+    if tolerance is None:
+        tolerance = 0.0 if target.quantize.mode in _FLOATS else _ROUNDING
+    if download is None or not tolerance:
         yield from quantizing
         return
     params: list[tuple[str, ParameterValue]] = [
         ("previous", download.previous.name),
-        ("tolerance", download.tolerance),
+        ("tolerance", tolerance),
     ]
     storing = quantizing.pop() if quantizing and quantizing[-1].name in _SCALING else None
     if quantizing and quantizing[-1].name == "round_weights":

@@ -258,14 +258,15 @@ class Download(Struct, frozen=True):
         ),
     ]
     tolerance: Annotated[
-        float,
+        float | None,
         Option(
-            "Largest change of a weight that is not shipped, in steps of quantization, as in "
-            "`align_with_previous`. 0 ships every change.",
+            "Largest difference between a weight and the installed one that is not shipped, in "
+            "steps of quantization, as in `align_with_previous`. Default: 0.5 if the target rounds "
+            "weights or stores them in at most 8 bits, otherwise 0, which ships every change.",
             minimum=0,
             maximum=16,
         ),
-    ] = 1.0
+    ] = None
 
 
 class OpLimits(Struct, frozen=True):

@@ -67,8 +67,8 @@ class AlignWithPrevious(Transform, frozen=True):
     """
 
     summary = (
-        "Keeps weights that changed by less than a quantization step since an earlier model, so "
-        "that an update is a small download."
+        "Rounds weights to those of an earlier model where they are within half a quantization "
+        "step, so that an update is a small download."
     )
 
     previous: Annotated[
@@ -78,12 +78,12 @@ class AlignWithPrevious(Transform, frozen=True):
     tolerance: Annotated[
         float,
         Option(
-            "Largest difference from the previous value, in steps. 0.5 keeps the error of "
-            "rounding, 1 keeps weights whose float value changed by half a step.",
+            "Largest difference from the previous value, in steps. Up to 0.5, the error is that of "
+            "rounding; 1 also drops changes by half a step, and can undo what training changed.",
             minimum=0,
             maximum=16,
         ),
-    ] = 1.0
+    ] = 0.5
     steps: Annotated[
         int, Option("Number of steps in the range of a constant that is not quantized.", minimum=1)
     ] = 255

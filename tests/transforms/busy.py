@@ -12,6 +12,7 @@ from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
@@ -27,6 +28,7 @@ LOG = ";range__print__;__requant_min_max:[-1.5][2.5]\n"
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "absorb_high_biases": SAMPLES,
+    "align_with_previous": {"previous": "previous.pb"},
     "cast_weights": {"minimum_size": 16},
     "clip_weights": {"minimum_size": 16, "bits": 2},
     "correct_bias": {**SAMPLES, "minimum_size": 16},
@@ -210,3 +212,4 @@ def write_files(folder: Path) -> None:
     """Write the files that the options of some examples name."""
     (folder / "run.log").write_text(LOG)
     write_arrays(folder / "samples.npz", samples())
+    write_graph(folder / "previous.pb", Graph([const("w", normal(3, 3, 4, 4, seed=0) + 0.001)]))
