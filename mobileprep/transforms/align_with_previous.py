@@ -1,4 +1,4 @@
-"""Keep weights that hardly changed since an earlier model, so that an update is a small download."""
+"""Round weights to those of an earlier model, so that an update is a small download."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from mobileprep.core.declare import Option
 from mobileprep.core.files import map_file
-from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.formats.tflite.reader import read_model

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
@@ -117,6 +118,10 @@ def _custom_transforms() -> None:
     write_graph(Path("model.pb"), Graph([shaped_placeholder("x", 2, 3), *slopes]))
 
 
+def _deltas() -> None:
+    pytest.importorskip("bsdiff4")
+
+
 SETUPS: dict[str, Callable[[], None]] = {
     "how-to/check-targets": _targets,
     "how-to/convert-to-litert": _litert,
@@ -124,4 +129,5 @@ SETUPS: dict[str, Callable[[], None]] = {
     "how-to/custom-transforms": _custom_transforms,
     "how-to/memory-map": _targets,
     "how-to/run-graphs": _run_graphs,
+    "how-to/ship-small-updates": _deltas,
 }

@@ -30,8 +30,8 @@ from mobileprep.building.stages.check.spec import (
     samples_spec,
 )
 from mobileprep.building.stages.damage.spec import damage_spec
-from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec
 from mobileprep.building.stages.download.spec import download_spec
+from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec
 from mobileprep.building.stages.freeze.spec import (
     GRAPH,
     Frozen,

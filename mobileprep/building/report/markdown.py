@@ -77,18 +77,12 @@ def _details(report: Report) -> Iterator[str]:
     yield f"<details><summary>{plain(_name(report))}: {len(report.steps)} steps</summary>"
     yield ""
     yield from table(_STEP_HEADINGS, _steps(report))
-    if report.download is not None:
-        yield ""
-        yield f"Download: {download_text(report.download)}."
     if report.budget:
         yield ""
         yield from table(_BUDGET_HEADINGS, map(_budget, report.budget))
-    if report.cost is not None:
+    for sentence in _sentences(report):
         yield ""
-        yield f"Cost: {plain(cost_text(report.cost))}."
-    for kernels in report.kernels:
-        yield ""
-        yield f"{plain(kernels_text(kernels))}."
+        yield f"{plain(sentence)}."
     if report.check is not None:
         check = report.check
         yield ""
@@ -104,6 +98,15 @@ def _details(report: Report) -> Iterator[str]:
         yield from migration_markdown(report.migration)
     yield ""
     yield "</details>"
+
+
+def _sentences(report: Report) -> Iterator[str]:
+    """Yield the download, the cost, and the kernels."""
+    if report.download is not None:
+        yield f"Download: {download_text(report.download)}"
+    if report.cost is not None:
+        yield f"Cost: {cost_text(report.cost)}"
+    yield from map(kernels_text, report.kernels)
 
 
 def _check(check: Checked) -> Iterator[str]:
