@@ -21,13 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
 # Import from the checkout.
-from mobileprep.formats.arrays import write_arrays  # noqa: E402
 from mobileprep.graph.graph import Graph  # noqa: E402
 from mobileprep.inspection.drawing_files import cluster, drawn  # noqa: E402
 from mobileprep.inspection.node_table import step_changes  # noqa: E402
 from mobileprep.transforms.base import Context, transform_names  # noqa: E402
 from mobileprep.transforms.chains.chain import ChainStep, run_step  # noqa: E402
-from tests.transforms.busy import LOG, samples  # noqa: E402
+from tests.transforms.busy import write_files  # noqa: E402
 from tests.transforms.examples import example  # noqa: E402
 
 IMAGES: Final = ROOT / "docs" / "images" / "transforms"
@@ -80,8 +79,7 @@ def sources() -> dict[str, str]:
     """Return the DOT sources of the drawings, by transform; only transforms that change nodes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "run.log").write_text(LOG, encoding="utf-8")
-        write_arrays(folder / "samples.npz", samples())
+        write_files(folder)
         found = {name: _source(name, folder) for name in transform_names()}
     return {name: source for name, source in found.items() if source}
 
