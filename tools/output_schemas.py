@@ -301,14 +301,14 @@ class _Made:
             if issubclass(kind, Struct):
                 own = {f.name for f in structs.fields(kind)}
                 hints = {n: hint for n, hint in hints.items() if n in own}
-            required = sorted(getattr(kind, "__required_keys__", hints))
+            required = set(getattr(kind, "__required_keys__", hints))
             text = inspect.cleandoc(kind.__doc__ or "")
             told = dict(argument for c in reversed(kind.__mro__) for argument in _arguments(c))
             self.known[name] = {
                 **({"description": _line(text.partition("\n\n")[0])} if text else {}),
                 "type": "object",
                 "additionalProperties": False,
-                "required": required,
+                "required": sorted(required - getattr(kind, "optional", set())),
                 "properties": {n: self._told(h, told.get(n, "")) for n, h in hints.items()},
             }
         return {"$ref": f"#/$defs/{name}"}

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct, field, structs
 
@@ -88,6 +88,8 @@ class Report(Struct, frozen=True):
     migration: MigrationRecord | None = None
     download: DownloadRecord | None = None
     schema_version: int = 1
+    optional: ClassVar[frozenset[str]] = frozenset({"download"})
+    """Fields that are absent from JSON if they are None."""
 
 
 def collect_report(
@@ -166,9 +168,7 @@ def _engines(
 def report_data(report: Report) -> dict[str, Any]:
     """Return the report as JSON-serializable data, with null for infinity and NaN."""
     data: dict[str, Any] = finite(report)
-    if report.download is None:
-        del data["download"]
-    return data
+    return {k: v for k, v in data.items() if v is not None or k not in Report.optional}
 
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
