@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mobileprep.building.builder import Build, BuildResult, BuiltTarget, build, plan
     from mobileprep.building.calibrating import CalibrationResult, calibrate
+    from mobileprep.building.device_scripts import device_script
     from mobileprep.building.fit import validate
     from mobileprep.building.litert_files import ConversionResult, to_tflite
     from mobileprep.building.lock import LockResult, lock
@@ -55,6 +56,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "mobileprep.inspection.benchmark": ("Benchmark", "benchmark", "run"),
     "mobileprep.building.builder": ("Build", "BuildResult", "BuiltTarget", "build", "plan"),
+    "mobileprep.building.device_scripts": ("device_script",),
     "mobileprep.building.fit": ("validate",),
     "mobileprep.building.litert_files": ("ConversionResult", "to_tflite"),
     "mobileprep.building.verdicts": ("Verdict",),
@@ -129,6 +131,7 @@ __all__ = [
     "build",
     "calibrate",
     "compare",
+    "device_script",
     "diff",
     "draw",
     "freeze",

@@ -16,6 +16,7 @@ from mobileprep.freezing.loading import computed_ends
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.op_sets import FEEDABLE
 from mobileprep.graph.reachability import ends
+from mobileprep.recipe.loading import load_recipes
 from mobileprep.recipe.model import Recipe, Target
 from mobileprep.runtime.sampling.inputs import fed_tensors
 from mobileprep.targets.integration.device_script import (
@@ -29,12 +30,12 @@ from mobileprep.targets.targets import platform_named
 
 
 def device_script(
-    recipe: Recipe, folder: FilePath, *, target: str = "", out: FilePath = "out"
+    recipe: Recipe | FilePath, folder: FilePath, *, target: str = "", out: FilePath = "out"
 ) -> list[Path]:
     """Write the files that benchmark a built target on a device, with a copy of its model.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe, or its path.
         folder: directory to write to.
         target: name of the target; optional if the recipe has only one.
         out: output directory of the build.
@@ -47,6 +48,7 @@ def device_script(
         CorruptFileError: the target is not built, or its model was changed.
         UnsupportedError: benchmark_model cannot run the model.
     """
+    (recipe,) = load_recipes(recipe)
     chosen = device_target(recipe, target)
     if chosen.protect.key is not None:
         message = "benchmark_model cannot load an encrypted model"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import mobileprep
 from mobileprep.core.files import sha256_file
 from tests.cli.conftest import Run, replace_text
 from tests.targets.integration.fake_devices import BENCHMARK, fake_device, write_program
@@ -75,6 +76,18 @@ def test_target_must_be_named_and_built(digits: Path, run: Run) -> None:
     result = run("device", "script", digits, "--target", "phone")
     assert (result.code, "the target is not built" in result.err) == (4, True)
     assert not Path("device-phone").exists()
+
+
+def test_options_and_recipes_of_another_action(digits: Path, run: Run) -> None:
+    result = run("device", "script", digits, digits.parent.parent / "other.yaml")
+    assert (result.code, "script reads one recipe, not 2" in result.err) == (2, True)
+    result = run("device", "import", digits, "--target", "phone")
+    assert (result.code, "--target needs the action script, not import" in result.err) == (2, True)
+
+
+def test_python_function_loads_the_recipe(built: Path) -> None:
+    files = mobileprep.device_script(built, "scripts", target="phone")
+    assert files == [Path("scripts/model.pb"), Path("scripts/benchmark.sh")]
 
 
 def test_changed_model_is_an_error(built: Path, run: Run) -> None:

@@ -47,7 +47,7 @@ def recipe_arguments(
     settings_argument(parser)
 
 
-def settings_argument(parser: argparse.ArgumentParser) -> None:
+def settings_argument(parser: argparse._ActionsContainer) -> None:
     """Add ``--set``, which sets variables of recipes."""
     parser.add_argument(
         "--set",
