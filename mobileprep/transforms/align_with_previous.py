@@ -37,7 +37,13 @@ _DECODING: Final = frozenset(
     {"Dequantize", "Cast", "Mul", "Sub", "Reshape", "RightShift", "BitwiseAnd"}
 )
 _DEEPEST: Final = 8
-_LITE_TYPES: Final = {"FLOAT32": "<f4", "FLOAT16": "<f2", "INT8": "i1", "UINT8": "u1"}
+_LITE_TYPES: Final = {
+    "FLOAT32": "<f4",
+    "FLOAT16": "<f2",
+    "INT8": "i1",
+    "UINT8": "u1",
+    "INT4": "u1",
+}
 
 
 class PreviousConstant(Struct, frozen=True):
@@ -236,8 +242,11 @@ def _of_tflite(model: ModelRecord) -> Iterator[PreviousConstant]:
     for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
         data = model.buffers[tensor.buffer]
         if len(data) and tensor.type in _LITE_TYPES:
-            integers = np.frombuffer(data, _LITE_TYPES[tensor.type]).reshape(tensor.shape)
-            constant = _constant(*_dequantized(tensor, integers))
+            elements = np.frombuffer(data, _LITE_TYPES[tensor.type])
+            if tensor.type == "INT4":  # two in a byte, the low half first
+                halves = np.stack([elements & 15, elements >> 4], axis=-1).reshape(-1)
+                elements = (halves[: math.prod(tensor.shape)] ^ 8).astype(np.int8) - np.int8(8)
+            constant = _constant(*_dequantized(tensor, elements.reshape(tensor.shape)))
             if constant is not None:
                 yield constant
 

@@ -22,6 +22,7 @@ from mobileprep.targets.integration.device_script import (
 )
 from tests.targets.integration.fake_devices import BENCHMARK, fake_device, write_program
 
+pytestmark = pytest.mark.skipif(shutil.which("sh") is None, reason="there is no POSIX shell")
 MODEL = b"a model"
 DIGEST = hashlib.sha256(MODEL).hexdigest()
 HOSTILE = ("$(touch x)", "`touch x`", "a'b\"c", "end\\", "two words; touch x", "*")
