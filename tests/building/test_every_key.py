@@ -173,6 +173,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "litert.min_runtime": "of files for LiteRT",
     "budget.ops.allow": "needs every op of the model",
     "budget.latency_ms": "needs a device",
+    "budget.download_bytes": "needs an installed model",
+    "download": "needs an installed model: tests of downloads edit it",
 }
 Tree = dict[str, bytes]
 

@@ -100,6 +100,17 @@ def test_alignment_makes_the_delta_smaller(workdir: Path, run: Run) -> None:
     assert sizes["1"] < sizes["0.5"] < sizes["0"] < len(old)
 
 
+def test_another_installed_model_gives_another_delta(workdir: Path, run: Run) -> None:
+    install(run)
+    assert update(run).code == 0
+    first = Path("out/net/a/download/net.pb.delta").read_bytes()
+    Path("installed").write_bytes(Path(FILE).read_bytes())
+    assert run("build", "recipe.yaml").code == 0
+    second = Path("out/net/a/download/net.pb.delta").read_bytes()
+    assert len(second) < 200 < len(first)
+    assert bsdiff4.patch(Path("installed").read_bytes(), second) == Path(FILE).read_bytes()
+
+
 def test_recipes_without_it_have_no_key_in_the_report(workdir: Path, run: Run) -> None:
     install(run)
     report = json.loads(Path("out/net/a/report.json").read_text())
