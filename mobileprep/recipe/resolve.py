@@ -25,8 +25,6 @@ _MEASURING: Final = ("absorb_high_biases", "correct_bias")
 _REGISTRATION: Final = {"tensorflow": "registration", "allow": "allow"}
 # Modes that store weights in floating point, where every difference from the previous model counts.
 _FLOATS: Final = ("none", "float16", "bfloat16")
-# Default tolerance of the installed weights, in steps: the error of rounding.
-_ROUNDING: Final = 0.5
 # Steps that choose the scale of each constant.
 _SCALING: Final = frozenset(
     {"quantize_weights", "linear_quantize_weights", "quantize_nodes", "cast_weights"}
@@ -129,15 +127,12 @@ def _aligned(target: Target, tree: MappingNode, quantizing: list[Step]) -> Itera
     previous values again.
     """
     download = target.download
-    tolerance = 0.0 if download is None else download.tolerance
-    if tolerance is None:
-        tolerance = 0.0 if target.quantize.mode in _FLOATS else _ROUNDING
-    if download is None or not tolerance:
+    if download is None or not download.tolerance or target.quantize.mode in _FLOATS:
         yield from quantizing
         return
     params: list[tuple[str, ParameterValue]] = [
         ("previous", download.previous.name),
-        ("tolerance", tolerance),
+        ("tolerance", download.tolerance),
     ]
     storing = quantizing.pop() if quantizing and quantizing[-1].name in _SCALING else None
     if quantizing and quantizing[-1].name == "round_weights":

@@ -258,15 +258,15 @@ class Download(Struct, frozen=True):
         ),
     ]
     tolerance: Annotated[
-        float | None,
+        float,
         Option(
             "Largest difference between a weight and the installed one that is not shipped, in "
-            "steps of quantization, as in `align_with_previous`. Default: 0.5 if the target rounds "
-            "weights or stores them in at most 8 bits, otherwise 0, which ships every change.",
+            "steps of quantization, as in `align_with_previous`. 0 ships every change. Only for "
+            "weights that `quantize` rounds or stores in at most 8 bits.",
             minimum=0,
             maximum=16,
         ),
-    ] = None
+    ] = 0.5
 
 
 class OpLimits(Struct, frozen=True):

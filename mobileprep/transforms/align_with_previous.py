@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from mobileprep.core.declare import Option
 from mobileprep.core.files import map_file
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.formats.tflite.reader import read_model
@@ -63,8 +64,9 @@ class AlignWithPrevious(Transform, frozen=True):
     """Replace elements of float32 constants by those of an earlier, already quantized model.
 
     An element is replaced if it differs by at most ``tolerance`` steps. The step is the scale of
-    quantized constants, and the range divided by ``steps`` for others. Constants correspond if
-    they have the same shape and most elements are within the tolerance, whatever their names.
+    a quantized constant, or the range of a rounded one divided by ``steps``. Other constants of
+    the earlier model are not used: every change of a float counts. Constants correspond if they
+    have the same shape and most elements are within the tolerance, whatever their names.
 
     The ends of a constant's range are kept if they moved by less than four steps, so that a later
     quantize_weights or a conversion to LiteRT uses the previous scale, and unchanged weights get
@@ -90,14 +92,20 @@ class AlignWithPrevious(Transform, frozen=True):
         ),
     ] = 0.5
     steps: Annotated[
-        int, Option("Number of steps in the range of a constant that is not quantized.", minimum=1)
-    ] = 255
+        int | None,
+        Option(
+            "Number of steps of constants that round_weights rounded, its `num_steps`. Without it,"
+            " only quantized constants are used.",
+            minimum=1,
+        ),
+    ] = None
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Replace elements of constants with at least 16 elements."""
         by_size: dict[int, list[PreviousConstant]] = defaultdict(list)
         for constant in previous_constants(Path(self.previous)):
-            by_size[constant.values.size].append(constant)
+            if constant.step.all() or self.steps is not None:
+                by_size[constant.values.size].append(constant)
         replacements = Replacements(graph, context.tf115)
         return convert_floats(
             graph,
@@ -140,7 +148,7 @@ class AlignWithPrevious(Transform, frozen=True):
         return best if best_share >= _MIN_SHARE else None
 
     def _step(self, old: PreviousConstant) -> Array:
-        if old.step.all():
+        if self.steps is None or old.step.all():
             return old.step
         span = old.values.max() - old.values.min()
         return np.asarray(span / np.float32(self.steps), np.float32)
@@ -179,25 +187,35 @@ def previous_constants(path: Path) -> Iterator[PreviousConstant]:
 
 
 class _Decoded:
-    """The values of a graph's constants, and of the nodes that dequantize them."""
+    """The constants of a graph, with the values that its nodes dequantize them to."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        consumers = (ref.node for node in graph if node.op in _DECODING for ref in node.data_inputs)
-        self._is_read = frozenset(consumers)
 
     def constant(self, node: Node) -> PreviousConstant | None:
-        """Return the float constant that a node outputs, unless it is a step of a decoding."""
-        if node.op != "Const" and (node.op not in _DECODING or node.name in self._is_read):
-            return None
-        if node.op == "Const" and node.attr_dtype("dtype") is not DType.FLOAT:
-            return None
-        value = self._value(node, 0)
+        """Return the constant that a node outputs; None if it is not a float constant."""
+        if node.op == "Const" and node.attr_dtype("dtype") is DType.FLOAT:
+            return _constant(node.attr_tensor("value").array(), np.zeros((), np.float32))
+        is_scaled = node.op == "Mul" and self._is_centred(self._input(node, 0))
+        value = self._value(node, 0) if node.op == "Dequantize" or is_scaled else None
         if value is None or value.dtype is not DType.FLOAT:
             return None
-        return _constant(value.array(), self._scale(node, value.array().ndim))
+        ends = [self._value(self._input(node, at), 0) for at in ((1,) if is_scaled else (1, 2))]
+        numbers = [end.array() for end in ends if end is not None]
+        # A product with the scales of linear_quantize_weights, or a range of 8 bits.
+        step = numbers[0] if is_scaled else (numbers[1] - numbers[0]) / np.float32(255)
+        return _constant(value.array(), np.abs(step))
+
+    def _input(self, node: Node, at: int) -> Node | None:
+        return self._graph.get(node.data_inputs[at].node) if at < len(node.data_inputs) else None
+
+    def _is_centred(self, node: Node | None) -> bool:
+        """Return whether a node subtracts the zero point from integers."""
+        cast = self._input(node, 0) if node is not None and node.op == "Sub" else None
+        return cast is not None and cast.op == "Cast" and not cast.attr_dtype("SrcT").is_floating
 
     def _value(self, node: Node | None, depth: int) -> Tensor | None:
+        """Return the value of a constant, or of a conversion of constants."""
         if node is None or depth > _DEEPEST:
             return None
         if node.op == "Const":
@@ -208,16 +226,10 @@ class _Decoded:
         tensors = [tensor for tensor in inputs if tensor is not None]
         if len(tensors) != len(inputs) or not _is_bounded(node, tensors):
             return None
-        return evaluate_node(node, tensors)[0]
-
-    def _scale(self, node: Node, rank: int) -> Array:
-        """Return the scale of each channel that linear_quantize_weights multiplies with."""
-        factor = self._graph.get(node.data_inputs[1].node) if node.op == "Mul" else None
-        if factor is None or factor.op != "Const":
-            return np.zeros((), np.float32)
-        scale = np.abs(factor.attr_tensor("value").array())
-        aligned: Array = scale.reshape((1,) * (rank - scale.ndim) + scale.shape)
-        return aligned
+        try:
+            return evaluate_node(node, tensors)[0]
+        except (InvalidGraphError, UnsupportedError):
+            return None  # such as a Dequantize of another tool
 
 
 def _is_bounded(node: Node, inputs: Sequence[Tensor]) -> bool:
@@ -232,10 +244,16 @@ def _is_bounded(node: Node, inputs: Sequence[Tensor]) -> bool:
 
 
 def _constant(values: Array, step: Array) -> PreviousConstant | None:
-    """Return a constant, or None if it is small or not finite."""
-    if values.size < _LEAST_SIZE or not np.isfinite(values).all():
+    """Return a constant, or None if it is small, not finite, or has steps of another shape."""
+    if values.size < _LEAST_SIZE or not np.isfinite(values).all() or step.ndim > values.ndim:
         return None
-    return PreviousConstant(values.astype(np.float32, copy=False), step)
+    # As many dimensions as the values, so that both can be transposed.
+    aligned = step.reshape((1,) * (values.ndim - step.ndim) + step.shape) if step.ndim else step
+    if any(
+        size not in (1, whole) for size, whole in zip(aligned.shape, values.shape, strict=False)
+    ):
+        return None
+    return PreviousConstant(values.astype(np.float32, copy=False), aligned)
 
 
 def _of_tflite(model: ModelRecord) -> Iterator[PreviousConstant]:

@@ -28,7 +28,7 @@ LOG = ";range__print__;__requant_min_max:[-1.5][2.5]\n"
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "absorb_high_biases": SAMPLES,
-    "align_with_previous": {"previous": "previous.pb"},
+    "align_with_previous": {"previous": "previous.pb", "steps": 255},
     "cast_weights": {"minimum_size": 16},
     "clip_weights": {"minimum_size": 16, "bits": 2},
     "correct_bias": {**SAMPLES, "minimum_size": 16},
