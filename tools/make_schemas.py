@@ -37,6 +37,17 @@ from mobileprep.recipe import editor_schema  # noqa: E402
 from mobileprep.recipe.data import DEVICE_SCHEMA  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Integration, Protection, Recipe, Target  # noqa: E402
+from mobileprep.recipe.pipeline_settings import (  # noqa: E402
+    FlopsLimits,
+    LatencyLimits,
+    PassRate,
+    Pipeline,
+    PipelineBudget,
+    PipelineStep,
+    RunCounts,
+    Scales,
+    Windows,
+)
 from mobileprep.recipe.schemas import (  # noqa: E402
     OUTPUT_SCHEMAS,
     SCHEMA_FOLDER,
@@ -83,14 +94,23 @@ _SECTIONS = (
     MetricChoice,
     MetricFunction,
     OpLimits,
+    FlopsLimits,
+    LatencyLimits,
+    PassRate,
+    Pipeline,
+    PipelineBudget,
+    PipelineStep,
     Protection,
     Quantize,
     QuantizeRule,
     Reading,
     Recipe,
+    RunCounts,
+    Scales,
     Source,
     Target,
     Validation,
+    Windows,
 )
 
 

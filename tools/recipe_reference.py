@@ -174,6 +174,15 @@ _SECTIONS = (
     ("target", "`targets.<name>`"),
     ("quantize", "`targets.<name>.quantize`"),
     ("custom_op", "`ops.<name>`"),
+    ("pipeline", "`pipeline`"),
+    ("pipeline_step", "`pipeline.steps`"),
+    ("runs", "`pipeline.steps.runs`"),
+    ("windows", "`pipeline.steps.windows`"),
+    ("scales", "`pipeline.steps.windows.scales`"),
+    ("pass_rate", "`pipeline.steps.pass_rate`"),
+    ("pipeline_budget", "`pipeline.budget`"),
+    ("latency_limits", "`pipeline.budget.latency_ms`"),
+    ("flops_limits", "`pipeline.budget.flops`"),
 )
 _TYPES = {
     "object": "mapping",

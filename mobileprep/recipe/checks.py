@@ -10,6 +10,7 @@ from mobileprep.errors import nearest_hint
 from mobileprep.recipe.data import data_problems, device_problems
 from mobileprep.recipe.decode import ENVIRONMENT, SOURCE_KINDS
 from mobileprep.recipe.model import Language, Target
+from mobileprep.recipe.pipeline import step_problems
 from mobileprep.recipe.sections import ModelSections, is_null
 from mobileprep.recipe.settings import ABIS, SIGN_IN, Artifact, Cache
 from mobileprep.recipe.tree import (
@@ -312,15 +313,19 @@ def _integers(target: Target, tree: MappingNode) -> Iterator[Problem]:
         yield Problem(ranges.place, message, "write 'observed' or 'trained'")
 
 
-def _budget(target: Target, tree: MappingNode) -> Iterator[Problem]:
+def _budget(_target: Target, tree: MappingNode) -> Iterator[Problem]:
     """Report invalid sizes and counts, and a latency without a device."""
-    budget = tree.get("budget")
-    for key, node in budget.nodes().items() if isinstance(budget, MappingNode) else ():
-        yield from amount_problems(key, node)
-    if target.budget.latency_ms is not None and not tree.get("device"):
-        place = key_place(tree, "budget", "latency_ms")
-        hint = "add 'device: smartphone', or another of 'mobileprep benchmark --device'"
-        yield Problem(place, "a latency needs the device whose it is", hint)
+    for keys in (("budget",), ("pipeline", "budget")):
+        budget = find(tree, keys)
+        for key, node in budget.nodes().items() if isinstance(budget, MappingNode) else ():
+            limits = node.nodes().values() if isinstance(node, MappingNode) else (node,)
+            for limit in limits:
+                yield from amount_problems(key, limit)
+        latency = find(tree, (*keys, "latency_ms"))
+        if latency is not None and not is_null(latency) and not tree.get("device"):
+            place = key_place(tree, *keys, "latency_ms")
+            hint = "add 'device: smartphone', or another of 'mobileprep benchmark --device'"
+            yield Problem(place, "a latency needs the device whose it is", hint)
 
 
 def _download(target: Target, tree: MappingNode) -> Iterator[Problem]:
@@ -341,7 +346,7 @@ _AMOUNTS: Final[dict[str, tuple[Callable[[str], int | None], str, str]]] = {
     **dict.fromkeys(
         (
             *("model_bytes", "compressed_bytes", "download_bytes", "activation_bytes"),
-            *("kernel_bytes", "memory"),
+            *("kernel_bytes", "ram_bytes", "memory"),
         ),
         (parse_bytes, "a size", "with B, KB, MB, KiB or MiB: '60 KB'"),
     ),
@@ -435,6 +440,7 @@ _CHECKS: tuple[Callable[[Target, MappingNode], Iterator[Problem]], ...] = (
     _abis,
     _budget,
     _download,
+    step_problems,
     device_problems,
     _integration,
     _protection,

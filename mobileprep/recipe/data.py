@@ -33,14 +33,15 @@ from mobileprep.targets.targets import DEVICE_FILES, Device, find_device
 
 
 def data_problems(_target: Target, tree: MappingNode) -> Iterator[Problem]:
-    """Report keys of samples that do not fit together."""
+    """Report keys of a target's samples that do not fit together."""
     for section in ("calibration", "check", "validation"):
         data = find(tree, (section, "data"))
         if isinstance(data, MappingNode):
-            yield from _problems(data)
+            yield from samples_problems(data)
 
 
-def _problems(data: MappingNode) -> Iterator[Problem]:
+def samples_problems(data: MappingNode) -> Iterator[Problem]:
+    """Report keys of samples that do not fit together."""
     kinds = [kind for kind in DATA_KINDS if kind in data.entries]
     if not kinds:
         # An unknown key may be a misspelled kind, which the schema reports.

@@ -14,6 +14,7 @@ from mobileprep.data.options import DATA_KINDS, FOLDERS, LABEL_FILES, FeatureRea
 from mobileprep.recipe.files import input_file
 from mobileprep.recipe.metrics import AUTO, choice_facts
 from mobileprep.recipe.model import Protection
+from mobileprep.recipe.pipeline_settings import FlopsLimits, PipelineBudget, PipelineStep
 from mobileprep.recipe.sections import is_null
 from mobileprep.recipe.settings import Budget, Data, InputFile, Pin, Source, SourceKind
 from mobileprep.recipe.tree import MappingNode, Node, Scalar, Sequence, find, place_of, plain
@@ -202,6 +203,14 @@ def _budget(decoder: Decoder, node: Node) -> Fields:
     return {key: amount(key, child) for key, child in _mapping(decoder, node).items()}
 
 
+def _flops_limits(decoder: Decoder, node: Node) -> Fields:
+    return {key: amount("flops", child) for key, child in _mapping(decoder, node).items()}
+
+
+def _pipeline_step(decoder: Decoder, node: Node) -> Fields:
+    return {"model": "", **_mapping(decoder, node), "place": str(node.place)}
+
+
 def amount(key: str, node: Node | None) -> Node | int | None:
     """Return the number of a string with a unit, None for an invalid string, or another node."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
@@ -242,6 +251,9 @@ _FIELDS: Final[Mapping[type, Callable[[Decoder, Node], Fields]]] = {
     Budget: _budget,
     Data: _data,
     FeatureReading: _feature,
+    FlopsLimits: _flops_limits,
+    PipelineBudget: _budget,
+    PipelineStep: _pipeline_step,
     Protection: _protection,
     Quantize: _quantize,
     Source: _source,

@@ -18,6 +18,7 @@ from mobileprep.recipe.data import read_device
 from mobileprep.recipe.decode import Decoder, amount
 from mobileprep.recipe.files import input_file, load_tree
 from mobileprep.recipe.model import Plugin, Recipe
+from mobileprep.recipe.pipeline import pipeline_problems
 from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.resolve import Chains, resolve_target
 from mobileprep.recipe.schemas import TransformSchemas, name_faults, recipe_schema
@@ -68,6 +69,7 @@ def load_recipe(
         *amount_problems("memory", root.get("memory")),
         *plugin_problems,
         *model_problems(models),
+        *pipeline_problems(targets),
     ]
     for tree, target in targets:
         problems += [*target_problems(target, tree), *chains.problems(tree)]

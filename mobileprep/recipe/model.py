@@ -10,6 +10,7 @@ from msgspec import Struct, field, structs
 
 from mobileprep.core.declare import Located, Option
 from mobileprep.freezing.settings import Freeze
+from mobileprep.recipe.pipeline_settings import Pipeline
 from mobileprep.recipe.settings import (
     Abi,
     Artifact,
@@ -174,6 +175,7 @@ class Target(Located, frozen=True):
         protect: measures that make it harder to extract the model from the app.
         download: the installed model that the target updates, or None.
         budget: limits.
+        pipeline: the pipeline that the target's device runs, or None.
         device: device for latency estimates, or None.
         device_file: profile of the device if it is a file, otherwise None.
     """
@@ -249,6 +251,7 @@ class Target(Located, frozen=True):
     protect: Protection = field(default_factory=Protection)
     download: Download | None = None
     budget: Budget = field(default_factory=Budget)
+    pipeline: Pipeline | None = None
     device: Device | None = None
     device_file: InputFile | None = None
     tree: MappingNode | None = None

@@ -12,6 +12,7 @@ from mobileprep.core.paths import directory_error, file_error
 from mobileprep.errors import CorruptFileError, MobileprepError, nearest_hint
 from mobileprep.recipe.files import what_is_there
 from mobileprep.recipe.model import Recipe, Target
+from mobileprep.recipe.pipeline_settings import PassRate
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 
@@ -103,6 +104,8 @@ def _data(target: Target) -> Iterator[Data]:
         yield target.validation.data
     if target.check is not None and target.check.data is not None:
         yield target.check.data
+    steps = () if target.pipeline is None else target.pipeline.steps
+    yield from (s.pass_rate.data for s in steps if isinstance(s.pass_rate, PassRate))
 
 
 def _what(data: Data, file: InputFile) -> str:
