@@ -150,7 +150,9 @@ def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - JSON
     if isinstance(hint, types.UnionType):
         if value is None:
             return None
-        (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
+        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+        # The only other union is that of numbers, ``int | float``.
+        hint = kinds[0] if len(kinds) == 1 else float
     if hint is float:
         return _number(value, where)
     if isinstance(hint, type) and issubclass(hint, Struct) and isinstance(value, dict):

@@ -175,6 +175,16 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "budget.latency_ms": "needs a device",
     "budget.download_bytes": "needs an installed model",
     "download": "needs an installed model: tests of downloads edit it",
+    **dict.fromkeys(
+        (
+            "pipeline",
+            *("pipeline.steps", "pipeline.keep_loaded", "pipeline.budget"),
+            *("pipeline.budget.latency_ms", "pipeline.budget.flops", "pipeline.budget.ram_bytes"),
+            *(f"pipeline.budget.latency_ms.{case}" for case in ("expected", "p95", "worst")),
+            *(f"pipeline.budget.flops.{case}" for case in ("expected", "p95", "worst")),
+        ),
+        "of several models: tests of pipelines",
+    ),
 }
 Tree = dict[str, bytes]
 

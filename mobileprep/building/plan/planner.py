@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import structs
@@ -48,6 +48,12 @@ from mobileprep.building.stages.package.spec import (
     package_spec,
 )
 from mobileprep.building.stages.page.spec import NodesStage
+from mobileprep.building.stages.pipeline.spec import (
+    PlannedModel,
+    pass_rate_members,
+    pass_rate_specs,
+    pipeline_spec,
+)
 from mobileprep.building.stages.search.spec import (
     SearchPlanner,
 )
@@ -55,18 +61,66 @@ from mobileprep.building.stages.transform.spec import transform_spec
 from mobileprep.building.stages.validate.spec import validate_spec
 from mobileprep.core.files import canonical
 from mobileprep.recipe.model import Recipe, Target, digestible
+from mobileprep.recipe.pipeline import pipeline_targets
 from mobileprep.recipe.settings import Budget
 
 
 def plan_recipes(recipes: Iterable[Recipe], requested: frozenset[str] = frozenset()) -> Plan:
     """Plan the stages of recipes."""
     known_stages = KnownStages()
-    targets = [
-        _TargetPlanner(recipe, target, known_stages).plan()
-        for recipe in map(portable_recipe, recipes)
-        for target in recipe.chosen(requested)
-    ]
-    return Plan(tuple(known_stages.stages), tuple(targets))
+    targets: list[TargetPlan] = []
+    for recipe in map(portable_recipe, recipes):
+        chosen = {target.folder for target in recipe.chosen(requested)}
+        needed = _with_partners(recipe, chosen)
+        planners = [_TargetPlanner(recipe, t, known_stages) for t in needed]
+        planned = {planner.target.folder: planner.plan() for planner in planners}
+        models = {planner.target.folder: planner.model for planner in planners}
+        planned |= _with_pipelines(recipe, known_stages, planned, models)
+        targets += (plan for folder, plan in planned.items() if folder in chosen)
+    plan = Plan(tuple(known_stages.stages), tuple(targets))
+    stages = plan.until(task for target in targets for task in target.tasks)
+    return structs.replace(plan, stages=tuple(stages))
+
+
+def _with_partners(recipe: Recipe, chosen: Collection[str]) -> Iterator[Target]:
+    """Yield the chosen targets, and those of the other models in their pipelines."""
+    needed = set(chosen)
+    for targets in pipeline_targets(recipe.targets):
+        folders = {target.folder for target in targets}
+        needed |= folders if folders & needed else set()
+    yield from (target for target in recipe.targets if target.folder in needed)
+
+
+def _with_pipelines(
+    recipe: Recipe,
+    stages: KnownStages,
+    planned: Mapping[str, TargetPlan],
+    models: Mapping[str, PlannedModel],
+) -> Iterator[tuple[str, TargetPlan]]:
+    """Yield the targets of pipelines again, by directory, with the stages of their pipeline.
+
+    All targets need them, so that none is published if the pipeline exceeds a limit. The report of
+    the last step's target describes the pipeline.
+    """
+    for targets in pipeline_targets([model.target for model in models.values()]):
+        last, pipeline = targets[-1], targets[-1].pipeline
+        assert pipeline is not None
+        used = [models[target.folder] for target in targets]
+        specs = pass_rate_specs(pipeline, used)
+        rates = [stages.add(recipe, last, spec) for spec in specs]
+        tasks = (*rates, stages.add(recipe, last, pipeline_spec(pipeline, used, rates)))
+        for folder in dict.fromkeys(target.folder for target in targets):
+            plan = planned[folder]
+            plan = structs.replace(plan, tasks=(*plan.tasks, *tasks))
+            if folder == last.folder:
+                data = pass_rate_members(pipeline)
+                plan = structs.replace(
+                    plan,
+                    records=stages.records(plan.tasks),
+                    sources=distinct_sources((*plan.sources, *data)),
+                    settings={**plan.settings, "pipeline": digestible(pipeline)},
+                )
+            yield folder, plan
 
 
 class _TargetPlanner:
@@ -74,14 +128,14 @@ class _TargetPlanner:
 
     def __init__(self, recipe: Recipe, target: Target, stages: KnownStages) -> None:
         self._recipe = recipe
-        self._target = target
+        self.target = target
         self._stages = stages
         self._calibrations: list[str] = []
         self._searches: list[str] = []
 
     def plan(self) -> TargetPlan:
         """Plan the target and add its stages to the known ones."""
-        target = self._target
+        target = self.target
         freeze = self._add(freeze_spec(target))
         frozen = frozen_by(freeze)
         samples, steps, checks = self._chain(frozen)
@@ -92,6 +146,7 @@ class _TargetPlanner:
         used = target.ranges_of_file
         ranges = self._ranges(label, graph, frozen, is_used=used, for_litert=True)
         package = self._add(package_spec(target, file, frozen, graph, ranges))
+        self.model = PlannedModel(target, frozen, graph, package)
         model = Upstream(package, file if target.protect.key else f"{PUBLISHED}{file}")
         shipped = self._shipped(model, file)
         code = self._add_all(integration_spec(target, file, graph, frozen.interface))
@@ -128,7 +183,7 @@ class _TargetPlanner:
         )
 
     def _add(self, spec: StageSpec) -> str:
-        return self._stages.add(self._recipe, self._target, spec)
+        return self._stages.add(self._recipe, self.target, spec)
 
     def _add_all(self, *specs: StageSpec | None) -> list[str]:
         """Add the stages that the recipe asks for, and return their tasks."""
@@ -141,7 +196,7 @@ class _TargetPlanner:
             The task that creates the samples of a check, if the recipe has one; the tasks of the
             transforms; and the tasks that check them.
         """
-        target, check = self._target, self._target.check
+        target, check = self.target, self.target.check
         steps: list[str] = []
         checks: list[str] = []
         samples: list[str] = []
@@ -172,7 +227,7 @@ class _TargetPlanner:
         for_litert: bool = False,
     ) -> Upstream | None:
         """Add a calibration, and return its ranges, or None if they are not used."""
-        target = self._target
+        target = self.target
         if not is_used or target.calibration is None:
             return None
         spec = calibrate_spec(
@@ -185,7 +240,7 @@ class _TargetPlanner:
         self, number: int, label: str, graph: Upstream, ranges: Upstream | None, frozen: Frozen
     ) -> str:
         """Add the tasks of a step that searches for the best layers to quantize."""
-        target, validation = self._target, self._target.validation
+        target, validation = self.target, self.target.validation
         assert validation is not None
         assert ranges is not None
         return SearchPlanner(
@@ -194,7 +249,7 @@ class _TargetPlanner:
 
     def _shipped(self, model: Upstream, file: str) -> Upstream:
         """Return the model file that the target publishes, which may be encrypted."""
-        target = self._target
+        target = self.target
         if target.protect.key is None:
             return model
         file = encrypted_file(target, file)
@@ -203,19 +258,19 @@ class _TargetPlanner:
 
     def _nodes(self, frozen: Frozen, graph: Upstream) -> tuple[str, str]:
         """Return the tasks that describe the nodes of the source and of the final graph."""
-        inputs, ranges = self._target.inputs, self._calibrations
+        inputs, ranges = self.target.inputs, self._calibrations
         source = NodesStage(inputs=inputs, graph=frozen.graph)
         shipped = NodesStage(
             inputs=inputs,
             graph=graph,
             ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in ranges),
         )
-        label = f"{self._target.folder}/nodes"
+        label = f"{self.target.folder}/nodes"
         return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
 
     def _default_check(self, frozen: Frozen, steps: list[str], model: Upstream) -> list[str]:
         """Return the default quantization check, unless the recipe configures its own."""
-        target = self._target
+        target = self.target
         if not needs_default_check(target):
             return []
         samples = self._add(default_samples_spec(target, frozen))
@@ -224,7 +279,7 @@ class _TargetPlanner:
 
     def _validate(self, frozen: Frozen, graph: Upstream, shipped: Upstream) -> list[str]:
         """Return the validation tasks, if the recipe has a validation."""
-        target, validation = self._target, self._target.validation
+        target, validation = self.target, self.target.validation
         if validation is None:
             return []
         model = model_of(target, "validation", graph, shipped)

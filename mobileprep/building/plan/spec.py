@@ -47,6 +47,7 @@ Section: TypeAlias = Literal[
     "protect",
     "download",
     "budget",
+    "pipeline",
 ]
 """Recipe section that a stage's messages refer to."""
 

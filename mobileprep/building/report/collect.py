@@ -27,12 +27,12 @@ from mobileprep.building.stages.package.spec import (
     ModelFacts,
     PackageRecord,
 )
+from mobileprep.building.stages.pipeline.spec import PipelineRecord
 from mobileprep.building.stages.transform.report import StepLine, step_line
 from mobileprep.building.stages.transform.spec import TransformRecord
 from mobileprep.building.stages.validate.report import accuracy_of
 from mobileprep.building.stages.validate.spec import Accuracy, ValidationRecord
 from mobileprep.targets.targets import DeviceCost
-
 
 class Report(Struct, frozen=True):
     """Report of one target.
@@ -53,7 +53,7 @@ class Report(Struct, frozen=True):
         quantize: quantization mode, such as ``weights`` or ``nodes, observed``; empty if none.
         damage: quantization error of each tensor, if measured.
         calibrations: sources of the ranges of 8-bit nodes.
-        budget: limits of the target, and the model's usage.
+        budget: limits of the target and of a pipeline that ends with it, and the usage.
         cost: operations and latency for one sample on the target's device, if it names one.
         kernels: kernels that the header for each release registers.
         tool: name and version of the program that built it, ``mobileprep 1.2``.
@@ -61,6 +61,7 @@ class Report(Struct, frozen=True):
         sources: SHA-256 of each source file, by its name in the recipe.
         migration: runtimes that can run the graph, if the recipe asks for them.
         download: delta from the installed model; absent in JSON if there is none.
+        pipeline: cost of the pipeline that ends with this model; absent in JSON if there is none.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -87,8 +88,9 @@ class Report(Struct, frozen=True):
     sources: Mapping[str, str] = field(default_factory=dict)
     migration: MigrationRecord | None = None
     download: DownloadRecord | None = None
+    pipeline: PipelineRecord | None = None
     schema_version: int = 1
-    optional: ClassVar[frozenset[str]] = frozenset({"download"})
+    optional: ClassVar[frozenset[str]] = frozenset({"download", "pipeline"})
     """Fields that are absent from JSON if they are None."""
 
 
@@ -106,6 +108,7 @@ def collect_report(
     """
     package, default = records.one(PackageRecord), records.first(DefaultCheckRecord)
     validation, budget = records.first(ValidationRecord), records.first(BudgetRecord)
+    pipeline = records.first(PipelineRecord)
     checks = tuple(check for check in records.all(CheckRecord) if check.step)
     model = next((check for check in records.all(CheckRecord) if not check.step), None)
     of_steps: tuple[CheckRecord | None, ...] = checks
@@ -132,11 +135,15 @@ def collect_report(
         quantize,
         records.first(DamageRecord),
         records.all(CalibrationRecord),
-        () if budget is None else budget.lines,
+        (
+            *(() if budget is None else budget.lines),
+            *(() if pipeline is None else pipeline.budget),
+        ),
         None if budget is None else budget.cost,
         package.kernels,
         migration=records.first(MigrationRecord),
         download=records.first(DownloadRecord),
+        pipeline=pipeline,
     )
 
 

@@ -103,7 +103,7 @@ def number_text(amount: float) -> str:
 _MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>|#~&@]")
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table(headings: Sequence[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
     """Yield the lines of a Markdown table, first column left-aligned and others right-aligned."""
     yield _row(headings)
     yield _row([":--", *["--:"] * (len(headings) - 1)])
@@ -116,5 +116,5 @@ def plain(text: str) -> str:
     return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", line)
 
 
-def _row(cells: Sequence[str]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"

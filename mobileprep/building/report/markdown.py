@@ -16,6 +16,7 @@ from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.migration.report import migration_markdown
 from mobileprep.building.stages.package.report import kernels_text
+from mobileprep.building.stages.pipeline.report import pipeline_markdown
 from mobileprep.building.stages.transform.report import difference_text
 from mobileprep.building.stages.validate.report import METRIC_HEADINGS, metric_cells
 from mobileprep.building.stages.validate.spec import Accuracy, OutputRecord
@@ -92,12 +93,19 @@ def _details(report: Report) -> Iterator[str]:
         yield f"Ranges {plain(calibration_text(calibration))}."
     if report.accuracy is not None:
         yield from _metrics(report.accuracy)
+    yield from _optional(report)
+    yield ""
+    yield "</details>"
+
+
+def _optional(report: Report) -> Iterator[str]:
+    """Yield the sections that a recipe asks for."""
     if report.damage is not None:
         yield from _tensors(report.damage)
     if report.migration is not None:
         yield from migration_markdown(report.migration)
-    yield ""
-    yield "</details>"
+    if report.pipeline is not None:
+        yield from pipeline_markdown(report.pipeline)
 
 
 def _sentences(report: Report) -> Iterator[str]:

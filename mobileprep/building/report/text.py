@@ -15,6 +15,7 @@ from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.evaluate.report import engine_lines
 from mobileprep.building.stages.migration.report import migration_lines
 from mobileprep.building.stages.package.report import kernels_text, model_line
+from mobileprep.building.stages.pipeline.report import pipeline_lines
 from mobileprep.building.stages.transform.report import step_remarks, step_table
 from mobileprep.building.stages.validate.report import accuracy_lines
 from mobileprep.core.printable import plain
@@ -55,6 +56,8 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += damage_lines(report.damage, width or USUAL_WIDTH)
     if report.migration is not None:
         rest += migration_lines(report.migration)
+    if report.pipeline is not None:
+        rest += pipeline_lines(report.pipeline, width or USUAL_WIDTH)
     rest += engine_lines(report.engines)
     ops = ", ".join(f"{op} {count}" for op, count in report.ops.items())
     rest.append(f"ops      {ops}{f'; {report.model.basis}' if report.model.basis else ''}")

@@ -22,6 +22,7 @@ from mobileprep.building.stages.calibrate.spec import CalibrateStage, DataRecord
 from mobileprep.building.stages.check.spec import SamplesStage
 from mobileprep.building.stages.damage.spec import DamageStage
 from mobileprep.building.stages.evaluate.spec import EvaluateStage
+from mobileprep.building.stages.pipeline.spec import PassRateStage
 from mobileprep.building.stages.search.spec import RankStage
 from mobileprep.core.files import atomic_writer, inside, read_bytes, write_bytes
 from mobileprep.core.keys import key_from_environment
@@ -265,7 +266,8 @@ def stage_inputs(
     | Job[SamplesStage]
     | Job[DamageStage]
     | Job[CalibrateStage]
-    | Job[RankStage],
+    | Job[RankStage]
+    | Job[PassRateStage],
     graph: Graph,
     names: Sequence[str],
 ) -> list[FedTensor]:

@@ -35,7 +35,8 @@ def test_changed_outputs_are_reported(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(execution, "stage_function", changed)
     (complaint,) = complaints(BEFORE, noted(tmp_path))
     assert complaint == (
-        "PackageStage leaves something else (golden/auto/package: files/more, "
+        "PackageStage leaves something else (cascade/first/phone/package: files/more, "
+        "cascade/second/phone/package: files/more, golden/auto/package: files/more, "
         "golden/eight/package: files/more, golden/phone/package: files/more, "
         "golden/private/package: files/more): raise its version in "
         "the spec.py of its slice in mobileprep/building/stages and run "

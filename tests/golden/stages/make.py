@@ -77,12 +77,28 @@ targets:
 """
 
 
+_CASCADE = """\
+version: 1
+name: cascade
+device: smartphone
+inputs: {x: {}}
+outputs: [y]
+models: {first: {source: {frozen: model.pb}}, second: {source: {frozen: model.pb}}}
+targets: {phone: {}}
+pipeline:
+  steps:
+    - {model: first, runs: {expected: 2.5, p95: 6, worst: 9}}
+    - {model: second, pass_rate: {data: data.npz, threshold: 1}}
+"""
+
+
 def noted(folder: Path) -> Noted:
     """The version of each stage, and the digests of its outputs in a new directory."""
     _write_inputs(folder)
     os.environ["GOLDEN_KEY"] = "00" * 32
-    recipe = load_recipe(folder / "recipe.yaml", environ={})
-    state = State(plan_recipes([recipe]), Store(folder / "store"))
+    names = ("recipe.yaml", "cascade.yaml")
+    recipes = [load_recipe(folder / name, environ={}) for name in names]
+    state = State(plan_recipes(recipes), Store(folder / "store"))
     build(Executor(state))
     records: Noted = {
         kind.stage_name: {"version": kind.stage_version, "outputs": {}} for kind in STAGES
@@ -126,6 +142,7 @@ def _write_inputs(folder: Path) -> None:
     x = np.array([[i % 5, (3 * i) % 7, i % 3, i % 2] for i in range(8)], np.float32)
     write_arrays(folder / "data.npz", {"x": x, "label": np.array([2] * 8)})
     (folder / "recipe.yaml").write_text(_RECIPE)
+    (folder / "cascade.yaml").write_text(_CASCADE)
 
 
 def _digest(name: str, data: bytes) -> str:

@@ -1,0 +1,1 @@
+"""Cost of running the models of a pipeline for one input."""
