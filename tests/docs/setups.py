@@ -19,7 +19,7 @@ from tests.freezing.saved import write_saved_model
 from tests.ops.lookup.test_tables import from_file
 from tests.ops.pictures import encoded
 from tests.targets.migration.graphs import speech
-from tests.transforms.graphs import const, node, placeholder
+from tests.transforms.graphs import const, conv, node, normal, placeholder
 from tests.transforms.test_raise_control_flow import doubling
 from tests.transforms.test_replace_detection_postprocess import EXAMPLE_NODES
 
@@ -122,12 +122,41 @@ def _deltas() -> None:
     pytest.importorskip("bsdiff4")
 
 
+def _cascade() -> None:
+    """Face detectors with the window sizes of MTCNN's networks, and four images."""
+    scanned = [
+        shaped_placeholder("image", -1, -1, -1, 3),
+        const("filters", 0.1 * normal(12, 12, 3, 8)),
+        conv("features", "image filters", strides=(1, 2, 2, 1), padding="VALID"),
+        node("active", "Relu", "features"),
+        const("classes", 0.4 * normal(1, 1, 8, 2, seed=1)),
+        conv("scores", "active classes"),
+        node("prob", "Softmax", "scores"),
+    ]
+    write_graph(Path("pnet.pb"), Graph(scanned))
+    for name, side, filters in (("rnet", 24, 28), ("onet", 48, 32)):
+        rest = [
+            shaped_placeholder("image", -1, side, side, 3),
+            const("filters", normal(5, 5, 3, filters)),
+            conv("features", "image filters", strides=(1, 2, 2, 1)),
+            node("active", "Relu", "features"),
+            const("sides", [1, 2], np.int32),
+            node("mean", "Mean", "active sides", Tidx=DType.INT32, keep_dims=False),
+            const("classes", normal(filters, 2)),
+            node("scores", "MatMul", "mean classes"),
+            node("prob", "Softmax", "scores"),
+        ]
+        write_graph(Path(f"{name}.pb"), Graph(rest))
+    np.savez("faces.npz", image=np.random.default_rng(0).random((4, 240, 320, 3), np.float32))
+
+
 SETUPS: dict[str, Callable[[], None]] = {
     "how-to/check-targets": _targets,
     "how-to/convert-to-litert": _litert,
     "how-to/custom-ops": _custom_ops,
     "how-to/custom-transforms": _custom_transforms,
     "how-to/memory-map": _targets,
+    "how-to/run-a-cascade": _cascade,
     "how-to/run-graphs": _run_graphs,
     "how-to/ship-small-updates": _deltas,
 }

@@ -37,7 +37,9 @@ def test_fragment_is_a_valid_recipe(page: Path, text: str, tmp_path: Path) -> No
     recipe = {**DIGITS, "calibration": {"data": "data/calibration.npz"}, **fragment}
     if "extends" in fragment:
         (tmp_path / fragment["extends"]).parent.mkdir(exist_ok=True)
-        (tmp_path / fragment["extends"]).write_text(yaml.safe_dump(DIGITS))
+        written = {block.file: block.body for block in blocks(page)}
+        extended = written.get(fragment["extends"], yaml.safe_dump(DIGITS))
+        (tmp_path / fragment["extends"]).write_text(extended)
         recipe = fragment
     if "outputs" in str(fragment.get("validation")):
         recipe["outputs"] = None

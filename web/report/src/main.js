@@ -6,7 +6,7 @@ import { DIFFER_TITLES, differing } from "./differ.js";
 import { choice, el, replace } from "./dom.js";
 import { GraphView } from "./graph.js";
 import { Target } from "./model.js";
-import { accuracy, budgets, files, ops, overview, section, stages, stepsTable } from "./sections.js";
+import { accuracy, budgets, files, ops, overview, pipeline, section, stages, stepsTable } from "./sections.js";
 
 const read = (id) => {
   const found = document.getElementById(id);
@@ -19,7 +19,7 @@ let other = read("compared");
 const main = el("main", { id: "main", tabindex: -1 });
 const links = el("ul");
 const TITLES = { overview: "Overview", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", scopes: "Scopes", tensors: "Tensors",
-  ops: "Ops", budgets: "Budgets", files: "Files", stages: "Build", compare: "Compare" };
+  ops: "Ops", budgets: "Budgets", pipeline: "Pipeline", files: "Files", stages: "Build", compare: "Compare" };
 
 function link(titles) {
   replace(links, [...main.querySelectorAll("section")].map((part) => el("li", null, el("a", { href: `#${part.id}` }, titles[part.id]))));
@@ -50,6 +50,7 @@ function show(raw) {
     tensors(target, go),
     ops(target),
     budgets(target),
+    pipeline(target),
     files(target),
     stages(data.stages),
     compare);

@@ -146,6 +146,23 @@ export function budgets(target) {
     ["limit", number("found"), number("allowed"), number("left"), "rests on"], rows, { "data-chart": "budgets" }));
 }
 
+export function pipeline(target) {
+  const { pipeline: found } = target.report;
+  if (!found) return null;
+  const cases = ["expected", "p95", "worst"];
+  const cells = (amounts) => cases.map((name) => real(amounts[name]));
+  const rows = found.steps.map((step, at) => [short(`${at + 1} ${step.model}`), ...cells(step.runs), ...cells(step.flops), step.basis]);
+  rows.push(["total", "", "", "", ...cells(found.flops), ""]);
+  const latency = found.latency_ms ? `Latency at best on ${found.device}: ${cases.map((name) => `${real(found.latency_ms[name])} ms ${name}`).join(", ")}.` : "";
+  const loaded = found.keep_loaded ? "all models loaded" : "one model loaded at a time";
+  return section("pipeline", "Pipeline",
+    table("Runs and operations for one input", ["step", number("runs"), number("runs p95"), number("runs worst"),
+      number("FLOPs"), number("FLOPs p95"), number("FLOPs worst"), "source of the runs"], rows, { "data-chart": "pipeline" }),
+    latency ? el("p", null, latency) : null,
+    el("p", null, `RAM: ${bytes(found.ram_bytes)} of model files and tensors, ${loaded}.`),
+    found.basis ? el("p", { class: "quiet" }, found.basis) : null);
+}
+
 export function files(target) {
   const entries = Object.entries(target.report.files).sort((a, b) => b[1] - a[1]);
   const top = most(entries.map((e) => e[1]));
