@@ -34,6 +34,7 @@ from mobileprep.building.stages.validate.report import accuracy_of
 from mobileprep.building.stages.validate.spec import Accuracy, ValidationRecord
 from mobileprep.targets.targets import DeviceCost
 
+
 class Report(Struct, frozen=True):
     """Report of one target.
 
