@@ -82,9 +82,9 @@ def _lines(facts: OpFacts) -> Iterator[str]:
 
 
 def _kernel(kernel: OpKernelFact) -> str:
-    constraints = f" {', '.join(kernel.constraints)}" if kernel.constraints else ""
+    constraints = f": {', '.join(kernel.constraints)}" if kernel.constraints else ""
     label = f" _kernel={kernel.label}" if kernel.label else ""
-    return f"{kernel.kernel}:{constraints}{label}{'' if kernel.is_default else ' (not compiled)'}"
+    return f"{kernel.kernel}{constraints}{label}{'' if kernel.is_default else ' (not compiled)'}"
 
 
 def _table(facts: Sequence[OpFacts]) -> Iterator[str]:

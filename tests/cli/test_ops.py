@@ -12,7 +12,7 @@ def test_lists_kernels_files_and_builds(run: Run) -> None:
     assert result.code == 0, result.err
     assert "DecodeJpeg in TensorFlow 1.15\n  input contents: string\n" in result.out
     assert "  default build for ios: no\n" in result.out
-    assert "    DecodeImageOp: (not compiled)\n" in result.out
+    assert "    DecodeImageOp (not compiled)\n" in result.out
     assert "    tensorflow/core/kernels/decode_image_op.cc (not in the default build)" in result.out
     assert "Relu in TensorFlow 1.15\n" in result.out
 
