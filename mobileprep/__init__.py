@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mobileprep.targets.headers import registration_header
     from mobileprep.targets.memmapped import MemmapResult, memmap
     from mobileprep.targets.migration.survey import MigrationResult, migrate
+    from mobileprep.targets.op_facts import OpFacts, op_facts
 
 __version__ = "0.1.0"
 
@@ -64,6 +65,7 @@ _HOMES = {
     "mobileprep.inspection.drawing_files": ("draw",),
     "mobileprep.targets.memmapped": ("MemmapResult", "memmap"),
     "mobileprep.targets.migration.survey": ("MigrationResult", "migrate"),
+    "mobileprep.targets.op_facts": ("OpFacts", "op_facts"),
     "mobileprep.building.calibrating": ("CalibrationResult", "calibrate"),
     "mobileprep.building.transforming": ("TransformResult", "transform"),
     "mobileprep.freezing.loading": ("freeze",),
@@ -116,6 +118,7 @@ __all__ = [
     "MobileprepError",
     "MobileprepWarning",
     "ModelDifference",
+    "OpFacts",
     "Recipe",
     "RecipeError",
     "Report",
@@ -140,6 +143,7 @@ __all__ = [
     "lock",
     "memmap",
     "migrate",
+    "op_facts",
     "plan",
     "recipe_tasks",
     "registration_header",

@@ -10,7 +10,12 @@ from mobileprep.cli.verb import Group, bool_flag, file_name, flag, verb, whole_n
 from mobileprep.core.paths import is_stdout, output_path
 from mobileprep.errors import UsageError
 
-_FORMATS = ("dot", "svg", "png", "model-explorer")
+_FORMATS = ("dot", "svg", "png", "model-explorer", "tensorboard")
+
+_VIEWERS = {
+    "model-explorer": "a file: --dot_output=graph.json",
+    "tensorboard": "a directory: --dot_output=logs",
+}
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +26,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "dot_output",
         required=True,
         metavar="FILE",
-        help="File to write, or - for standard output",
+        help="File to write, log directory for tensorboard, or - for standard output",
     )
     help_text = "Accepted and ignored: the format is detected"
     bool_flag(parser, "input_binary", default=True, help_line=help_text)
@@ -48,7 +53,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb(
     "dot",
     Group.TENSORFLOW,
-    "Draw a graph as DOT, SVG, PNG, or for Model Explorer (graph_to_dot)",
+    "Draw a graph as DOT, SVG, PNG, or for Model Explorer or TensorBoard (graph_to_dot)",
     _arguments,
     "mobileprep dot --graph=model.pb --dot_output=model.svg --collapse=1",
 )
@@ -57,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.inspection.drawing_files import draw
 
     target = output_path(args.dot_output)
-    if args.format == "model-explorer" and is_stdout(target):
-        message = "the files for Model Explorer are several, and cannot go to stdout"
-        raise UsageError(message, "name a file: --dot_output=graph.json")
+    if args.format in _VIEWERS and is_stdout(target):
+        message = f"the format {args.format} cannot go to stdout"
+        raise UsageError(message, f"name {_VIEWERS[args.format]}")
     written = draw(
         args.graph,
         target,

@@ -93,6 +93,13 @@ class TFRecordFile:
         return f"{self._path}, byte {at}"
 
 
+def framed(data: bytes) -> bytes:
+    """Return data as a record, with its length and checksums."""
+    length = len(data).to_bytes(_LENGTH, "little")
+    head = _HEAD.pack(len(data), masked_crc32c(length))
+    return head + data + _TAIL.pack(masked_crc32c(data))
+
+
 def is_tf_record(data: bytes | memoryview) -> bool:
     """Return whether data starts with a record, by the checksum of its length, or is empty."""
     if len(data) < _HEAD.size:

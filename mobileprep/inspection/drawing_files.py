@@ -28,12 +28,17 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import CONTROL, Ref
 from mobileprep.inspection.costs import node_flops
+from mobileprep.inspection.event_files import write_event_file
 from mobileprep.ops.registry import family_of
 from mobileprep.ops.shape_inference import infer_shapes
 
-Format = Literal["dot", "svg", "png", "model-explorer"]
-FORMATS: Final[tuple[Format, ...]] = ("dot", "svg", "png", "model-explorer")
+Format = Literal["dot", "svg", "png", "model-explorer", "tensorboard"]
+FORMATS: Final[tuple[Format, ...]] = ("dot", "svg", "png", "model-explorer", "tensorboard")
 
+_VIEWERS: Final[Mapping[Format, str]] = {
+    "model-explorer": "Model Explorer",
+    "tensorboard": "TensorBoard",
+}
 # Graphviz takes minutes for larger graphs.
 _MANY: Final = 2_000
 _LARGEST: Final = 64 << 20
@@ -70,13 +75,14 @@ def draw(
     damage: FilePath | None = None,
     warn: Warn | None = None,
 ) -> list[Path]:
-    """Draw a graph as DOT, SVG, or PNG, or write it for Google's Model Explorer.
+    """Draw a graph as DOT, SVG, or PNG, or write it for Model Explorer or TensorBoard.
 
     Args:
         model: a graph, or the path of a model, which is drawn as it was saved.
-        path: the file to write. Model Explorer gets further files with numbers next to it.
-        format: ``dot``, ``svg``, ``png``, or ``model-explorer``; by default the extension decides,
-            and other extensions mean ``dot``.
+        path: the file to write. Model Explorer gets further files with numbers next to it, and
+            TensorBoard a directory.
+        format: ``dot``, ``svg``, ``png``, ``model-explorer``, or ``tensorboard``; by default the
+            extension decides, and other extensions mean ``dot``.
         collapse: number of name parts to draw; 0 draws every node.
         around: the node whose neighbors to draw; empty for the whole graph.
         radius: largest number of edges from ``around``.
@@ -97,8 +103,8 @@ def draw(
     warn, target = warn or as_warning, Path(path)
     by_name: dict[str, Format] = {".svg": "svg", ".png": "png"}
     kind = format or by_name.get(target.suffix.lower(), "dot")
-    if kind == "model-explorer" and collapse:
-        message = "Model Explorer collapses scopes itself"
+    if kind in _VIEWERS and collapse:
+        message = f"{_VIEWERS[kind]} collapses scopes itself"
         raise UsageError(message, "remove 'collapse'")
     if kind != "model-explorer" and damage:
         message = "'damage' is an overlay of the format model-explorer"
@@ -109,6 +115,8 @@ def draw(
         label = "graph" if isinstance(model, Graph) else Path(model).name
         errors = None if damage is None else Path(damage)
         return write_model_explorer(target, graph, label, options, warn, damage=errors)
+    if kind == "tensorboard":
+        return [write_event_file(target, _part(graph, options), shapes_of(graph, warn))]
     text = dot_text(graph, options, warn)
     if kind == "dot":
         write_text(target, text)

@@ -27,10 +27,11 @@ _LIBRARIES: Final = {
     TF115: "//tensorflow/core:android_tensorflow_lib",
     NEWEST: "//tensorflow/core:portable_tensorflow_lib",
 }
-_GROUPS: Final = {
+EXTENDED_GROUPS: Final = {
     TF115: "android_extended_ops_group2",
     NEWEST: "portable_extended_ops_group2",
 }
+"""Filegroup of additional kernel files in Bazel's build of each release."""
 
 
 def build_fragments(
@@ -100,13 +101,14 @@ def _bazelrc(release: str, platform: Platform, abis: Sequence[Abi]) -> str:
 
 
 def _bzl(release: str, files: KernelFiles, reasons: Mapping[str, str], own: Sequence[str]) -> str:
+    group = EXTENDED_GROUPS[release]
     lines = [
         f'"""Sources below {KERNELS} that the model needs of TensorFlow {release}."""',
         "",
         "# Of the sources that the default mobile build compiles:",
         *_starlark_list("KERNEL_SRCS", files.kept, reasons),
         "",
-        f"# Sources that it lacks: add them to the group {_GROUPS[release]} of {KERNELS}/BUILD.",
+        f"# Sources that it lacks: add them to the group {group} of {KERNELS}/BUILD.",
         *_starlark_list("ADDED_KERNEL_SRCS", files.added, reasons),
         *_custom_sources(release, own),
         *_unplaced_note(files),
@@ -121,7 +123,7 @@ def _custom_sources(release: str, own: Sequence[str]) -> list[str]:
     return [
         "",
         f"# {copied}",
-        f"# and add them to the group {_GROUPS[release]} of {KERNELS}/BUILD.",
+        f"# and add them to the group {EXTENDED_GROUPS[release]} of {KERNELS}/BUILD.",
         "CUSTOM_OP_SRCS = [",
         *(f'    "{name}",' for name in own),
         "]",

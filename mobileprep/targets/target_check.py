@@ -40,10 +40,10 @@ Cause = Literal[
 
 
 # Platforms whose default build omits sources or dtypes. Others build everything.
-_FEWER_SOURCES: Final = frozenset({"android", "ios", "raspberry-pi"})
+FEWER_SOURCES: Final = frozenset({"android", "ios", "raspberry-pi"})
 
 
-_FEWER_TYPES: Final = frozenset({"android", "ios"})
+FEWER_TYPES: Final = frozenset({"android", "ios"})
 
 
 _DOWNGRADE: Final = "the transform `downgrade`"
@@ -223,12 +223,12 @@ class _Survey:
         if any(gap.kind in ("op", "kernel") for gap in gaps):
             return
         files, compiled = op_files(node.op, self._release)
-        if self._platform in _FEWER_SOURCES and files and not compiled:
+        if self._platform in FEWER_SOURCES and files and not compiled:
             cause = reason_left_out(node.op)
             # The build files add sources, but not an image library.
             if cause == "image library" or not self._selective:
                 yield _Lack(node.op, cause)
-        elif self._platform in _FEWER_TYPES and not self._selective:
+        elif self._platform in FEWER_TYPES and not self._selective:
             left_out = type_left_out(node, self._release)
             if left_out:
                 yield _Lack(node.op, "type not compiled", left_out)

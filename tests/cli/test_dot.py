@@ -100,6 +100,16 @@ def test_model_explorer_neighbors_keep_shapes_and_costs(run: Run) -> None:
     assert flops["a/b/conv"] == {"value": 576}
 
 
+def test_event_files_for_tensorboard(run: Run) -> None:
+    result = run("dot", "--graph=g.pb", "--dot_output=logs", "--format=tensorboard")
+    created = Path("logs") / "events.out.tfevents.0.mobileprep"
+    assert (result.code, result.out) == (0, f"Created {created}.\n")
+    assert created.is_file()
+    result = run("dot", "--graph=g.pb", "--dot_output=-", "--format=tensorboard")
+    assert result.code == 2
+    assert "the format tensorboard cannot go to stdout" in result.err
+
+
 def test_missing_node_is_reported_with_a_suggestion(run: Run) -> None:
     result = run("dot", "--graph=g.pb", "--dot_output=-", "--around=a/rely")
     assert result.code == 2

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypedDict
+
+from msgspec import Struct
 
 from mobileprep.errors import UnsupportedError, nearest_hint
 from mobileprep.graph.node import Node
@@ -81,6 +83,30 @@ def kernel_classes(op: str, release: str) -> frozenset[str]:
     return frozenset(row["kernel"] for row in _registrations(op, "", release))
 
 
+class KernelRow(Struct, frozen=True):
+    """A registration of a CPU kernel.
+
+    Args:
+        kernel: the kernel class.
+        types: required type of each type attribute, such as ``{"T": "DT_FLOAT"}``.
+        attrs: permitted values of other attributes.
+        label: label that a node selects with its ``_kernel`` attribute; usually empty.
+    """
+
+    kernel: str
+    types: Mapping[str, str]
+    attrs: Mapping[str, Sequence[str | int | bool]]
+    label: str
+
+
+def kernel_rows(op: str, release: str) -> tuple[KernelRow, ...]:
+    """Return all registrations of CPU kernels of an op in a release."""
+    return tuple(
+        KernelRow(row["kernel"], row["types"], row.get("attrs", {}), row.get("label", ""))
+        for row in _rows(op, release)
+    )
+
+
 def node_types(node: Node, release: str) -> Mapping[str, tuple[str, ...]]:
     """Return the labels of a node's type attributes, with the defaults of the release."""
     definition = op_def(node.op, release)
@@ -117,9 +143,12 @@ def _type_attrs(node: Node, definition: OpDef) -> dict[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=4096)
 def _registrations(op: str, label: str, release: str) -> tuple[_Registration, ...]:
+    return tuple(row for row in _rows(op, release) if row.get("label", "") == label)
+
+
+def _rows(op: str, release: str) -> list[_Registration]:
     line = _table(release).get(op)
-    rows: list[_Registration] = [] if line is None else json.loads(line)
-    return tuple(row for row in rows if row.get("label", "") == label)
+    return [] if line is None else json.loads(line)
 
 
 @lru_cache(maxsize=len(RELEASES))

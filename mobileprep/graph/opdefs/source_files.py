@@ -88,6 +88,15 @@ def op_files(op: str, release: str) -> tuple[frozenset[str], frozenset[str]]:
     return files, files & _default_files(release)
 
 
+def default_list(file: str, release: str) -> str:
+    """Return the list of the default mobile build that has a kernel file; empty if none has it.
+
+    For 1.15, that is the makefile's list, and for 2.21 a filegroup in Bazel's ``BUILD`` file.
+    """
+    groups = _json("mobile_files.json")[_MOBILE[release]]
+    return next((g for g, files in groups.items() if g != _ELSEWHERE and file in files), "")
+
+
 def is_kernel_file(name: str, release: str) -> bool:
     """Return whether a release is known to have that file in ``tensorflow/core/kernels/``."""
     return name in _default_files(release) or name in ops_of_files(release)
