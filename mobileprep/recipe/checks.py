@@ -346,7 +346,7 @@ _AMOUNTS: Final[dict[str, tuple[Callable[[str], int | None], str, str]]] = {
     **dict.fromkeys(
         (
             *("model_bytes", "compressed_bytes", "download_bytes", "activation_bytes"),
-            *("kernel_bytes", "ram_bytes", "memory"),
+            *("kernel_bytes", "ram", "memory"),
         ),
         (parse_bytes, "a size", "with B, KB, MB, KiB or MiB: '60 KB'"),
     ),

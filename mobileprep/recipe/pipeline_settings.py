@@ -207,7 +207,7 @@ class PipelineBudget(Struct, frozen=True):
         FlopsLimits | None,
         Option("Largest numbers of operations.", definition="flops_limits"),
     ] = None
-    ram_bytes: Annotated[
+    ram: Annotated[
         int | None,
         Option("Largest memory of model files and tensors.", definition="size"),
     ] = None

@@ -179,7 +179,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         (
             "pipeline",
             *("pipeline.steps", "pipeline.keep_loaded", "pipeline.budget"),
-            *("pipeline.budget.latency_ms", "pipeline.budget.flops", "pipeline.budget.ram_bytes"),
+            *("pipeline.budget.latency_ms", "pipeline.budget.flops", "pipeline.budget.ram"),
             *(f"pipeline.budget.latency_ms.{case}" for case in ("expected", "p95", "worst")),
             *(f"pipeline.budget.flops.{case}" for case in ("expected", "p95", "worst")),
         ),

@@ -165,7 +165,7 @@ def test_exceeded_budget_names_the_most_expensive_step() -> None:
 
 def test_exceeded_memory() -> None:
     with pytest.raises(AccuracyError) as caught:
-        built("  budget: {ram_bytes: 100}\n")
+        built("  budget: {ram: 100}\n")
     assert caught.value.message.startswith("the models of the pipeline take ")
     assert caught.value.hint.startswith(
         "write 'keep_loaded: false' if the app loads one model at a time, or make 'scan' smaller ("
@@ -174,7 +174,7 @@ def test_exceeded_memory() -> None:
 
 def test_edits_run_only_their_stages() -> None:
     measured = "{data: images.npz, threshold: 0.5, class_index: 1}"
-    built("  budget: {ram_bytes: 10 KB}\n", rate=measured)
+    built("  budget: {ram: 10 KB}\n", rate=measured)
     costs, rate = "faces/pipeline/phone/costs", "faces/pipeline/phone/02-pass-rate"
 
     def edited(old: str, new: str) -> tuple[str, ...]:

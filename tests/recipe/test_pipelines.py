@@ -66,7 +66,7 @@ def test_all_keys(tmp_path: Path) -> None:
   budget:
     latency_ms: {expected: 1, p95: 2.5, worst: 3}
     flops: {expected: 1 MFLOP, worst: 20}
-    ram_bytes: 2 MB"""
+    ram: 2 MB"""
     recipe = loaded(tmp_path, text)
     (pipeline,) = {target.pipeline for target in recipe.targets}
     assert pipeline is not None

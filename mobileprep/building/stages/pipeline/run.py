@@ -343,8 +343,8 @@ def _limits(job: Job[PipelineStage], record: PipelineRecord) -> Iterator[BudgetL
             limit = getattr(limits, case, None)
             if limit is not None:
                 yield BudgetLine(f"pipeline {name} {case}", getattr(amounts, case), limit)
-    if budget.ram_bytes is not None:
-        yield BudgetLine("pipeline ram_bytes", record.ram_bytes, budget.ram_bytes)
+    if budget.ram is not None:
+        yield BudgetLine("pipeline ram", record.ram_bytes, budget.ram)
 
 
 def _check(job: Job[PipelineStage], record: PipelineRecord, lines: Sequence[BudgetLine]) -> None:
@@ -358,7 +358,7 @@ def _check(job: Job[PipelineStage], record: PipelineRecord, lines: Sequence[Budg
         for line in exceeded
     ]
     # One suggestion for operations, for the last limit, and one for memory.
-    hints = {line.name.endswith("ram_bytes"): _hint(line, record) for line in exceeded}
+    hints = {line.name.endswith(" ram"): _hint(line, record) for line in exceeded}
     hint = f"{'; '.join(hints.values())}, or raise the budget"
     device = f" ({record.device})" if any("latency_ms" in line.name for line in exceeded) else ""
     message = f"{'; '.join(messages)}{device}"
@@ -368,7 +368,7 @@ def _check(job: Job[PipelineStage], record: PipelineRecord, lines: Sequence[Budg
 def _usage(line: BudgetLine) -> str:
     _, name, *case = line.name.split()
     found = number_text(line.found)
-    if name == "ram_bytes":
+    if name == "ram":
         return f"the models of the pipeline take {found} bytes of memory"
     unit = "ms" if name == "latency_ms" else "operations"
     return f"the pipeline takes {found} {unit} {_CASES[case[0]]}"
@@ -377,7 +377,7 @@ def _usage(line: BudgetLine) -> str:
 def _hint(line: BudgetLine, record: PipelineRecord) -> str:
     """Name the step with the largest share of a limited resource."""
     _, name, *case = line.name.split()
-    if name == "ram_bytes":
+    if name == "ram":
         largest = max(record.steps, key=lambda step: step.model_bytes + step.activation_bytes)
         sizes = (
             f"{largest.model_bytes:,} bytes of model and {largest.activation_bytes:,} of tensors"
