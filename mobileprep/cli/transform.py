@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_limit_flags(parser)
-    flag(parser, "in_graph", required=True, type=file_name, metavar="FILE", help="Graph to read")
+    flag(parser, "in_graph", required=True, type=file_name, metavar="FILE", help="GraphDef or MetaGraph to read")
     flag(
         parser,
         "out_graph",
         required=True,
         metavar="FILE",
-        help="Graph to write, or - for standard output",
+        help="Graph to write, of the same kind, or - for standard output",
     )
     flag(parser, "inputs", default="", help="Names of the input tensors, a,b")
     flag(parser, "outputs", default="", help="Names of the output tensors, a,b")
@@ -63,7 +63,10 @@ def run(args: argparse.Namespace) -> int:
         runnable,
         tell_beforehand,
     )
+    from mobileprep.formats.kinds import file_kind
+    from mobileprep.formats.saved_model import read_meta_graph
     from mobileprep.graph.files import read_graph, write_graph
+    from mobileprep.graph.meta_graph import graph_of, write_meta_graph
     from mobileprep.recipe.steps import parse_transforms_flag
     from mobileprep.transforms.base import Context
 
@@ -80,13 +83,22 @@ def run(args: argparse.Namespace) -> int:
     source, target = Path(args.in_graph), output_path(args.out_graph)
     # Measured first, because the output may overwrite the input.
     size = _size(source)
-    graph = read_graph(source)
+    meta = None
+    if file_kind(source) == "MetaGraphDef":
+        if args.output_as_text:
+            msg = "a MetaGraph cannot be written as text"
+            raise UsageError(msg, "leave out --output_as_text", args.in_graph)
+        meta = read_meta_graph(source)
+    graph = before = read_graph(source) if meta is None else graph_of(meta)
     context = Context(comma_list(args.inputs), comma_list(args.outputs), tf115=True)
     steps = runnable(parsed)
     tell_beforehand(graph, steps, context, warn)
     compare = comparison(graph, source, context, warn) if args.check else None
     graph, _ = run_steps(graph, steps, context, compare=compare, watch=_print_step, warn=warn)
-    write_graph(target, graph, as_text=args.output_as_text)
+    if meta is None:
+        write_graph(target, graph, as_text=args.output_as_text)
+    else:
+        write_meta_graph(target, meta, before, graph)
     written = _size(target)
     if size is not None and written is not None:
         print(f"{args.out_graph}: {written:,} bytes, {size:,} before", file=sys.stderr)
