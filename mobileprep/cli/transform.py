@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_limit_flags(parser)
-    flag(parser, "in_graph", required=True, type=file_name, metavar="FILE", help="GraphDef or MetaGraph to read")
+    flag(
+        parser,
+        "in_graph",
+        required=True,
+        type=file_name,
+        metavar="FILE",
+        help="GraphDef or MetaGraph to read",
+    )
     flag(
         parser,
         "out_graph",

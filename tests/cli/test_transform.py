@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from mobileprep.core.declare import declared
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import saved_model_pb2
 from mobileprep.graph.files import read_graph, write_graph
 from mobileprep.graph.graph import Graph
+from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.transforms.base import transform_class, transform_names
 from tests.building.stages.hostile import HOSTILE
 from tests.building.stages.jobs import classifier, op
@@ -232,3 +235,33 @@ def test_suggested_chains_do_not_duplicate_constants(run: Run, chain: str) -> No
     _write_weight_with_identity()
     assert run("transform", *flags(transforms=chain)).code == 0
     assert Path("out.pb").stat().st_size < 11_000
+
+
+def meta_graph() -> None:
+    """``in.meta``: a layer of a training graph, with its variable in a collection."""
+    proto = saved_model_pb2.MetaGraphDef()
+    proto.meta_info_def.tensorflow_version = "1.15.0"
+    variable = node("w", "VariableV2", T=None, dtype=DType.FLOAT)
+    nodes = [placeholder(), variable, node("w/read", "Identity", "w"), const("b", [1.0])]
+    layer = [node("m", "MatMul", "x w/read"), node("a", "BiasAdd", "m b"), node("y", "Relu", "a")]
+    proto.graph_def.ParseFromString(graph_to_bytes(Graph([*nodes, *layer])))
+    Path("in.meta").write_bytes(proto.SerializeToString())
+
+
+def test_a_meta_graph_becomes_a_meta_graph(run: Run) -> None:
+    meta_graph()
+    files = {"in_graph": "in.meta", "out_graph": "out.meta"}
+    result = run("transform", *flags(**files, transforms="insert_fake_quant"))
+    assert result.code == 0, result.err
+    assert "2 matched" in result.err
+    proto = saved_model_pb2.MetaGraphDef.FromString(Path("out.meta").read_bytes())
+    assert proto.meta_info_def.tensorflow_version == "1.15.0"
+    assert len(proto.collection_def["variables"].bytes_list.value) == 8
+
+
+def test_a_meta_graph_is_not_written_as_text(run: Run) -> None:
+    meta_graph()
+    more = flags("--output_as_text", in_graph="in.meta", transforms="insert_fake_quant")
+    result = run("transform", *more)
+    assert result.code == 2
+    assert "error: in.meta: a MetaGraph cannot be written as text" in result.err

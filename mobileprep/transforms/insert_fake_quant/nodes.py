@@ -11,10 +11,10 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.graph import Graph
+from mobileprep.graph.meta_graph import TRAINABLE
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.tensor import Array, Tensor
-from mobileprep.graph.meta_graph import TRAINABLE
 
 FLOAT: Final = attr.dtype(DType.FLOAT)
 _INT32: Final = attr.dtype(DType.INT32)

@@ -2,7 +2,7 @@
 
 Folded weights are what a runtime quantizes, so training has to round them, not the weights of the
 layer. In training, weights are scaled by the moving variance, which changes slowly, and the layer's
-output is corrected to what the variance of the batch gives.
+output is corrected by the variance of the batch.
 
 Source: Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference" (2018),
 section 3.2.2, and ``fold_batch_norms`` of TensorFlow 1.15's ``tf.contrib.quantize``.
@@ -19,12 +19,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mobileprep.freezing.trace import variable_behind
+from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import FUSED_BATCH_NORMS, SUMS
 from mobileprep.graph.reachability import dependents
 from mobileprep.graph.refs import Ref, control
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.transforms.base import refuse
 from mobileprep.transforms.insert_fake_quant.layers import LAYERS, weights_of
 from mobileprep.transforms.insert_fake_quant.nodes import NewNodes
@@ -124,7 +124,7 @@ class _Folding:
         return None if weights is None else _Batch(node, weights, to_space)
 
     def _fold_fused(self, node: Node) -> None:
-        if Ref(node.name) not in {r for n in self._graph.consumers.get(node.name, ()) for r in n.inputs}:
+        if not any(Ref(node.name) in n.inputs for n in self._graph.consumers.get(node.name, ())):
             return
         batch = self._batch(node.data_inputs[0])
         if batch is None:

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref
-from mobileprep.graph.attrs import TensorShape
 from mobileprep.transforms.insert_fake_quant.layers import Place
 from mobileprep.transforms.insert_fake_quant.nodes import NewNodes
 from mobileprep.transforms.rewriting.layers import layer_kind
@@ -165,9 +165,7 @@ class Quantizers:
             step = new.variable(new.scope(_STEP), np.array(0, np.int64))
             one = new.constant(f"{step.node}/AssignAdd/value", np.array(1, np.int64))
             counted = new.add(f"{step.node}/AssignAdd", "AssignAdd", step, one, T=_INT64, **_LOCKED)
-            delay = new.constant(
-                f"{step.node}/delay", np.array(self._settings.delay, np.int64)
-            )
+            delay = new.constant(f"{step.node}/delay", np.array(self._settings.delay, np.int64))
             self._is_active = new.add(
                 f"{step.node}/GreaterEqual", "GreaterEqual", counted, delay, T=_INT64
             )
