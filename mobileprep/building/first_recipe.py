@@ -17,15 +17,20 @@ from msgspec.structs import replace
 from mobileprep.building.fit import check_models
 from mobileprep.building.pipeline.runner import collect
 from mobileprep.building.pipeline.state import State
+from mobileprep.building.preprocessing import Preprocessing, find_preprocessing
 from mobileprep.building.report.collect import Report
 from mobileprep.building.targets import build_report, plan_state
 from mobileprep.core.paths import opened
+from mobileprep.data.options import FOLDERS
+from mobileprep.data.source import DataFiles, NoLabelsError
 from mobileprep.errors import AccuracyError, InvalidGraphError, MobileprepError, UnsupportedError
 from mobileprep.formats.arrays import read_headers
 from mobileprep.freezing.find_models import FoundModel, inference_graph, load_found
+from mobileprep.freezing.freeze import freeze
+from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE, RELEASES, TF115
-from mobileprep.recipe.first import Draft, DraftInput, recipe_text
+from mobileprep.recipe.first import Draft, DraftInput, quoted, recipe_text
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.schemas import modeline, recipe_schema
@@ -42,8 +47,9 @@ class Wishes(Struct, frozen=True):
         signature: signature of a SavedModel.
         tags: tags of its MetaGraph.
         inputs, outputs: names of inputs and outputs.
-        data: an .npz file of samples for validation.
-        labels: name of its array of labels; empty for ``label`` if such an array exists.
+        data: an .npz file of samples for validation, or a directory of images.
+        labels: name of its array of labels; empty for ``label`` if such an array exists. For
+            images, the CSV file of labels; empty for the names of their directories.
         release: the TensorFlow release of the app; empty for the default, or a newer one if the
             default does not load the model.
     """
@@ -59,7 +65,11 @@ class Wishes(Struct, frozen=True):
 
 
 def first_recipe(
-    model: FoundModel, path: Path, wishes: Wishes, run: RunStages | None
+    model: FoundModel,
+    path: Path,
+    wishes: Wishes,
+    run: RunStages | None,
+    show: Callable[[Preprocessing], None] = lambda _: None,
 ) -> tuple[str, str]:
     """Return the text of a recipe, and a summary of its build.
 
@@ -71,9 +81,13 @@ def first_recipe(
         path: path of the recipe.
         wishes: choices of the user.
         run: runs the stages of a plan; None to skip the build and its checks.
+        show: called with the preprocessing that was found for labeled images.
     """
     try:
-        return _final(_draft(model, path, wishes), path, run)
+        draft = _draft(model, path, wishes)
+        if run is not None:
+            draft = _preprocessed(draft, model, wishes, show)
+        return _final(draft, path, run)
     except (UnsupportedError, InvalidGraphError) as error:
         other = inference_graph(model)
         if other is not None:
@@ -132,7 +146,74 @@ def _draft(model: FoundModel, path: Path, wishes: Wishes) -> Draft:
         (model.notes, proposal.about_inputs, proposal.about_outputs),
         release=wishes.release,
         validation=None if data is None else (_relative(data, path.parent), _labels(data, wishes)),
+        reading=() if data is None or not data.is_dir() else _labels_of_images(wishes, path),
     )
+
+
+def _labels_of_images(wishes: Wishes, path: Path) -> tuple[tuple[str, str], ...]:
+    listed = wishes.labels and _relative(Path(wishes.labels), path.parent)
+    return (("labels", quoted(listed) if listed else FOLDERS),)
+
+
+def _preprocessed(
+    draft: Draft,
+    model: FoundModel,
+    wishes: Wishes,
+    show: Callable[[Preprocessing], None],
+) -> Draft:
+    """Add the preprocessing of images to a draft, if it is clear."""
+    data = wishes.data
+    if data is None or draft.validation is None:
+        return draft
+    name, labels = draft.validation
+    is_folder = data.is_dir()
+    if not (is_folder or (labels and data.is_file() and zipfile.is_zipfile(data))):
+        return draft
+    listed = Path(wishes.labels) if is_folder and wishes.labels else None
+    files = DataFiles(str(data), data, "pictures" if is_folder else None, labels=listed)
+    options = FreezeOptions(outputs=draft.outputs, signature=wishes.signature)
+    try:
+        graph = freeze(load_found(model, wishes.tags), options).graph
+        names = [i.name for i in draft.inputs]
+        found = find_preprocessing(graph, names, draft.outputs, files, labels)
+    except NoLabelsError:
+        return replace(draft, validation=(name, ""), reading=())
+    except MobileprepError:
+        return draft  # The build reports the error.
+    if found is None:
+        return draft
+    show(found)
+    about, reading = _described(found)
+    return replace(
+        draft,
+        about_data=(*about, *found.table()),
+        reading=(*draft.reading, *reading) if is_folder else (),
+    )
+
+
+def _described(found: Preprocessing) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return comments on a preprocessing, and the keys of ``data`` that apply it."""
+    choice = found.choice
+    if choice is None:
+        return [f"The preprocessing is not clear: {found.doubt}."], []
+    accuracy = f"top-1 accuracy {choice.accuracy:.3f} on {len(choice.hits)} samples"
+    about = [f"Pixels scaled to {choice.scaling.name}, channels {choice.channels}: {accuracy}."]
+    if found.doubt:
+        about.append(f"Note: {found.doubt}.")
+    mean, std = choice.ordered
+    if found.stored and found.stored != choice.scaling.name:
+        scaled = f"(pixel - {mean}) / {std}"
+        about.append(f"The arrays contain {found.stored}: scale pixels of 0 to 255 as {scaled}.")
+    if found.stored and choice.channels == "bgr":
+        about.append("The arrays have the channels in another order: reverse the last axis.")
+    if choice.offset > 0:
+        about.append(
+            "The model has a class before the first label: list it first in a file of classes, "
+            "'classes: FILE'."
+        )
+    elif choice.offset < 0:
+        about.append("The model counts classes from 0 and the labels count from 1: subtract 1.")
+    return about, [("mean", mean), ("std", std), ("channels", choice.channels)]
 
 
 def _labels(data: Path, wishes: Wishes) -> str:

@@ -23,6 +23,7 @@ from mobileprep.errors import (
 if TYPE_CHECKING:
     from mobileprep.building.first_recipe import Wishes
     from mobileprep.building.pipeline.state import State
+    from mobileprep.building.preprocessing import Preprocessing
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +37,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signature", default="", help="Signature of the SavedModel")
     parser.add_argument("--inputs", help="Names of the inputs, a,b [default: detected]")
     parser.add_argument("--outputs", help="Names of the outputs, a,b [default: detected]")
-    parser.add_argument("--data", help=".npz file of samples for validation")
-    parser.add_argument(
-        "--labels", default="", help="Array of labels in the .npz file [default: label]"
-    )
+    parser.add_argument("--data", help="Samples for validation: .npz file or directory of images")
+    labels = "Array of labels, or CSV file for images [default: label, or their directories]"
+    parser.add_argument("--labels", default="", help=labels)
     tensorflow_argument(parser, "oldest that loads the model, from ")
     parser.add_argument("--name", help="Name of the recipe [default: from the model]")
     parser.add_argument(
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             model = find_model(Path(args.model), checkpoint)
             text, summary = first_recipe(
-                model, path, _wishes(args), None if args.no_try else _run_stages
+                model, path, _wishes(args), None if args.no_try else _run_stages, _show
             )
         except MobileprepError as error:
             raise _elsewhere(error, args.model, path) from error
@@ -95,6 +95,11 @@ def run(args: argparse.Namespace) -> int:
         print(f"{path}: written; {summary}", file=sys.stderr)
         print(f"look it over, then 'mobileprep build {path}'", file=sys.stderr)
     return 0
+
+
+def _show(found: Preprocessing) -> None:
+    """Print the accuracy with each preprocessing."""
+    print(*found.table(), sep="\n", file=sys.stderr)
 
 
 @contextlib.contextmanager

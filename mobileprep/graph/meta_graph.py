@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -84,15 +83,11 @@ def _drop_gone(proto: pb.MetaGraphDef, graph: Graph, file: str) -> None:
     for key, collection in proto.collection_def.items():
         kind = collection.WhichOneof("kind")
         if kind == "node_list":
-            _keep(collection.node_list.value, lambda name: parse_ref(name).node in graph)
+            names = collection.node_list.value
+            names[:] = [name for name in names if parse_ref(name).node in graph]
         elif kind == "bytes_list" and key in _OF_VARIABLES:
-            _keep(collection.bytes_list.value, lambda record: _variable(record, file) in graph)
-
-
-def _keep(values: list[str] | list[bytes], is_kept: Callable[[str | bytes], bool]) -> None:
-    kept = [value for value in values if is_kept(value)]
-    if len(kept) < len(values):
-        values[:] = kept
+            records = collection.bytes_list.value
+            records[:] = [record for record in records if _variable(record, file) in graph]
 
 
 def _variable(record: bytes, file: str) -> str:

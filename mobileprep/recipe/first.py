@@ -55,6 +55,8 @@ class Draft(Struct, frozen=True):
         then: the value of ``then`` as YAML: transforms before quantization.
         about_weights: reasons for the quantization, one sentence each.
         validation: file of samples and the name of its array of labels (empty without labels).
+        reading: keys of ``data`` and their values as YAML for a directory of images.
+        about_data: comments above ``validation``.
         release: TensorFlow release of the app.
         release_reason: reason if the release is not the default; otherwise empty.
         downgrade: reason why ``downgrade`` ends the chain; empty if it does not.
@@ -72,6 +74,8 @@ class Draft(Struct, frozen=True):
     then: str = ""
     about_weights: tuple[str, ...] = ()
     validation: tuple[str, str] | None = None
+    reading: tuple[tuple[str, str], ...] = ()
+    about_data: tuple[str, ...] = ()
     release: str = "1.15"
     release_reason: str = ""
     downgrade: str = ""
@@ -143,7 +147,14 @@ def _checks(draft: Draft) -> Iterator[str]:
         yield from check_section(draft.check)
     if draft.validation is not None:
         data, labels = draft.validation
+        yield from _comments(draft.about_data)
         yield "validation:"
+        if draft.reading:
+            yield "  data:"
+            yield f"    pictures: {quoted(data)}"
+            yield from (f"    {key}: {value}" for key, value in draft.reading)
+            yield "  max_drop: 0.01"
+            return
         yield f"  data: {quoted(data)}"
         yield f"  labels: {quoted(labels)}" if labels else "  metric: agreement  # without labels"
         yield "  max_drop: 0.01"

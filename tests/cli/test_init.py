@@ -18,7 +18,10 @@ from mobileprep.graph.node import Node
 from mobileprep.recipe.load import load_recipe
 from mobileprep.runtime.interpreter import Interpreter
 from tests.building.stages.jobs import classifier
+from tests.building.test_preprocessing import COLORS, SCALINGS, images
+from tests.building.test_preprocessing import classifier as colors
 from tests.cli.conftest import Run
+from tests.data.made import encoded, write
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable
 from tests.freezing.test_convert import reader, updating, with_branch
@@ -500,3 +503,54 @@ def test_comments_preserve_file_name_case(training: Path, run: Run) -> None:
     assert run("init", training).code == 0
     text = Path("recipe.yaml").read_text()
     assert "# Other files of the model in the directory: graph.pb.\n" in text
+
+
+def test_preprocessing_of_images_is_found(workdir: Path, run: Run) -> None:
+    write_graph(Path("net.pb"), colors(SCALINGS[1].applied(COLORS[:, ::-1], is_reversed=True)))
+    for number, (pixels, label) in enumerate(zip(*images(60), strict=True)):
+        image = encoded(pixels.round().astype(np.uint8), "PNG")
+        write(Path(f"photos/class{label:02}/{number}.png"), image)
+    result = run("init", "net.pb", "--data", "photos")
+    assert result.code == 0, result.err
+    assert "-1 to 1                bgr        label    1.000       60\n" in result.err
+    text = Path("recipe.yaml").read_text()
+    assert "# Pixels scaled to -1 to 1, channels bgr: top-1 accuracy 1.000 on 60 samples.\n" in text
+    target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
+    assert target.validation is not None
+    assert target.validation.data is not None
+    reading = target.validation.data.reading
+    assert (reading.mean, reading.std, reading.channels) == ((127.5,), (127.5,), "bgr")
+    built = run("build", "recipe.yaml")
+    assert built.code == 0, built.err
+    assert "top-1 1.0000 before" in built.err + built.out
+
+
+def test_images_without_labels_validate_agreement(workdir: Path, run: Run) -> None:
+    write_graph(Path("net.pb"), colors(COLORS))
+    for number, pixels in enumerate(images(4)[0]):
+        write(Path(f"photos/{number}.png"), encoded(pixels.round().astype(np.uint8), "PNG"))
+    result = run("init", "net.pb", "--data", "photos")
+    assert result.code == 0, result.err
+    target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
+    assert target.validation is not None
+    assert target.validation.metrics[0].metric == "agreement"
+
+
+def test_preprocessing_of_arrays_is_a_comment(workdir: Path, run: Run) -> None:
+    write_graph(Path("net.pb"), colors(SCALINGS[0].applied(COLORS, is_reversed=False)))
+    pixels, labels = images()
+    np.savez("data.npz", image=pixels, label=labels)
+    result = run("init", "net.pb", "--data", "data.npz")
+    assert result.code == 0, result.err
+    text = Path("recipe.yaml").read_text()
+    assert "# The arrays contain 0 to 255: scale pixels of 0 to 255 as (pixel - 0) / 255.\n" in text
+
+
+def test_unclear_preprocessing_is_not_guessed(workdir: Path, run: Run) -> None:
+    write_graph(Path("net.pb"), colors(SCALINGS[0].applied(COLORS, is_reversed=False)))
+    pixels, labels = images()
+    np.savez("data.npz", image=pixels / 255, label=labels[::-1].copy())
+    result = run("init", "net.pb", "--data", "data.npz")
+    assert result.code == 0, result.err
+    text = " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
+    assert "The preprocessing is not clear: no preprocessing is clearly better than chance" in text

@@ -245,3 +245,12 @@ def test_a_frozen_graph_is_refused():
     graph = Graph([placeholder(), const("w", [[1.0]]), node("out", "MatMul", "x w")])
     with pytest.raises(TransformError, match="has no variables"):
         apply("insert_fake_quant", graph)
+
+
+def test_layers_of_other_types_and_in_loops_stay():
+    entered = node("entered", "Enter", "conv/w/read", frame_name="loop")
+    nodes = [n for n in network() if n.name != "conv/conv"]
+    loop = Graph([*nodes, entered, conv("conv/conv", "x entered")])
+    half = Graph([*nodes, conv("conv/conv", "x conv/w/read", T=DType.HALF)])
+    for graph in (loop, half):
+        assert apply("insert_fake_quant", graph).graph is graph

@@ -12,11 +12,12 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mobileprep.freezing.trace import variable_behind
+from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.trace import upstream, variable_behind
 from mobileprep.graph.bypass import node_behind
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from mobileprep.graph.op_sets import FUSED_BATCH_NORMS, SUMS
+from mobileprep.graph.op_sets import ENTERS, FUSED_BATCH_NORMS, SUMS
 from mobileprep.graph.refs import Ref
 
 LAYERS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul"})
@@ -68,9 +69,15 @@ class _Layer(Struct, frozen=True):
 
 
 def weights_of(graph: Graph, layer: Node) -> Ref | None:
-    """Return the weights of a layer if they are variables, or products of such."""
-    weights = layer.data_inputs[1] if len(layer.data_inputs) > 1 else None
-    return weights if weights is not None and _is_weights(graph, weights) else None
+    """Return the weights of a float32 layer if they are variables, or products of such.
+
+    In a loop, which weights enter, they have none: variables are outside of it.
+    """
+    if len(layer.data_inputs) < 2 or layer.attr_dtype("T", DType.FLOAT) is not DType.FLOAT:
+        return None
+    weights = layer.data_inputs[1]
+    is_in_loop = any(node.op in ENTERS for node, _ in upstream(graph, weights))
+    return weights if not is_in_loop and _is_weights(graph, weights) else None
 
 
 def _is_weights(graph: Graph, ref: Ref) -> bool:

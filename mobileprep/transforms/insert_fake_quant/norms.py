@@ -118,7 +118,7 @@ class _Folding:
         if node.op == "Identity" and node.data_inputs:
             node = self._graph[node.data_inputs[0].node]
         to_space = node if node.op == "BatchToSpaceND" else None
-        if to_space is not None:
+        if to_space is not None and to_space.data_inputs:
             node = self._graph[to_space.data_inputs[0].node]
         weights = weights_of(self._graph, node) if node.op in LAYERS else None
         return None if weights is None else _Batch(node, weights, to_space)
@@ -126,7 +126,7 @@ class _Folding:
     def _fold_fused(self, node: Node) -> None:
         if not any(Ref(node.name) in n.inputs for n in self._graph.consumers.get(node.name, ())):
             return
-        batch = self._batch(node.data_inputs[0])
+        batch = self._batch(node.data_inputs[0]) if len(node.data_inputs) == 5 else None
         if batch is None:
             self._skipped["a batch normalization does not follow a layer with variables"] += 1
             return
@@ -134,7 +134,7 @@ class _Folding:
             self._skipped["the channels of a batch normalization come first"] += 1
             return
         scope = self._new.scope(f"{_scope(batch.layer.name)}BatchNorm_Fold")
-        gamma, beta, mean, variance = node.data_inputs[1:5]
+        gamma, beta, mean, variance = node.data_inputs[1:]
         average: Ref | None = None
         if not is_inference(node):
             mean, variance = self._moments(scope, batch.output)

@@ -143,15 +143,18 @@ class Quantizers:
         rate = 1.0 - self._settings.decay
         # These names have the scope twice, as in the checkpoints of TensorFlow 1.15.
         scope = f"{variable.node.rpartition('/')[0]}/{variable.node}"
-        biased = new.variable(f"{scope}/biased", np.float32(0).reshape(()))
-        steps = new.variable(f"{scope}/local_step", np.float32(0).reshape(()))
+        biased = new.variable(f"{scope}/biased", np.zeros((), np.float32))
+        steps = new.variable(f"{scope}/local_step", np.zeros((), np.float32))
         gap = new.add(f"{name}/sub", "Sub", Ref(f"{biased.node}/read"), value)
         change = self._scaled(f"{name}/mul", gap, rate)
         moved = new.add(f"{name}/AssignSub", "AssignSub", biased, change, **_LOCKED)
         one = new.constant(f"{name}/one", 1.0)
         counted = new.add(f"{name}/AssignAdd", "AssignAdd", steps, one, **_LOCKED)
         power = new.add(
-            f"{name}/Pow", "Pow", new.constant(f"{name}/decay", 1 - np.float32(rate)), counted
+            f"{name}/Pow",
+            "Pow",
+            new.constant(f"{name}/decay", 1.0 - float(np.float32(rate))),
+            counted,
         )
         weight = new.add(f"{name}/sub_2", "Sub", one, power)
         unbiased = new.add(f"{name}/truediv", "RealDiv", moved, weight)
