@@ -149,7 +149,9 @@ def find_preprocessing(
     fed = fed_tensors(graph, inputs)
     if len(fed) != 1 or not _takes_images(fed[0]):
         return None
-    orders: tuple[Channels, ...] = ("grayscale",) if fed[0].shape[-1:] == (1,) else ("rgb", "bgr")
+    orders: tuple[Channels, ...] = (
+        ("rgb", "bgr") if (fed[0].shape or ())[-1:] == (3,) else ("grayscale",)
+    )
     images = _images(data, fed[0], labels, orders[0])
     return None if images is None else _Search(graph, fed[0], outputs, orders, images).run()
 

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     # Measured first, because the output may overwrite the input.
     size = _size(source)
     meta = None
-    if file_kind(source) == "MetaGraphDef":
+    if source.is_file() and file_kind(source) == "MetaGraphDef":
         if args.output_as_text:
             msg = "a MetaGraph cannot be written as text"
             raise UsageError(msg, "leave out --output_as_text", args.in_graph)
