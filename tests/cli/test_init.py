@@ -21,10 +21,11 @@ from tests.building.stages.jobs import classifier
 from tests.building.test_preprocessing import COLORS, SCALINGS, images
 from tests.building.test_preprocessing import classifier as colors
 from tests.cli.conftest import Run
-from tests.data.made import encoded, write
+from tests.data.made import write
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable
 from tests.freezing.test_convert import reader, updating, with_branch
+from tests.ops.pictures import encoded
 
 
 @pytest.fixture
