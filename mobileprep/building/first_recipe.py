@@ -207,10 +207,8 @@ def _described(found: Preprocessing) -> tuple[list[str], list[tuple[str, str]]]:
     if found.stored and choice.channels == "bgr":
         about.append("The arrays have the channels in another order: reverse the last axis.")
     if choice.offset > 0:
-        about.append(
-            "The model has a class before the first label: list it first in a file of classes, "
-            "'classes: FILE'."
-        )
+        fix = "add 1 to the labels" if found.stored else "list it first in a file, 'classes: FILE'"
+        about.append(f"The model has a class before that of the first label: {fix}.")
     elif choice.offset < 0:
         about.append("The model counts classes from 0 and the labels count from 1: subtract 1.")
     return about, [("mean", mean), ("std", std), ("channels", choice.channels)]

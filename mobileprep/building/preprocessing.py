@@ -27,7 +27,7 @@ from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
 
 _BYTES: Final = 255.0
 _BATCH: Final = 4
-# Samples for all combinations, for the best of them, and the number of the best.
+# Samples for all combinations and for the best of them, and the number of the best scalings.
 _FIRST: Final = (4, 16)
 _ALL: Final = 64
 _BEST: Final = 3
@@ -131,7 +131,7 @@ def find_preprocessing(
 ) -> Preprocessing | None:
     """Run a classifier of images with the usual scalings, orders of channels, and label offsets.
 
-    All combinations see a few samples, and the best see more.
+    All combinations see a few samples, and the best scalings see more.
 
     Args:
         graph: a frozen graph.
@@ -185,7 +185,7 @@ class _Search:
         ways = list(itertools.product(scalings, self._orders))
         budget = _BUDGET / self._flops
         first = int(min(max(budget * 0.6 / len(ways), _FIRST[0]), _FIRST[1]))
-        more = int(min(max(budget * 0.4 / _BEST, first), _ALL))
+        more = int(min(max(budget * 0.4 / (_BEST + 1), first), _ALL))
         trials = [t for way in ways if (t := self._trial(*way, first)) is not None]
         if not trials and self._classes:
             labels = self._images.labels
@@ -195,11 +195,12 @@ class _Search:
         if not trials:
             return None
         trials.sort(key=lambda t: -t.accuracy)
-        rivals = [t for t in trials if not trials[0].is_clearly_better(t)][:_BEST]
+        best = trials[0]
+        rivals = [t for t in _each_scaling(trials) if not best.is_clearly_better(t)][:_BEST]
+        rivals += [t for t in trials[1:] if t.scaling == best.scaling]
         longer = [self._trial(t.scaling, t.channels, more) or t for t in rivals]
         longer.sort(key=lambda t: -t.accuracy)
-        trials = [*longer, *(t for t in trials if t not in rivals)]
-        return self._judged(trials)
+        return self._judged([*longer, *(t for t in trials if t not in rivals)])
 
     def _judged(self, trials: list[Trial]) -> Preprocessing:
         best, count = trials[0], len(trials[0].hits)
@@ -209,9 +210,9 @@ class _Search:
         if _tail(sum(best.hits), count, chance) >= _CHANCE / (len(trials) * len(_OFFSETS)):
             doubt = f"no preprocessing is clearly better than chance, which is {chance:.3f}"
             return Preprocessing(tuple(trials), None, self._images.stored, doubt)
-        rivals = [t for t in trials if t.scaling != best.scaling and not best.is_clearly_better(t)]
+        rivals = [t for t in _each_scaling(trials)[1:] if not best.is_clearly_better(t)]
         if rivals:
-            names = ", ".join(dict.fromkeys(t.scaling.name for t in rivals))
+            names = ", ".join(t.scaling.name for t in rivals)
             doubt = f"{best.scaling.name} is not clearly better than {names} on {count} samples"
             return Preprocessing(tuple(trials), None, self._images.stored, doubt)
         same = [t for t in trials[1:] if t.scaling == best.scaling]
@@ -233,13 +234,9 @@ class _Search:
             predictions.append(np.argmax(scores, axis=1))
         found = np.concatenate(predictions)
         labels = self._images.labels
+        gaps = found - labels[: len(found)]
         trials = [
-            Trial(
-                scaling,
-                channels,
-                offset,
-                tuple(bool(h) for h in found == labels[: len(found)] + offset),
-            )
+            Trial(scaling, channels, offset, tuple(bool(hit) for hit in gaps == offset))
             for offset in _OFFSETS
             if labels.min() + offset >= 0 and labels.max() + offset < self._classes
         ]
@@ -258,6 +255,14 @@ class _Search:
                 self._classes = classes
                 return output[: run.count].reshape(run.count, -1)
         return None
+
+
+def _each_scaling(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the first trial of each scaling."""
+    first: dict[str, Trial] = {}
+    for trial in trials:
+        first.setdefault(trial.scaling.name, trial)
+    return list(first.values())
 
 
 class _Images(Struct, frozen=True):

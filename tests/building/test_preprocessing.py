@@ -149,6 +149,17 @@ def test_scalings_that_predict_alike_are_not_told_apart(tmp_path):
     assert "is not clearly better than" in result.doubt
 
 
+def test_both_orders_of_a_scaling_do_not_hide_another(tmp_path):
+    """Classes that differ in green alone: both orders of a scaling are right."""
+    colors = np.full((8, 3), 120, np.float32)
+    colors[:, 1] = np.linspace(10, 245, 8)
+    graph = classifier(SCALINGS[1].applied(colors, is_reversed=False))
+    result = found(tmp_path, graph, *images(64, colors))
+    best = choice(result)
+    assert (best.scaling.name, best.channels) == ("-1 to 1", "rgb")
+    assert result.doubt == "the order of channels makes no clear difference"
+
+
 def test_labels_out_of_range_are_named(tmp_path):
     pixels, labels = images()
     result = found(tmp_path, classifier(COLORS / 255), pixels, labels + 5)
