@@ -254,3 +254,42 @@ def test_layers_of_other_types_and_in_loops_stay():
     half = Graph([*nodes, conv("conv/conv", "x conv/w/read", T=DType.HALF)])
     for graph in (loop, half):
         assert apply("insert_fake_quant", graph).graph is graph
+
+
+def unfused(product, weights, *more, size=4):
+    """A product, normalized by averages with ops of their own."""
+    names = ("variance", "gamma", "shift")
+    return Graph(
+        [
+            placeholder(),
+            *variable("d/w", *weights),
+            product,
+            *(n for name in names for n in variable(f"bn/{name}", size)),
+            const("epsilon", 0.001),
+            node("raised", "AddV2", "bn/variance/read epsilon"),
+            node("root", "Rsqrt", "raised"),
+            node("scale", "Mul", "root bn/gamma/read"),
+            node("scaled", "Mul", "d/product scale"),
+            node("sum", "AddV2", "scaled bn/shift/read"),
+            node("out", "Relu", "sum"),
+        ]
+    )
+
+
+def test_formulas_of_batch_normalizations_are_folded():
+    product = node("d/product", "MatMul", "x d/w/read")
+    graph = apply("insert_fake_quant", unfused(product, (3, 4)), mode="eval").graph
+    assert sources(graph, "d/mul_fold") == ["d/w/read", "scale"]
+    assert sources(graph, "d/add_fold") == ["d/product_Fold", "bn/shift/read"]
+    assert sources(graph, "out") == ["d/add_fold"]
+    assert set(rounded(graph).values()) == {"d/mul_fold", "out"}
+
+
+def test_scales_of_transposed_weights_and_of_whole_tensors_are_not_folded():
+    transposed = node("d/product", "MatMul", "x d/w/read", transpose_b=True)
+    plain = node("d/product", "MatMul", "x d/w/read")
+    scalar = [n for n in unfused(plain, (3, 4)) if n.name not in ("bn/variance", "bn/gamma")]
+    whole = [*variable("bn/variance")[:1], *variable("bn/gamma")[:1], *scalar]
+    for graph in (unfused(transposed, (4, 3)), Graph(whole)):
+        after = apply("insert_fake_quant", graph, mode="eval").graph
+        assert "d/mul_fold" not in after

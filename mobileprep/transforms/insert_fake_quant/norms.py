@@ -29,7 +29,7 @@ from mobileprep.transforms.base import refuse
 from mobileprep.transforms.insert_fake_quant.layers import LAYERS, weights_of
 from mobileprep.transforms.insert_fake_quant.nodes import NewNodes
 from mobileprep.transforms.rewriting.batch_norms import epsilon, is_inference
-from mobileprep.transforms.rewriting.layers import layout
+from mobileprep.transforms.rewriting.layers import layer_kind, layout
 
 _NAME: Final = "insert_fake_quant"
 _BATCH_AXES: Final = np.array([0, 1, 2], np.int32)
@@ -105,7 +105,7 @@ class _Folding:
                 self._fold_unfused(node)
         if not self._moved:
             return FoldedGraph(self._graph, {}, self._skipped)
-        nodes = [*map(self._rewired, self._graph), *self._new.nodes]
+        nodes = map(self._rewired, (*self._graph, *self._new.nodes))
         return FoldedGraph(self._graph.with_nodes(nodes), self._biases, self._skipped)
 
     def _rewired(self, node: Node) -> Node:
@@ -159,13 +159,19 @@ class _Folding:
                 if raised is None or batch is None or layout(batch.layer) != "NHWC":
                     continue
                 offset = next((r for r in node.data_inputs if r.node != product.name), None)
-                if offset is None:
+                if offset is None or not self._is_of_channels(batch, scale):
                     continue
                 scope = self._new.scope(f"{_scope(batch.layer.name)}BatchNorm_Fold")
                 average = self._unfused_average(batch, raised, scope)
                 norm = _Norm(Ref(node.name), scale, offset, Ref(raised.name), average)
                 self._fold(batch, norm, scope)
                 return
+
+    def _is_of_channels(self, batch: _Batch, scale: Ref) -> bool:
+        """Return whether a scale has one factor for each output channel of the weights."""
+        shape = self._shape_of(scale)
+        is_last = layer_kind(batch.layer).channels[-1] == -1
+        return bool(shape) and all(size == 1 for size in shape[:-1]) and shape[-1] > 0 and is_last
 
     def _raised_variance(self, scale: Ref) -> Node | None:
         """Return the sum of variance and epsilon whose inverse square root scales a layer."""
