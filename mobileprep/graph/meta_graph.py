@@ -36,8 +36,8 @@ def graph_of(meta: MetaGraph) -> Graph:
 def write_meta_graph(path: Path, meta: MetaGraph, before: Graph, after: Graph) -> None:
     """Write a MetaGraph with another graph.
 
-    New variables are added to the collections, which lose the nodes that are gone. The saver is
-    left out if the variables are others: ``import_meta_graph`` then creates one for all of them.
+    New variables are added to the collections, and removed nodes are removed from them. With new
+    variables, the saver is left out: ``import_meta_graph`` then creates one for all variables.
 
     Raises:
         CorruptFileError: a collection of variables is damaged.

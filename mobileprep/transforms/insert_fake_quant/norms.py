@@ -39,7 +39,7 @@ class FoldedGraph(Struct, frozen=True):
     """A graph after folding.
 
     Args:
-        graph: the graph, with the folded layers beside the original ones.
+        graph: the graph, with the folded layers in addition to the original ones.
         biases: the folded layer of each sum that adds the offset of a normalization.
         skipped: number of normalizations that are not folded, by reason.
     """
@@ -56,7 +56,7 @@ class _Norm(Struct, frozen=True):
         output: the normalized tensor.
         scale: one factor for each channel.
         offset: one addend for each channel.
-        variance: what the scale contains the inverse square root of: variance plus epsilon.
+        variance: variance plus epsilon; the scale contains its inverse square root.
         average: the same with the moving variance; None if ``variance`` is it.
     """
 
@@ -113,7 +113,7 @@ class _Folding:
         return node if inputs == node.inputs else node.with_inputs(inputs)
 
     def _batch(self, ref: Ref) -> _Batch | None:
-        """Return the layer that gives a tensor, directly or through an Identity."""
+        """Return the layer that computes a tensor, directly or through an Identity."""
         node = self._graph[ref.node]
         if node.op == "Identity" and node.data_inputs:
             node = self._graph[node.data_inputs[0].node]
@@ -170,8 +170,9 @@ class _Folding:
     def _is_of_channels(self, batch: _Batch, scale: Ref) -> bool:
         """Return whether a scale has one factor for each output channel of the weights."""
         shape = self._shape_of(scale)
-        is_last = layer_kind(batch.layer).channels[-1] == -1
-        return bool(shape) and all(size == 1 for size in shape[:-1]) and shape[-1] > 0 and is_last
+        if not shape or layer_kind(batch.layer).channels[-1] != -1:
+            return False
+        return all(size == 1 for size in shape[:-1]) and shape[-1] > 0
 
     def _raised_variance(self, scale: Ref) -> Node | None:
         """Return the sum of variance and epsilon whose inverse square root scales a layer."""
