@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mobileprep.building.builder import Build, BuildResult, BuiltTarget, build, plan
     from mobileprep.building.calibrating import CalibrationResult, calibrate
+    from mobileprep.building.device_measurements import (
+        ImportedMeasurement,
+        fit_profile,
+        import_measurement,
+    )
     from mobileprep.building.device_scripts import device_script
     from mobileprep.building.fit import validate
     from mobileprep.building.litert_files import ConversionResult, to_tflite
@@ -57,6 +62,11 @@ __version__ = "0.1.0"
 _HOMES = {
     "mobileprep.inspection.benchmark": ("Benchmark", "benchmark", "run"),
     "mobileprep.building.builder": ("Build", "BuildResult", "BuiltTarget", "build", "plan"),
+    "mobileprep.building.device_measurements": (
+        "ImportedMeasurement",
+        "fit_profile",
+        "import_measurement",
+    ),
     "mobileprep.building.device_scripts": ("device_script",),
     "mobileprep.building.fit": ("validate",),
     "mobileprep.building.litert_files": ("ConversionResult", "to_tflite"),
@@ -110,6 +120,7 @@ __all__ = [
     "FreezeResult",
     "Graph",
     "GraphDifference",
+    "ImportedMeasurement",
     "InternalError",
     "InvalidGraphError",
     "LockResult",
@@ -137,7 +148,9 @@ __all__ = [
     "device_script",
     "diff",
     "draw",
+    "fit_profile",
     "freeze",
+    "import_measurement",
     "load_graph",
     "load_recipe",
     "lock",

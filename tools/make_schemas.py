@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
@@ -73,6 +75,8 @@ from mobileprep.recipe.validation_settings import (  # noqa: E402
     QuantizeRule,
     Validation,
 )
+from mobileprep.targets.measurements import Measurement  # noqa: E402
+from mobileprep.targets.op_classes import MAX_RATE, MIN_RATE, OP_CLASSES  # noqa: E402
 from mobileprep.targets.targets import Device  # noqa: E402
 from mobileprep.transforms.base import transform_class, transform_names  # noqa: E402
 
@@ -140,7 +144,7 @@ def recipe_format() -> str:
 
 def device_schema() -> str:
     """Return the schema of a device profile."""
-    keys = section_schema(Device)
+    keys = section_schema(Device) | {"rates": _rates_schema()}
     return rendered(
         {
             "$schema": DIALECT,
@@ -152,6 +156,40 @@ def device_schema() -> str:
             "properties": keys,
         }
     )
+
+
+def measurement_schema() -> str:
+    """Return the schema of a measurement file."""
+    schema = msgspec.json.schema(Measurement)
+    return rendered({"$schema": DIALECT, "title": "mobileprep measurement", **schema})
+
+
+def _rates_schema() -> dict[str, Any]:
+    """Return the schema of the effective rates of a profile."""
+    number: dict[str, Any] = {"type": "number", "minimum": MIN_RATE, "maximum": MAX_RATE}
+    rate = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "gflops": {"description": "Billions of operations a second.", **number},
+            "gbytes": {"description": "Billions of bytes read and written a second.", **number},
+            "overhead_us": {
+                "description": "Microseconds of each op.",
+                **number,
+                "minimum": 0,
+                "default": 0,
+            },
+        },
+    }
+    return {
+        "description": "Effective rates by class of op, which `mobileprep device fit` writes. The"
+        " time of an op is the sum of its operations, its bytes, and its overhead. Classes without"
+        " rates take no time.",
+        "type": "object",
+        "additionalProperties": False,
+        "minProperties": 1,
+        "properties": dict.fromkeys(OP_CLASSES, rate),
+    }
 
 
 def derived() -> dict[Path, str]:
@@ -175,6 +213,7 @@ def main() -> None:
         **output_schemas(),
         SCHEMA_FOLDER / "recipe.json": recipe_format(),
         DEVICE_SCHEMA: device_schema(),
+        SCHEMA_FOLDER / "measurement.json": measurement_schema(),
     }
     for gone in set(TRANSFORMS.glob("*.json")) - made.keys():
         gone.unlink()

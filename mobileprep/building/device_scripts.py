@@ -54,7 +54,7 @@ def device_script(
         message = "benchmark_model cannot load an encrypted model"
         hint = "benchmark a target without 'protect: {encrypt: ...}'"
         raise UnsupportedError(message, hint, chosen.place(("protect",)))
-    path = _built_model(inside(Path(out) / recipe.name, chosen.folder))
+    path = built_model(recipe, chosen, out)
     model = (_lite_model if chosen.artifact == "tflite" else _graph_model)(chosen, path)
     files = device_files(model)
     copy = Path(folder) / MODEL_FILES[model.tool]
@@ -82,8 +82,13 @@ def device_target(recipe: Recipe, name: str = "") -> Target:
     raise UsageError(message, hint, recipe.file)
 
 
-def _built_model(folder: Path) -> Path:
-    """Return the model file of a target's directory, after comparing it with the manifest."""
+def built_model(recipe: Recipe, target: Target, out: FilePath) -> Path:
+    """Return the published model file of a target.
+
+    Raises:
+        CorruptFileError: the target is not built, or the file differs from the manifest.
+    """
+    folder = inside(Path(out) / recipe.name, target.folder)
     if not (folder / MANIFEST).is_file():
         message = "the target is not built"
         raise CorruptFileError(message, "run 'mobileprep build' first", str(folder))

@@ -249,11 +249,14 @@ def _cost_lines(costs: GraphCosts, timings: Timings) -> Iterator[str]:
 
 
 def _device_lines(costs: GraphCosts, device: Device) -> Iterator[str]:
-    seconds = device.seconds(costs.flops)
-    yield f"Device: {device.title}, {device.gflops:g} GFLOP/s, {device.basis}"
-    yield f"  source: {device.source}, {device.url}"
+    from mobileprep.targets.op_classes import class_costs
+
+    seconds = device.seconds(class_costs(costs.nodes))
+    yield f"Device: {device.title}, {device.rate}"
+    yield f"  source: {', '.join(filter(None, (device.source, device.url)))}"
     often = f", {_rounded(1 / seconds)} a second" if seconds else ""
-    yield f"At best: {seconds * 1e3:.3g} ms for each inference{often}"
+    title = "Estimate" if device.rates else "At best"
+    yield f"{title}: {seconds * 1e3:.3g} ms for each inference{often}"
 
 
 def _rounded(count: float) -> str:

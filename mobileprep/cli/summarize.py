@@ -138,7 +138,7 @@ def _details(summary: Summary, rows: int) -> Iterator[str]:
         yield from _costs(summary.costs, rows)
     if summary.device is not None:
         best = f"{number_text(summary.device.latency_ms)} ms on {plain(summary.device.device)}"
-        yield f"At best {best} ({plain(summary.device.basis)})"
+        yield f"{summary.device.bound.capitalize()} {best} ({plain(summary.device.basis)})"
     yield from _gaps(summary)
 
 

@@ -33,6 +33,7 @@ from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.feeding.feeds import check_fed, with_fed_shapes
 from mobileprep.runtime.feeding.files import tensor_info
 from mobileprep.runtime.interpreter import converted
+from mobileprep.targets.op_classes import class_costs
 from mobileprep.targets.targets import Device
 
 
@@ -184,7 +185,7 @@ def device_as_data(device: Device, costs: GraphCosts) -> dict[str, Any]:
         "basis": device.basis,
         "source": device.source,
         "url": device.url,
-        "best_seconds": device.seconds(costs.flops),
+        "best_seconds": device.seconds(class_costs(costs.nodes)),
     }
 
 

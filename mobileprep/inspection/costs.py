@@ -31,6 +31,7 @@ from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost, inferred_c
 from mobileprep.runtime.engines.subgraph import known_ref
 from mobileprep.runtime.interpreter import in_line, runs_functions
 from mobileprep.runtime.selection import needed_nodes
+from mobileprep.targets.op_classes import ClassCost, class_costs
 
 # Ops between a constant and the op that its parameters count for.
 _HANDS_ON: Final = frozenset({"Identity", "Enter", "Dequantize"})
@@ -83,6 +84,7 @@ class ModelCosts(Struct, frozen=True):
         by_op: share of each op, including the constants it uses; most operations first.
         by_scope: share of each name scope; most operations first.
         loops: while loops that are included in the operations.
+        classes: costs by class of op.
     """
 
     batch: int
@@ -95,6 +97,7 @@ class ModelCosts(Struct, frozen=True):
     by_op: tuple[Share, ...]
     by_scope: tuple[Share, ...]
     loops: tuple[LoopCount, ...] = ()
+    classes: tuple[ClassCost, ...] = ()
 
 
 @dataclass
@@ -140,26 +143,12 @@ def model_costs(
     batch: int = 1,
     where: str = "graph",
 ) -> ModelCosts:
-    """Compute the cost of one run from inferred shapes, or from those of a .tflite file.
-
-    A loop with an unknown number of iterations counts once.
+    """Compute the cost of one run, by op and by name scope; see ``graph_costs``.
 
     Args:
-        feeds: shapes of the inputs, or None if the rank is unknown.
         depth: number of name components of a scope.
-        batch: size to use for unknown dimensions.
     """
-    shapes = {
-        name: None if shape is None else tuple(batch if n < 0 else n for n in shape)
-        for name, shape in feeds.items()
-    }
-    loops: tuple[LoopCount, ...] = ()
-    if is_tflite_graph(graph):
-        from mobileprep.inspection.lite_costs import lite_costs
-
-        costs = lite_costs(graph, outputs, shapes, batch)
-    else:
-        graph, costs, loops = costs_with_loops(graph, outputs, shapes, where)
+    graph, costs, loops = graph_costs(graph, outputs, feeds, batch=batch, where=where)
     ran = {cost.name for cost in costs.nodes}
     constants = list(_constants(graph, ran))
     return ModelCosts(
@@ -173,7 +162,38 @@ def model_costs(
         _by_op(graph, costs.nodes, constants).shares(costs.flops),
         _by_scope(costs.nodes, constants, lambda name: scope_of(name, depth)).shares(costs.flops),
         loops,
+        class_costs(costs.nodes),
     )
+
+
+def graph_costs(
+    graph: Graph,
+    outputs: Sequence[str],
+    feeds: Mapping[str, TensorShape],
+    *,
+    batch: int = 1,
+    where: str = "graph",
+) -> tuple[Graph, GraphCosts, tuple[LoopCount, ...]]:
+    """Compute the costs of one run from inferred shapes, or from those of a .tflite file.
+
+    A loop with an unknown number of iterations counts once.
+
+    Args:
+        feeds: shapes of the inputs, or None if the rank is unknown.
+        batch: size to use for unknown dimensions.
+
+    Returns:
+        The graph with inlined functions, its costs, and its loops.
+    """
+    shapes = {
+        name: None if shape is None else tuple(batch if n < 0 else n for n in shape)
+        for name, shape in feeds.items()
+    }
+    if is_tflite_graph(graph):
+        from mobileprep.inspection.lite_costs import lite_costs
+
+        return graph, lite_costs(graph, outputs, shapes, batch), ()
+    return costs_with_loops(graph, outputs, shapes, where)
 
 
 def scope_of(name: str, depth: int) -> str:

@@ -241,9 +241,8 @@ def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
 def _on_device(costs: ModelCosts, device: Device | None) -> DeviceCost | None:
     if device is None:
         return None
-    basis = f"{device.gflops:g} GFLOP/s, {device.basis}"
-    milliseconds = float(device.seconds(costs.flops) * 1e3)
-    return DeviceCost(device.title, costs.flops, milliseconds, basis)
+    milliseconds = float(device.seconds(costs.classes) * 1e3)
+    return DeviceCost(device.title, costs.flops, milliseconds, device.rate)
 
 
 def _gaps(graph: Graph, release: str) -> tuple[TargetGap, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from mobileprep.errors import nearest_hint
-from mobileprep.recipe.data import data_problems, device_problems
+from mobileprep.recipe.data import data_problems, device_problems, measurement_problems
 from mobileprep.recipe.decode import ENVIRONMENT, SOURCE_KINDS
 from mobileprep.recipe.model import Language, Target
 from mobileprep.recipe.pipeline import step_problems
@@ -322,7 +322,8 @@ def _budget(_target: Target, tree: MappingNode) -> Iterator[Problem]:
             for limit in limits:
                 yield from amount_problems(key, limit)
         latency = find(tree, (*keys, "latency_ms"))
-        if latency is not None and not is_null(latency) and not tree.get("device"):
+        rated = tree.get("device") or (keys == ("budget",) and tree.get("measurement"))
+        if latency is not None and not is_null(latency) and not rated:
             place = key_place(tree, *keys, "latency_ms")
             hint = "add 'device: smartphone', or another of 'mobileprep benchmark --device'"
             yield Problem(place, "a latency needs the device whose it is", hint)
@@ -442,6 +443,7 @@ _CHECKS: tuple[Callable[[Target, MappingNode], Iterator[Problem]], ...] = (
     _download,
     step_problems,
     device_problems,
+    measurement_problems,
     _integration,
     _protection,
     _custom_op_sources,

@@ -29,6 +29,7 @@ from mobileprep.recipe.tree import (
 )
 from mobileprep.recipe.validate import schema_problems
 from mobileprep.recipe.yaml_tree import parse_yaml
+from mobileprep.targets.measurements import Measurement, read_measurement_file
 from mobileprep.targets.targets import DEVICE_FILES, Device, find_device
 
 
@@ -78,7 +79,9 @@ def device_named(name: str, path: Path | None = None) -> Device:
     problems = schema_problems(tree, _device_schema())
     if problems:
         raise recipe_error(problems)
-    return convert({"name": Path(name).stem, **plain(tree)}, Device)
+    profile = plain(tree)
+    rates = [{"kind": kind, **rate} for kind, rate in profile.pop("rates", {}).items()]
+    return convert({"name": Path(name).stem, "rates": rates, **profile}, Device)
 
 
 def _is_device_file(name: str) -> bool:
@@ -99,6 +102,28 @@ def read_device(tree: MappingNode) -> dict[str, Device | InputFile]:
     device = device_named(file.name, file.path)
     profile = {"device_file": file} if _is_device_file(file.name) else {}
     return {"device": device, **profile}
+
+
+def read_measurement(tree: MappingNode) -> dict[str, Measurement | InputFile]:
+    """Return the fields of a target for its measurement, and for its file.
+
+    Raises:
+        CorruptFileError: the file does not exist, or is not a measurement.
+    """
+    named = tree.get("measurement")
+    if not isinstance(named, Scalar) or not isinstance(named.value, str) or "\0" in named.value:
+        return {}
+    file = input_file(named.value, named.place)
+    return {"measurement": read_measurement_file(file.path), "measurement_file": file}
+
+
+def measurement_problems(_target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Yield a problem if the file of a measurement cannot be read."""
+    try:
+        read_measurement(tree)
+    except CorruptFileError as error:
+        place = place_of(tree, ("measurement",))
+        yield Problem(place, f"{error.where} {error.message}", error.hint)
 
 
 def device_problems(_target: Target, tree: MappingNode) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from mobileprep.recipe.checks import (
     model_problems,
     target_problems,
 )
-from mobileprep.recipe.data import read_device
+from mobileprep.recipe.data import read_device, read_measurement
 from mobileprep.recipe.decode import Decoder, amount
 from mobileprep.recipe.files import input_file, load_tree
 from mobileprep.recipe.model import Plugin, Recipe
@@ -81,7 +81,10 @@ def load_recipe(
             "version": root.get("version"),
             "name": root.get("name"),
             "file": str(path),
-            "targets": tuple(replace(target, **read_device(tree)) for tree, target in targets),
+            "targets": tuple(
+                replace(target, **read_device(tree), **read_measurement(tree))
+                for tree, target in targets
+            ),
             "variables": tuple(sorted(variables.used)),
             "cache": cache,
             "memory": amount("memory", root.get("memory")),

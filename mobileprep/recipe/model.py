@@ -32,6 +32,7 @@ from mobileprep.recipe.tree import (
     place_of,
 )
 from mobileprep.recipe.validation_settings import INTEGER_MODES, Calibration, Quantize, Validation
+from mobileprep.targets.measurements import Measurement
 from mobileprep.targets.targets import Device
 
 Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc", "swift"]
@@ -178,6 +179,8 @@ class Target(Located, frozen=True):
         pipeline: the pipeline that the target's device runs, or None.
         device: device for latency estimates, or None.
         device_file: profile of the device if it is a file, otherwise None.
+        measurement: measurement of the published model on a device, or None.
+        measurement_file: file of the measurement, or None.
     """
 
     name: str
@@ -254,8 +257,10 @@ class Target(Located, frozen=True):
     pipeline: Pipeline | None = None
     device: Device | None = None
     device_file: InputFile | None = None
+    measurement: Measurement | None = None
+    measurement_file: InputFile | None = None
     tree: MappingNode | None = None
-    aside: ClassVar[frozenset[str]] = frozenset({"device_file", "tree"})
+    aside: ClassVar[frozenset[str]] = frozenset({"device_file", "measurement_file", "tree"})
 
     @property
     def ranges_of_file(self) -> bool:

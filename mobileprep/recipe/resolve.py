@@ -56,7 +56,7 @@ class Chains:
 
 
 def resolve_target(sections: TargetSections, decoder: Decoder, chains: Chains) -> Target:
-    """Return the target that sections describe, without its device.
+    """Return the target that sections describe, without its device and measurement.
 
     Values that do not fit their types have their defaults.
     """
@@ -82,6 +82,7 @@ def resolve_target(sections: TargetSections, decoder: Decoder, chains: Chains) -
             "ops": tuple(_custom_ops(sections.nodes("ops"), decoder)),
             "min_runtime": litert.min_runtime,
             "device": None,
+            "measurement": None,
         },
     )
     steps = _transforms(target, tree, litert, chains)

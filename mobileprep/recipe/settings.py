@@ -344,8 +344,9 @@ class Budget(Struct, frozen=True):
     latency_ms: Annotated[
         float | None,
         Option(
-            "Longest time for the operations of one sample at the rate of the target's `device`: "
-            "a lower bound of the latency.",
+            "Longest time of one sample: the mean of `measurement` if it is of the published "
+            "model, else the time of its operations at the rate of the target's `device`, a lower "
+            "bound of the latency.",
             minimum=1e-6,
         ),
     ] = None

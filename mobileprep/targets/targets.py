@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from mobileprep.core.declare import Option
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
+from mobileprep.targets.op_classes import ClassCost, ClassRate
 
 
 class Abi(Struct, frozen=True):
@@ -146,6 +147,7 @@ class Device(Struct, frozen=True):
 
     Args:
         name: name on the command line and in recipes.
+        rates: effective rates of classes of ops, if they were fitted to measurements.
     """
 
     name: str
@@ -167,10 +169,23 @@ class Device(Struct, frozen=True):
         Option("Kind of the rate: reached by networks, or a peak that none reaches.", min_length=1),
     ] = "what its profile says"
     url: Annotated[str, Option("Where that was published.")] = ""
+    rates: tuple[ClassRate, ...] = ()
 
-    def seconds(self, flops: int) -> float:
-        """Return the minimum time for a number of operations, in seconds."""
-        return flops / (self.gflops * 1e9)
+    def seconds(self, costs: Iterable[ClassCost]) -> float:
+        """Return the time of a run in seconds: estimated by class, or the minimum without rates."""
+        if not self.rates:
+            return sum(cost.flops for cost in costs) / (self.gflops * 1e9)
+        rates = {rate.kind: rate for rate in self.rates}
+        return sum(rates[cost.kind].seconds(cost) for cost in costs if cost.kind in rates)
+
+    @property
+    def rate(self) -> str:
+        """The rate and its kind, for reports."""
+        return self.basis if self.rates else f"{self.gflops:g} GFLOP/s, {self.basis}"
+
+
+FITTED: Final = "fitted to "
+"""Start of the basis of a profile that `mobileprep device fit` writes."""
 
 
 class DeviceCost(Struct, frozen=True):
@@ -187,6 +202,11 @@ class DeviceCost(Struct, frozen=True):
     flops: int
     latency_ms: float
     basis: str
+
+    @property
+    def bound(self) -> str:
+        """Word for the latency: ``about`` if it was fitted to measurements, else ``at best``."""
+        return "about" if self.basis.startswith(FITTED) else "at best"
 
 
 @lru_cache(maxsize=1)

@@ -174,6 +174,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "budget.ops.allow": "needs every op of the model",
     "budget.latency_ms": "needs a device",
     "budget.download_bytes": "needs an installed model",
+    "measurement": "needs the published model: tests of the verb device edit it",
     "download": "needs an installed model: tests of downloads edit it",
     **dict.fromkeys(
         (

@@ -81,8 +81,8 @@ def test_target_must_be_named_and_built(digits: Path, run: Run) -> None:
 def test_options_and_recipes_of_another_action(digits: Path, run: Run) -> None:
     result = run("device", "script", digits, digits.parent.parent / "other.yaml")
     assert (result.code, "script reads one recipe, not 2" in result.err) == (2, True)
-    result = run("device", "import", digits, "--target", "phone")
-    assert (result.code, "--target needs the action script, not import" in result.err) == (2, True)
+    result = run("device", "import", digits, "--script", "phone")
+    assert (result.code, "--script needs the action script, not import" in result.err) == (2, True)
 
 
 def test_python_function_loads_the_recipe(built: Path) -> None:

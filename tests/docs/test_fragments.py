@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from mobileprep.recipe.load import load_recipe
+from mobileprep.targets.measurements import Measurement, measurement_bytes
 from tests.docs.pages import PAGES, ROOT, Block, blocks, page_id
 
 DIGITS = yaml.safe_load((ROOT / "recipes" / "digits" / "recipe.yaml").read_text("utf-8"))
+MEASUREMENT = Measurement("phone", "a phone", "", "", "", "", "0" * 64, 1.0)
 
 
 def fragments() -> Iterator[Any]:
@@ -41,6 +43,10 @@ def test_fragment_is_a_valid_recipe(page: Path, text: str, tmp_path: Path) -> No
         extended = written.get(fragment["extends"], yaml.safe_dump(DIGITS))
         (tmp_path / fragment["extends"]).write_text(extended)
         recipe = fragment
+    for target in filter(None, fragment.get("targets", {}).values()):
+        if "measurement" in target:
+            (tmp_path / target["measurement"]).parent.mkdir(parents=True)
+            (tmp_path / target["measurement"]).write_bytes(measurement_bytes(MEASUREMENT))
     if "outputs" in str(fragment.get("validation")):
         recipe["outputs"] = None
     load_recipe(tmp_path / "recipe.yaml", text=yaml.safe_dump(recipe, sort_keys=False))

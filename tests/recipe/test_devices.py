@@ -74,3 +74,21 @@ def test_latency_needs_a_device(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a latency needs the device") as caught:
         loaded(tmp_path, "targets: {a: {budget: {latency_ms: 5}}}\n")
     assert "device: smartphone" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ("{}", "gate.yaml:5:1: rates: needs at least"),
+        ("{gpu: {gflops: 1}}", "gate.yaml:5:9: rates.gpu: unknown key 'gpu'"),
+        ("{other: {gflops: 0}}", "gate.yaml:5:25: rates.other.gflops: must be at least"),
+        ("{other: {gbytes: .inf}}", "gate.yaml:5:25: rates.other.gbytes: expected a number"),
+        ("{other: {overhead_us: -1}}", "gate.yaml:5:30: rates.other.overhead_us: must be at least"),
+        ("[other]", "gate.yaml:5:1: rates: expected a mapping"),
+    ],
+)
+def test_invalid_rates_are_reported(tmp_path: Path, rates: str, message: str) -> None:
+    (tmp_path / "gate.yaml").write_text(f"{PROFILE}rates: {rates}\n")
+    with pytest.raises(RecipeError) as caught:
+        loaded(tmp_path, "targets: {a: {device: gate.yaml}}\n")
+    assert message in caught.value.message

@@ -290,7 +290,7 @@ def test_schema_refuses_unknown_keys_and_describes_all_others():
 
 def test_patterns_have_a_message_and_refuse_a_trailing_newline():
     patterns = [d for d in recipe_schema()["$defs"].values() if "pattern" in d]
-    assert len(patterns) == 12
+    assert len(patterns) == 13
     for described in patterns:
         assert described["patternErrorMessage"]
         assert described["pattern"].endswith("$(?!\\n)")

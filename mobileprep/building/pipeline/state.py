@@ -275,6 +275,7 @@ def _read(recipes: Iterable[Recipe], plan: Plan) -> Iterator[Path]:
         # Includes files that are completely overridden, because their next version may matter.
         yield from recipe.files
         for target in recipe.targets:
-            yield from () if target.device_file is None else (target.device_file.path,)
+            files = (target.device_file, target.measurement_file)
+            yield from (file.path for file in files if file is not None)
             yield from (pin.file.path for pin in target.source.pins)
             yield from (s.plugin.schema.path for s in target.transforms if s.plugin is not None)

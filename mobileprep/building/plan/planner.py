@@ -63,6 +63,9 @@ from mobileprep.core.files import canonical
 from mobileprep.recipe.model import Recipe, Target, digestible
 from mobileprep.recipe.pipeline import pipeline_targets
 from mobileprep.recipe.settings import Budget
+from mobileprep.recipe.tree import Plain
+from mobileprep.targets.measurements import Measurement
+from mobileprep.targets.targets import Device
 
 
 def plan_recipes(recipes: Iterable[Recipe], requested: frozenset[str] = frozenset()) -> Plan:
@@ -153,7 +156,7 @@ class _TargetPlanner:
         compress = self._add(compress_spec(target, graph, shipped))
         download = self._add_all(download_spec(target, file, shipped))
         sizes = (compress, *download)
-        budget = self._add_all(budget_spec(target, frozen, graph, package, *sizes))
+        budget = self._add_all(budget_spec(target, frozen, graph, shipped, package, *sizes))
         migration = self._add_all(migration_spec(target, frozen, steps))
         package_check = self._add_all(
             package_check_spec(target, graph, shipped, frozen, samples, checks)
@@ -355,7 +358,8 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "validation": digestible(target.validation),
         "budget": _budget_settings(target.budget),
         **({} if target.download is None else {"download": digestible(target.download)}),
-        "device": digestible(target.device),
+        "device": _device_settings(target.device),
+        **_measurement_settings(target.measurement),
         "transforms": [
             {
                 "name": s.name,
@@ -374,6 +378,20 @@ def _budget_settings(budget: Budget) -> Mapping[str, Any]:
     if budget.download_bytes is None:
         del limits["download_bytes"]
     return {name: digestible(limit) for name, limit in limits.items()}
+
+
+def _device_settings(device: Device | None) -> Plain:
+    settings = digestible(device)
+    if isinstance(settings, dict) and not settings["rates"]:
+        del settings["rates"]
+    return settings
+
+
+def _measurement_settings(measurement: Measurement | None) -> dict[str, Plain]:
+    if measurement is None:
+        return {}
+    names = ("device", "build", "date", "sha256", "mean_ms")
+    return {"measurement": {name: getattr(measurement, name) for name in names}}
 
 
 def _engine_versions(target: Target) -> Mapping[str, str]:

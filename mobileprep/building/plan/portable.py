@@ -152,7 +152,8 @@ def outside_files(target: Target) -> Iterator[StageFile]:
         for file in target.validation.functions:
             yield from single_file(file).members
     yield from calibration_members(target)
-    yield from () if target.device_file is None else single_file(target.device_file).members
+    for file in filter(None, (target.device_file, target.measurement_file)):
+        yield from single_file(file).members
     if target.check is not None and target.check.data is not None:
         yield from data_files(target.check.data).members
     classes = app_classes(target)

@@ -29,6 +29,7 @@ Section: TypeAlias = Literal[
     "source",
     "freeze",
     "inputs",
+    "measurement",
     "outputs",
     "transforms",
     "check",

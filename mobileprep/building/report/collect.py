@@ -12,7 +12,7 @@ from msgspec import Struct, field, structs
 
 from mobileprep.building.plan.spec import Records
 from mobileprep.building.report.comparison.model import Comparison
-from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord
+from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord, MeasuredCost
 from mobileprep.building.stages.calibrate.spec import CalibrationRecord
 from mobileprep.building.stages.check.report import Checked, checked
 from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
@@ -56,6 +56,7 @@ class Report(Struct, frozen=True):
         calibrations: sources of the ranges of 8-bit nodes.
         budget: limits of the target and of a pipeline that ends with it, and the usage.
         cost: operations and latency for one sample on the target's device, if it names one.
+        measured: measurement of the model on a device; absent in JSON if the target names none.
         kernels: kernels that the header for each release registers.
         tool: name and version of the program that built it, ``mobileprep 1.2``.
         settings: settings of the target, as in its manifest.
@@ -83,6 +84,7 @@ class Report(Struct, frozen=True):
     calibrations: tuple[CalibrationRecord, ...] = ()
     budget: tuple[BudgetLine, ...] = ()
     cost: DeviceCost | None = None
+    measured: MeasuredCost | None = None
     kernels: tuple[KernelsRecord, ...] = ()
     tool: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class Report(Struct, frozen=True):
     download: DownloadRecord | None = None
     pipeline: PipelineRecord | None = None
     schema_version: int = 1
-    optional: ClassVar[frozenset[str]] = frozenset({"download", "pipeline"})
+    optional: ClassVar[frozenset[str]] = frozenset({"download", "measured", "pipeline"})
     """Fields that are absent from JSON if they are None."""
 
 
@@ -141,6 +143,7 @@ def collect_report(
             *(() if pipeline is None else pipeline.budget),
         ),
         None if budget is None else budget.cost,
+        None if budget is None else budget.measured,
         package.kernels,
         migration=records.first(MigrationRecord),
         download=records.first(DownloadRecord),

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from mobileprep.building.report.collect import Report, all_warnings
 from mobileprep.building.report.layout import number_text, plain, table
 from mobileprep.building.report.summary import off_by
-from mobileprep.building.stages.budget.report import cost_text
-from mobileprep.building.stages.budget.spec import BudgetLine
+from mobileprep.building.stages.budget.report import cost_text, measured_text, slowest_ops
+from mobileprep.building.stages.budget.spec import BudgetLine, OpCost
 from mobileprep.building.stages.calibrate.report import calibration_text
 from mobileprep.building.stages.check.report import Checked
 from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
@@ -26,6 +26,7 @@ _SIZE_HEADINGS = ("bytes", "compressed", "nodes")
 _HEADINGS = ("target", "model", "quantize", *_SIZE_HEADINGS, *_METRIC_HEADINGS, "off by")
 _STEP_HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "difference")
 _BUDGET_HEADINGS = ("budget", "found", "limit", "left")
+_OP_HEADINGS = ("op", "measured ms", "estimated ms")
 _OUTPUT_HEADINGS = ("output", "largest difference", "share of peak")
 _TENSORS = 10
 
@@ -84,6 +85,9 @@ def _details(report: Report) -> Iterator[str]:
     for sentence in _sentences(report):
         yield ""
         yield f"{plain(sentence)}."
+    if report.measured is not None and report.measured.ops:
+        yield ""
+        yield from table(_OP_HEADINGS, map(_measured_op, slowest_ops(report.measured)))
     if report.check is not None:
         check = report.check
         yield ""
@@ -109,11 +113,13 @@ def _optional(report: Report) -> Iterator[str]:
 
 
 def _sentences(report: Report) -> Iterator[str]:
-    """Yield the download, the cost, and the kernels."""
+    """Yield the download, the cost, the measurement, and the kernels."""
     if report.download is not None:
         yield f"Download: {download_text(report.download)}"
     if report.cost is not None:
         yield f"Cost: {cost_text(report.cost)}"
+    if report.measured is not None:
+        yield f"Measured: {measured_text(report.measured)}"
     yield from map(kernels_text, report.kernels)
 
 
@@ -166,6 +172,11 @@ def _output(output: OutputRecord) -> list[str]:
 def _budget(line: BudgetLine) -> list[str]:
     name = f"{line.name} ({line.basis})" if line.basis else line.name
     return [plain(name), *map(number_text, (line.found, line.limit, line.left))]
+
+
+def _measured_op(op: OpCost) -> list[str]:
+    estimate = "" if op.estimated_ms is None else number_text(op.estimated_ms)
+    return [plain(f"{op.op} {op.name}".strip()), number_text(op.measured_ms), estimate]
 
 
 def _steps(report: Report) -> Iterator[list[str]]:

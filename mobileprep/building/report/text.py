@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.layout import wrapped
-from mobileprep.building.stages.budget.report import budget_lines, cost_text
+from mobileprep.building.stages.budget.report import budget_lines, cost_text, measured_lines
 from mobileprep.building.stages.calibrate.report import calibration_lines
 from mobileprep.building.stages.check.report import check_lines
 from mobileprep.building.stages.damage.report import damage_lines
@@ -45,6 +45,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     rest += [] if report.download is None else [f"download {download_text(report.download)}"]
     rest += budget_lines(report.budget)
     rest += [] if report.cost is None else [f"cost     {cost_text(report.cost)}"]
+    rest += [] if report.measured is None else measured_lines(report.measured)
     rest += [f"kernels  {kernels_text(kernels)}" for kernels in report.kernels]
     if report.check is not None:
         rest += check_lines(report.check)

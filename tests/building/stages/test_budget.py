@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.budget.run import run
 from mobileprep.building.stages.budget.spec import BudgetStage
+from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import AccuracyError, RecipeError
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Function, Graph, Library
@@ -19,6 +20,8 @@ from mobileprep.graph.node import constant
 from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.tensor import Tensor
 from mobileprep.recipe.settings import Budget, InputSpec, OpLimits
+from mobileprep.targets.measurements import MeasuredOp, Measurement
+from mobileprep.targets.op_classes import ClassCost
 from mobileprep.targets.targets import Device
 from tests.building.stages.jobs import (
     assets,
@@ -38,6 +41,12 @@ KERNELS = [
     {"tensorflow": "2.21", "kernels": 9, "bytes": None},
 ]
 PACKAGE = {"model": MODEL, "ops": OPS, "warnings": [], "kernels": KERNELS}
+STORED = {
+    "package": PACKAGE,
+    "compressed": {"bytes": 200, "compressor": "deflate by X 1"},
+    "graph": classifier(),
+    "interface": interface("y"),
+}
 SLOW = Device("slow", "a slow device", 1e-6, "a test", "no source")
 # 3 x 3 multiplications and additions, and 3 additions for the bias, for one sample.
 FLOPS = 2 * 3 * 3 + 3
@@ -51,10 +60,9 @@ def budget_job(
     **package: Any,
 ) -> Job[BudgetStage]:
     stored = {
+        **STORED,
         "package": {**PACKAGE, **package},
-        "compressed": {"bytes": 200, "compressor": "deflate by X 1"},
         "graph": graph or classifier(),
-        "interface": interface("y"),
         "assets": assets(folder),
     }
     stage = BudgetStage(budget=budget, device=SLOW, inputs=inputs, **slots(*stored))
@@ -203,3 +211,69 @@ def test_unknown_size_without_limits_is_a_warning(tmp_path: Path) -> None:
     assert json_output(done, "budget.json")["cost"] is None
     (warning,) = warnings
     assert "recipe.yaml:4:1: no cost on a slow device is reported" in warning
+
+
+def measured_job(folder: Path, content: bytes, **limits: float) -> Job[BudgetStage]:
+    """A job with a measurement of 4.5 ms of the model `content`, and the published model `m`."""
+    (folder / "m.pb").write_bytes(b"m")
+    cost = ClassCost("product", 1, 18, 0)
+    measurement = Measurement(
+        *("phone", "Pixel 3", "google/blueline:12", "performance", "2026-05-04", "benchmark_model"),
+        *(sha256_bytes(content), 4.5, 4, 0.25),
+        runs=50,
+        ops=(MeasuredOp("MatMul", "y/MatMul", 4.0, cost), MeasuredOp("Copy", "", 0.5)),
+    )
+    stage = BudgetStage(
+        budget=Budget(**limits),
+        device=SLOW,
+        measurement=measurement,
+        **slots(*STORED, "assets", "model"),
+    )
+    model = {"model": folder / "m.pb", "assets": assets(folder)}
+    done = job(folder, stage, **STORED, **model)
+    return replace(done, places={"measurement": "r.yaml:3:1"})
+
+
+def test_measurement_of_the_model_is_the_latency(tmp_path: Path) -> None:
+    done = measured_job(tmp_path, b"m", latency_ms=5)
+    run(done)
+    record = json_output(done, "budget.json")
+    circumstances = (
+        "4 threads, governor performance, google/blueline:12, benchmark_model, 2026-05-04"
+    )
+    (line,) = record["lines"]
+    assert line == {
+        "name": "latency_ms",
+        "found": 4.5,
+        "limit": 5,
+        "basis": f"measured, {circumstances}",
+    }
+    assert record["measured"] == {
+        "device": "Pixel 3",
+        "basis": circumstances,
+        "is_stale": False,
+        "latency_ms": 4.5,
+        "std_ms": 0.25,
+        "runs": 50,
+        "estimated_ms": FLOPS,
+        "ops": [
+            {"op": "MatMul", "name": "y/MatMul", "measured_ms": 4.0, "estimated_ms": 18.0},
+            {"op": "Copy", "name": "", "measured_ms": 0.5, "estimated_ms": None},
+        ],
+    }
+    with pytest.raises(AccuracyError, match=r"one sample takes 4\.5 ms on Pixel 3, 0\.5 over"):
+        run(measured_job(tmp_path, b"m", latency_ms=4))
+
+
+def test_stale_measurement_is_replaced_by_the_estimate(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    done = measured_job(tmp_path, b"another", latency_ms=100)
+    run(replace(done, warn=warnings.append))
+    record = json_output(done, "budget.json")
+    assert record["lines"][0]["found"] == FLOPS
+    assert record["measured"]["is_stale"] is True
+    (warning,) = warnings
+    assert warning.startswith("r.yaml:3:1: the measurement is of another model")
+    without = replace(done, asked=replace(done.asked, device=None), warn=warnings.append)
+    with pytest.raises(RecipeError, match="an estimate needs a device"):
+        run(without)

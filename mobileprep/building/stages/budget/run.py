@@ -10,11 +10,18 @@ from msgspec import Struct, structs
 
 from mobileprep.building.report.layout import number_text
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord, BudgetStage
+from mobileprep.building.stages.budget.spec import (
+    BudgetLine,
+    BudgetRecord,
+    BudgetStage,
+    MeasuredCost,
+    OpCost,
+)
 from mobileprep.building.stages.download.spec import DownloadRecord
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import CompressRecord, KernelsRecord, PackageRecord
 from mobileprep.building.stages.running import with_assets
+from mobileprep.core.files import sha256_file
 from mobileprep.data.source import data_inputs
 from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError, UsageError
 from mobileprep.graph.graph import Graph
@@ -22,8 +29,9 @@ from mobileprep.graph.op_sets import BATCH_NORMS
 from mobileprep.graph.opdefs.definitions import slip_in
 from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost, sample_costs
 from mobileprep.targets.memmapped import removal
+from mobileprep.targets.op_classes import ClassCost, class_costs
 from mobileprep.targets.selective_registration import KERNEL_CODE_BASIS
-from mobileprep.targets.targets import DeviceCost
+from mobileprep.targets.targets import Device, DeviceCost
 
 
 def run(job: Job[BudgetStage]) -> None:
@@ -34,6 +42,11 @@ def run(job: Job[BudgetStage]) -> None:
         RecipeError: the cost of a sample is unknown because the size of a tensor is.
     """
     model = _Model(job)
+    if model.is_stale:
+        job.warn(
+            f"{job.place('measurement')}: the measurement is of another model, so that times are "
+            "estimates; measure the model again"
+        )
     for slip in _slips(model):
         job.warn(f"{job.place('budget')}: {slip}")
     limits = {
@@ -50,7 +63,8 @@ def run(job: Job[BudgetStage]) -> None:
         hint = f"{hint}, or raise the budget"
         raise AccuracyError("; ".join(messages), hint, job.place("budget"))
     lines = [BudgetLine(s.name, s.amount, limit, s.basis) for limit, s in usages]
-    job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines), _cost(model)))
+    cost = _cost(model)
+    job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines), cost, _measured(model, cost)))
 
 
 class _Usage(Struct, frozen=True):
@@ -87,9 +101,29 @@ def _cost(model: _Model) -> DeviceCost | None:
     except RecipeError as error:
         job.warn(f"{error.where}: no cost on {device.title} is reported: {error.message}")
         return None
-    rate = f"{device.gflops:g} GFLOP/s, {device.basis}"
-    basis = model.basis(rate, _without(model.costs))
-    return DeviceCost(device.title, flops, float(device.seconds(flops) * 1e3), basis)
+    basis = model.basis(device.rate, _without(model.costs))
+    return DeviceCost(device.title, flops, model.estimate(device), basis)
+
+
+def _measured(model: _Model, cost: DeviceCost | None) -> MeasuredCost | None:
+    """Return the measurement next to the estimate; None without a measurement."""
+    measured, device = model.job.asked.measurement, model.job.asked.device
+    if measured is None:
+        return None
+    return MeasuredCost(
+        measured.device,
+        measured.basis,
+        model.is_stale,
+        measured.mean_ms,
+        measured.std_ms,
+        measured.runs,
+        None if cost is None else cost.latency_ms,
+        tuple(OpCost(op.op, op.name, op.ms, _milliseconds(device, op.cost)) for op in measured.ops),
+    )
+
+
+def _milliseconds(device: Device | None, cost: ClassCost | None) -> float | None:
+    return None if device is None or cost is None else float(device.seconds([cost]) * 1e3)
 
 
 class _Model:
@@ -119,6 +153,18 @@ class _Model:
                 return sample_costs(graph, inputs, interface.outputs)
         except (InvalidGraphError, UsageError) as error:
             raise RecipeError(error.message, error.hint, job.place("inputs")) from error
+
+    @cached_property
+    def is_stale(self) -> bool:
+        """Whether the measurement is of another model than the published one."""
+        measured, model = self.job.asked.measurement, self.job.asked.model
+        if measured is None or model is None:
+            return False
+        return sha256_file(self.job.path(model)) != measured.sha256
+
+    def estimate(self, device: Device) -> float:
+        """Estimate the milliseconds of one sample."""
+        return float(device.seconds(class_costs(self.costs.nodes)) * 1e3)
 
     def most(self, amount: Callable[[KernelsRecord], int | None]) -> KernelsRecord:
         """Return the release with the largest amount of those that have a header."""
@@ -167,13 +213,24 @@ def _activation_bytes(model: _Model) -> _Usage:
 
 
 def _latency(model: _Model) -> _Usage:
-    device = model.job.asked.device
+    device, measured = model.job.asked.device, model.job.asked.measurement
+    if measured is not None and not model.is_stale:
+        text = f"one sample takes {{}} ms on {measured.device}"
+        hint = "measure again, or train a smaller network"
+        return _Usage("latency_ms", measured.mean_ms, text, hint, f"measured, {measured.basis}")
     if device is None:
         message = "a latency needs the device whose it is"
-        raise RecipeError(message, "add 'device: smartphone'", model.job.place("budget"))
-    rate = f"{device.gflops:g} GFLOP/s of {device.title}, {device.basis}"
-    text = f"one sample takes {{}} ms at the {rate}"
-    milliseconds = float(device.seconds(model.costs.flops) * 1e3)
+        hint = "add 'device: smartphone'"
+        if measured is not None:
+            message = "the measurement is of another model, and an estimate needs a device"
+            hint = f"measure the model again, or {hint}"
+        raise RecipeError(message, hint, model.job.place("budget"))
+    if device.rates:
+        rate, text = device.basis, f"one sample takes about {{}} ms on {device.title}"
+    else:
+        rate = f"{device.gflops:g} GFLOP/s of {device.title}, {device.basis}"
+        text = f"one sample takes {{}} ms at the {rate}"
+    milliseconds = model.estimate(device)
     basis = model.basis(rate, _without(model.costs))
     return _Usage("latency_ms", milliseconds, text, _flops_hint(model.costs), basis)
 

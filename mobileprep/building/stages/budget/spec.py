@@ -12,7 +12,49 @@ from mobileprep.building.stages.freeze.spec import Frozen
 from mobileprep.building.stages.package.spec import CompressStage, PackageStage
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import Budget, InputSpec
+from mobileprep.targets.measurements import Measurement
 from mobileprep.targets.targets import Device, DeviceCost
+
+
+class OpCost(Struct, frozen=True):
+    """Time of an op of the model.
+
+    Args:
+        op: type of the op as the tool printed it.
+        name: name of the op.
+        measured_ms: measured milliseconds.
+        estimated_ms: milliseconds by the target's device; None without one, or if no node of the
+            model corresponds to the op.
+    """
+
+    op: str
+    name: str
+    measured_ms: float
+    estimated_ms: float | None = None
+
+
+class MeasuredCost(Struct, frozen=True):
+    """A measurement of the model, next to the estimate.
+
+    Args:
+        device: name of the device.
+        basis: build, threads, clock, tool, and date of the measurement.
+        is_stale: whether another model was measured.
+        latency_ms: mean milliseconds of a run.
+        std_ms: standard deviation; None if unknown, as the number of runs.
+        runs: number of runs.
+        estimated_ms: milliseconds by the target's device, or None.
+        ops: times of ops in the order of the run.
+    """
+
+    device: str
+    basis: str
+    is_stale: bool
+    latency_ms: float
+    std_ms: float | None
+    runs: int | None
+    estimated_ms: float | None
+    ops: tuple[OpCost, ...]
 
 
 class BudgetRecord(Struct, frozen=True):
@@ -21,10 +63,12 @@ class BudgetRecord(Struct, frozen=True):
     Args:
         lines: one for each limit.
         cost: cost on the device, if the target names one and the cost is known.
+        measured: measurement of the model, if the target names one.
     """
 
     lines: tuple[BudgetLine, ...]
     cost: DeviceCost | None = None
+    measured: MeasuredCost | None = None
 
 
 class BudgetStage(Stage, frozen=True, kw_only=True):
@@ -33,6 +77,8 @@ class BudgetStage(Stage, frozen=True, kw_only=True):
     Args:
         budget: the limits.
         device: device for the latency and the cost.
+        measurement: measurement of the model on a device.
+        model: published model file, if there is a measurement of it.
         inputs: inputs, with the shapes that the recipe declares.
         package: record of the published model.
         compressed: record of its compressed size.
@@ -43,12 +89,14 @@ class BudgetStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "budget"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RECORD: ClassVar[str] = "budget.json"
     reported: ClassVar[type[Struct] | None] = BudgetRecord
 
     budget: Budget
     device: Device | None = None
+    measurement: Measurement | None = None
+    model: Upstream | None = None
     inputs: tuple[InputSpec, ...] = ()
     package: Upstream
     compressed: Upstream
@@ -83,16 +131,19 @@ def budget_spec(
     target: Target,
     frozen: Frozen,
     graph: Upstream,
+    model: Upstream,
     package: str,
     compress: str,
     download: str | None = None,
 ) -> StageSpec | None:
-    """Return the stage that checks a target against its limits; None without limits or device."""
-    if target.budget == Budget() and target.device is None:
+    """Return the stage that checks a target against its limits; None without anything to check."""
+    if target.budget == Budget() and target.device is None and target.measurement is None:
         return None
     stage = BudgetStage(
         budget=target.budget,
         device=target.device,
+        measurement=target.measurement,
+        model=None if target.measurement is None else model,
         inputs=target.inputs,
         package=Upstream(package, PackageStage.RECORD),
         compressed=Upstream(compress, CompressStage.RECORD),
@@ -101,4 +152,5 @@ def budget_spec(
         interface=frozen.interface,
         assets=frozen.assets,
     )
-    return StageSpec(f"{target.folder}/budget", stage, places(target, "budget", "inputs"))
+    named = places(target, "budget", "inputs", "measurement")
+    return StageSpec(f"{target.folder}/budget", stage, named)

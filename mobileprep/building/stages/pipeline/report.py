@@ -7,6 +7,7 @@ from typing import Final
 
 from mobileprep.building.report.layout import TextTable, fitted, number_text, plain, table
 from mobileprep.building.stages.pipeline.spec import Amounts, PipelineRecord
+from mobileprep.targets.targets import FITTED
 
 _HEADINGS: Final = (
     *("step", "runs", "runs p95", "runs worst", "FLOPs", "FLOPs p95", "FLOPs worst"),
@@ -38,7 +39,8 @@ def pipeline_markdown(record: PipelineRecord) -> Iterator[str]:
 
 def _title(record: PipelineRecord) -> str:
     steps = f"of {len(record.steps)} step{'s' * (len(record.steps) != 1)} for one input"
-    device = f", at best on {record.device}" if record.device else ""
+    bound = "about" if f": {FITTED}" in record.device else "at best"
+    device = f", {bound} on {record.device}" if record.device else ""
     basis = f"; {record.basis}" if record.basis else ""
     return f"{steps}{device}{basis}"
 

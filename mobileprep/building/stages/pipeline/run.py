@@ -52,6 +52,7 @@ from mobileprep.recipe.pipeline_settings import (
 )
 from mobileprep.runtime.accounting.costs import GraphCosts, sample_costs
 from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.targets.op_classes import class_costs
 
 # Samples that run at once. Images of a whole pipeline can be large.
 _BATCH: Final = 8
@@ -298,7 +299,8 @@ def _step_cost(
     device = job.asked.device
     latency = None
     if device is not None:
-        latency = Amounts(*(device.seconds(n) * 1e3 for n in structs.astuple(total)))
+        seconds = sum(device.seconds(class_costs(one.nodes)) for one in costs)
+        latency = Amounts(*(seconds * n / max(flops, 1) * 1e3 for n in structs.astuple(total)))
     peak = max(one.peak_bytes for one in costs)
     size = model.package.model.bytes
     return StepCost(step.model, run.basis, number, total, latency, size, peak)
@@ -324,7 +326,7 @@ def _ram(steps: Sequence[StepCost], *, keep_loaded: bool) -> int:
 def _device(job: Job[PipelineStage]) -> str:
     device = job.asked.device
     assert device is not None
-    return f"{device.title}: {device.gflops:g} GFLOP/s, {device.basis}"
+    return f"{device.title}: {device.rate}"
 
 
 _CASES: Final = {"expected": "on average", "p95": "at the 95th percentile", "worst": "at worst"}

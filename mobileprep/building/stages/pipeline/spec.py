@@ -110,7 +110,7 @@ class PassRateStage(RunningStage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "pass_rate"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RECORD: ClassVar[str] = "pass_rate.json"
 
     data: Files
@@ -139,7 +139,7 @@ class PipelineStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "pipeline"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RECORD: ClassVar[str] = "pipeline.json"
     reported: ClassVar[type[Struct] | None] = PipelineRecord
 
