@@ -110,7 +110,7 @@ class PassRateStage(RunningStage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "pass_rate"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 1
     RECORD: ClassVar[str] = "pass_rate.json"
 
     data: Files
