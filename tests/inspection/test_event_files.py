@@ -34,7 +34,7 @@ def written(folder: Path, graph: Graph) -> Graph:
     records = TFRecordFile(path)
     assert len(records) == 2
     assert records.record(0) == TIME + delimited(3, b"brain.Event:2")
-    cursor = Cursor(records.record(1), str(path), "event")
+    cursor = Cursor(records.record(1))
     assert bytes(cursor.take(len(TIME))) == TIME
     assert cursor.varint() == 4 << 3 | 2
     return graph_from_bytes(cursor.take(cursor.varint()), str(path))
