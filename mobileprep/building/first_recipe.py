@@ -29,11 +29,13 @@ from mobileprep.freezing.find_models import FoundModel, inference_graph, load_fo
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.model import FreezeOptions
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
+from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE, RELEASES, TF115
 from mobileprep.recipe.first import Draft, DraftInput, quoted, recipe_text
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.schemas import modeline, recipe_schema
+from mobileprep.transforms.cut_preprocessing import NoFrontError, find_front, without_front
 
 _LABELS = "label"
 _UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
@@ -130,8 +132,9 @@ def _with_fed_shape(draft_input: DraftInput, fed: str) -> DraftInput:
 
 
 def _draft(model: FoundModel, path: Path, wishes: Wishes) -> Draft:
+    source = load_found(model, wishes.tags)
     proposal = propose(
-        load_found(model, wishes.tags),
+        source,
         signature=wishes.signature,
         inputs=wishes.inputs,
         outputs=wishes.outputs,
@@ -145,6 +148,7 @@ def _draft(model: FoundModel, path: Path, wishes: Wishes) -> Draft:
         proposal.outputs,
         (model.notes, proposal.about_inputs, proposal.about_outputs),
         release=wishes.release,
+        preprocessing=_preprocessing(source.graph, proposal.outputs),
         validation=None if data is None else (_relative(data, path.parent), _labels(data, wishes)),
         reading=() if data is None or not data.is_dir() else _labels_of_images(wishes, path),
     )
@@ -212,6 +216,16 @@ def _described(found: Preprocessing) -> tuple[list[str], list[tuple[str, str]]]:
     elif choice.offset < 0:
         about.append("The model counts classes from 0 and the labels count from 1: subtract 1.")
     return about, [("mean", mean), ("std", std), ("channels", choice.channels)]
+
+
+def _preprocessing(graph: Graph, outputs: tuple[str, ...]) -> str:
+    """Describe the first ops that can move into the app; an empty string if there are none."""
+    try:
+        front = find_front(graph)
+        without_front(graph, front, outputs)
+    except (NoFrontError, MobileprepError):
+        return ""
+    return str(front.preprocessing)
 
 
 def _labels(data: Path, wishes: Wishes) -> str:

@@ -105,7 +105,7 @@ def read_classes(path: Path | None) -> Classes:
 
 def class_names(path: Path) -> list[str]:
     """Return the class names in a file, one per line, in the order of the model's outputs."""
-    names = [line.strip() for line in _text(path).splitlines()]
+    names = [line.strip() for line in text_lines(path)]
     while names and not names[-1]:
         names.pop()
     seen: dict[str, int] = {}
@@ -168,7 +168,7 @@ def number_or_text(written: str) -> Label:
 def _rows(path: Path) -> dict[str, str]:
     labels: dict[str, str] = {}
     try:
-        for line, row in enumerate(csv.reader(_text(path).splitlines()), start=1):
+        for line, row in enumerate(csv.reader(text_lines(path)), start=1):
             if not row:
                 continue
             if len(row) < _COLUMNS:
@@ -181,9 +181,10 @@ def _rows(path: Path) -> dict[str, str]:
     return labels
 
 
-def _text(path: Path) -> str:
+def text_lines(path: Path) -> list[str]:
+    """Return the lines of a UTF-8 file."""
     try:
-        return read_bytes(path, limit=_MOST_BYTES).decode("utf-8-sig")
+        return read_bytes(path, limit=_MOST_BYTES).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise CorruptFileError("is not valid UTF-8", "save it as UTF-8", str(path)) from error  # noqa: EM101
 

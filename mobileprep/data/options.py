@@ -166,6 +166,63 @@ class Reading(Struct, frozen=True):
     ] = "samples"
 
 
+Interpolation: TypeAlias = Literal["bilinear", "nearest"]
+
+
+class Preprocessing(Struct, frozen=True):
+    """The conversion of a decoded image or sound to an input, in the order of the fields.
+
+    Args:
+        decoded: the tensor of the decoder in the original graph.
+        input: the input that replaces it.
+        central_crop: share of each side to keep; None for the whole image.
+        resize: height and width; None for the image's own.
+        interpolation: how to resize.
+        align_corners: corner pixels map to corner pixels.
+        half_pixel_centers: positions refer to the centers of pixels.
+        channels: order of an image's channels.
+        mean: subtracted from each channel, after resizing.
+        std: divisor of each channel.
+        desired_samples: length of a sound in samples, or None.
+        desired_channels: number of channels of a sound, or None.
+        rate: the input for the sample rate of a sound; empty if the graph does not read it.
+        is_sound: whether the input is a sound: samples from -1 to 1.
+    """
+
+    decoded: str
+    input: str
+    central_crop: float | None = None
+    resize: tuple[int, int] | None = None
+    interpolation: Interpolation = "bilinear"
+    align_corners: bool = False
+    half_pixel_centers: bool = False
+    channels: Channels = "rgb"
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    desired_samples: int | None = None
+    desired_channels: int | None = None
+    rate: str = ""
+    is_sound: bool = False
+
+    def __str__(self) -> str:
+        """Describe the conversion in one line."""
+        if self.is_sound:
+            length = "" if self.desired_samples is None else f"{self.desired_samples} samples, "
+            count = self.desired_channels
+            channels = "" if count is None else f"{count} channel{'s' * (count != 1)}, "
+            return f"sound, {length}{channels}-1 to 1"
+        parts: list[str] = [self.channels]
+        if self.central_crop is not None:
+            parts.append(f"central crop {self.central_crop:g}")
+        if self.resize is not None:
+            flags = " align_corners" * self.align_corners
+            flags += " half_pixel_centers" * self.half_pixel_centers
+            parts.append(f"{self.interpolation} {self.resize[0]} x {self.resize[1]}{flags}")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            parts.append(f"{name} {', '.join(f'{value:.6g}' for value in values)}")
+        return "; ".join(parts)
+
+
 HISTOGRAM_METHODS: Final = frozenset({"percentile", "entropy", "mse"})
 
 

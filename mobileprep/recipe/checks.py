@@ -368,6 +368,13 @@ def amount_problems(key: str, node: Node | None) -> Iterator[Problem]:
         yield Problem(node.place, f"must be at least one {least}")
 
 
+def _preprocessing(target: Target, tree: MappingNode) -> Iterator[Problem]:
+    """Report a step that changes the inputs, which only the section ``preprocessing`` can do."""
+    if any(step.name == "cut_preprocessing" for step in target.transforms):
+        message = "the transform cut_preprocessing cannot be a step of a recipe"
+        yield Problem(place_of(tree, ("transforms",)), message, "write 'preprocessing: cut'")
+
+
 def _integration(target: Target, tree: MappingNode) -> Iterator[Problem]:
     """Report names that are invalid in a language, and models that an interface cannot load."""
     code = target.integration
@@ -444,6 +451,7 @@ _CHECKS: tuple[Callable[[Target, MappingNode], Iterator[Problem]], ...] = (
     step_problems,
     device_problems,
     measurement_problems,
+    _preprocessing,
     _integration,
     _protection,
     _custom_op_sources,

@@ -59,6 +59,7 @@ class Draft(Struct, frozen=True):
         about_data: comments above ``validation``.
         release: TensorFlow release of the app.
         release_reason: reason if the release is not the default; otherwise empty.
+        preprocessing: what the app does instead of the graph's first ops; empty for nothing.
         downgrade: reason why ``downgrade`` ends the chain; empty if it does not.
     """
 
@@ -80,6 +81,7 @@ class Draft(Struct, frozen=True):
     release_reason: str = ""
     downgrade: str = ""
     lowered: str = ""
+    preprocessing: str = ""
 
 
 def recipe_text(draft: Draft) -> str:
@@ -95,6 +97,9 @@ def recipe_text(draft: Draft) -> str:
     lines += [*_comments(inputs), *_inputs(draft.inputs), *_comments(outputs)]
     lines += ["outputs:" if draft.outputs else "outputs: []"]
     lines += [f"  - {quoted(name)}" for name in draft.outputs]
+    if draft.preprocessing:
+        about = f"The app decodes, and does the first ops: {draft.preprocessing}."
+        lines += [*_comments([about]), "preprocessing: cut"]
     lines += [*DEFAULT_CHAIN.splitlines(), *_downgrade(draft), *_checks(draft)]
     lines += ["targets:", "  phone:", "    platform: android", *_quantize(draft)]
     reason = _comments([draft.release_reason] if draft.release_reason else [])

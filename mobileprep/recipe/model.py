@@ -68,6 +68,15 @@ class Integration(Struct, frozen=True):
             maximum=256,
         ),
     ] = None
+    labels: Annotated[
+        InputFile | None,
+        Option(
+            "File of class names, one per line, in the order of the output. The build checks their "
+            "number, writes them next to the model, and the code gets a function that finds the "
+            "highest scores. Default: the `classes` of the samples, without that function.",
+            definition="path",
+        ),
+    ] = None
 
 
 class Protection(Struct, frozen=True):
@@ -219,6 +228,15 @@ class Target(Located, frozen=True):
             "`quantize_weights` and `quantize_nodes`. Not with `artifact: tflite`."
         ),
     ] = False
+    preprocessing: Annotated[
+        Literal["cut", "keep"],
+        Option(
+            "`cut` moves the decoder of images or sounds, and the ops that crop, resize, reorder, "
+            "and scale its output, from the graph into the app: an input replaces them, the code "
+            "of `integration` does the same, and the build compares both on the image or sound "
+            "files of the recipe, or on random pixels. `keep` leaves them in the graph."
+        ),
+    ] = "keep"
     platform: Annotated[Platform, Option("Platform of the target.")] = "generic"
     abis: Annotated[
         tuple[Abi, ...],

@@ -150,12 +150,32 @@ def _cascade() -> None:
     np.savez("faces.npz", image=np.random.default_rng(0).random((4, 240, 320, 3), np.float32))
 
 
+def _photos() -> None:
+    front = [
+        placeholder("contents", DType.STRING),
+        node("decoded", "DecodeJpeg", "contents", T=None, channels=3),
+        node("floats", "Cast", "decoded", T=None, SrcT=DType.UINT8, DstT=DType.FLOAT),
+        const("axis", 0, np.int32),
+        node("batch", "ExpandDims", "floats axis", Tdim=DType.INT32),
+        const("size", [5, 4], np.int32),
+        node("resized", "ResizeBilinear", "batch size"),
+        const("mean", 128.0),
+        node("centered", "Sub", "resized mean"),
+        const("scale", 1 / 128),
+        node("scaled", "Mul", "centered scale"),
+        node("scores", "Softmax", "scaled"),
+    ]
+    write_graph(Path("photos.pb"), Graph(front))
+    Path("photo_labels.txt").write_text("red\ngreen\nblue\n")
+
+
 SETUPS: dict[str, Callable[[], None]] = {
     "how-to/check-targets": _targets,
     "how-to/convert-to-litert": _litert,
     "how-to/custom-ops": _custom_ops,
     "how-to/custom-transforms": _custom_transforms,
     "how-to/memory-map": _targets,
+    "how-to/move-preprocessing": _photos,
     "how-to/run-a-cascade": _cascade,
     "how-to/run-graphs": _run_graphs,
     "how-to/ship-small-updates": _deltas,

@@ -29,11 +29,13 @@ from mobileprep.building.stages.check.spec import (
     package_check_spec,
     samples_spec,
 )
+from mobileprep.building.stages.cut.spec import CutStage, cut_spec
 from mobileprep.building.stages.damage.spec import damage_spec
 from mobileprep.building.stages.download.spec import download_spec
 from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec
 from mobileprep.building.stages.freeze.spec import (
     GRAPH,
+    INTERFACE,
     Frozen,
     freeze_spec,
     frozen_by,
@@ -141,9 +143,13 @@ class _TargetPlanner:
         target = self.target
         freeze = self._add(freeze_spec(target))
         frozen = frozen_by(freeze)
+        cut = self._add_all(cut_spec(target, frozen))
+        if cut:
+            assets = frozen.assets
+            frozen = Frozen(Upstream(cut[0], GRAPH), Upstream(cut[0], INTERFACE), assets)
         samples, steps, checks = self._chain(frozen)
         damage = self._add_all(damage_spec(target, frozen, steps))
-        graph = Upstream([freeze, *steps][-1], GRAPH)
+        graph = Upstream([freeze, *cut, *steps][-1], GRAPH)
         file = f"{target.model or self._recipe.name}.{ENDINGS.get(target.artifact, 'pb')}"
         label = f"{len(target.transforms) + 1:02d}-tflite-calibrate"
         used = target.ranges_of_file
@@ -152,7 +158,8 @@ class _TargetPlanner:
         self.model = PlannedModel(target, frozen, graph, package)
         model = Upstream(package, file if target.protect.key else f"{PUBLISHED}{file}")
         shipped = self._shipped(model, file)
-        code = self._add_all(integration_spec(target, file, graph, frozen.interface))
+        moved = Upstream(cut[0], CutStage.RECORD) if cut else None
+        code = self._add_all(integration_spec(target, file, graph, frozen.interface, moved))
         compress = self._add(compress_spec(target, graph, shipped))
         download = self._add_all(download_spec(target, file, shipped))
         sizes = (compress, *download)
@@ -165,7 +172,7 @@ class _TargetPlanner:
         default_check = self._default_check(frozen, steps, model)
         source_nodes, nodes = self._nodes(frozen, graph)
         tasks = (
-            *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
+            *(freeze, *cut, *samples, *self._calibrations, *self._searches, *steps, *checks),
             *(*damage, package, *{shipped.task} - {package}, *code, *sizes, *budget),
             *(*package_check, *migration, *validation, *default_check),
             *(source_nodes, *{nodes} - {source_nodes}),
@@ -340,13 +347,14 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "abis": list(target.abis),
         "artifact": target.artifact,
         **({"flex": True} if target.flex else {}),
+        **({"preprocessing": "cut"} if target.preprocessing == "cut" else {}),
         **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
         # For other artifacts, the transforms below quantize.
         **({"quantize": digestible(target.quantize)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),
         **({"allow": list(target.allow)} if target.allow else {}),
         **({"ops": digestible(target.ops)} if target.ops else {}),
-        "integration": digestible(target.integration),
+        "integration": _integration_settings(target),
         "protect": digestible(target.protect),
         "inputs": [digestible(i) for i in target.inputs],
         "outputs": list(target.outputs),
@@ -392,6 +400,14 @@ def _measurement_settings(measurement: Measurement | None) -> dict[str, Plain]:
         return {}
     names = ("device", "build", "date", "sha256", "mean_ms")
     return {"measurement": {name: getattr(measurement, name) for name in names}}
+
+
+def _integration_settings(target: Target) -> Any:  # noqa: ANN401 - JSON
+    """Return the settings of the code; without `labels` if the recipe names none."""
+    settings = digestible(target.integration)
+    if isinstance(settings, dict) and settings["labels"] is None:
+        return {key: value for key, value in settings.items() if key != "labels"}
+    return settings
 
 
 def _engine_versions(target: Target) -> Mapping[str, str]:

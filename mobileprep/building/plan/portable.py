@@ -156,9 +156,9 @@ def outside_files(target: Target) -> Iterator[StageFile]:
         yield from single_file(file).members
     if target.check is not None and target.check.data is not None:
         yield from data_files(target.check.data).members
-    classes = app_classes(target)
-    if classes is not None:
-        yield from single_file(classes).members
+    labels = None if target.integration is None else target.integration.labels
+    for names in filter(None, (labels, app_classes(target))):
+        yield from single_file(names).members
     for file in (file for op in target.ops for file in op.sources):
         yield from single_file(file).members
     if target.download is not None:

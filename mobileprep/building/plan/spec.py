@@ -31,6 +31,7 @@ Section: TypeAlias = Literal[
     "inputs",
     "measurement",
     "outputs",
+    "preprocessing",
     "transforms",
     "check",
     "data",

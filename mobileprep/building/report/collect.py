@@ -16,6 +16,7 @@ from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord, Mea
 from mobileprep.building.stages.calibrate.spec import CalibrationRecord
 from mobileprep.building.stages.check.report import Checked, checked
 from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
+from mobileprep.building.stages.cut.spec import PreprocessingRecord
 from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.download.spec import DownloadRecord
 from mobileprep.building.stages.evaluate.report import EngineLine, engine_line
@@ -64,6 +65,7 @@ class Report(Struct, frozen=True):
         migration: runtimes that can run the graph, if the recipe asks for them.
         download: delta from the installed model; absent in JSON if there is none.
         pipeline: cost of the pipeline that ends with this model; absent in JSON if there is none.
+        preprocessing: preprocessing that moved into the app, if the recipe asks for it.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -93,7 +95,10 @@ class Report(Struct, frozen=True):
     download: DownloadRecord | None = None
     pipeline: PipelineRecord | None = None
     schema_version: int = 1
-    optional: ClassVar[frozenset[str]] = frozenset({"download", "measured", "pipeline"})
+    preprocessing: PreprocessingRecord | None = None
+    optional: ClassVar[frozenset[str]] = frozenset(
+        {"download", "measured", "pipeline", "preprocessing"}
+    )
     """Fields that are absent from JSON if they are None."""
 
 
@@ -148,6 +153,7 @@ def collect_report(
         migration=records.first(MigrationRecord),
         download=records.first(DownloadRecord),
         pipeline=pipeline,
+        preprocessing=records.first(PreprocessingRecord),
     )
 
 

@@ -10,6 +10,7 @@ from mobileprep.building.report.layout import wrapped
 from mobileprep.building.stages.budget.report import budget_lines, cost_text, measured_lines
 from mobileprep.building.stages.calibrate.report import calibration_lines
 from mobileprep.building.stages.check.report import check_lines
+from mobileprep.building.stages.cut.report import preprocessing_lines
 from mobileprep.building.stages.damage.report import damage_lines
 from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.evaluate.report import engine_lines
@@ -55,6 +56,8 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += accuracy_lines(report.accuracy, width or USUAL_WIDTH)
     if report.damage is not None:
         rest += damage_lines(report.damage, width or USUAL_WIDTH)
+    if report.preprocessing is not None:
+        rest += preprocessing_lines(report.preprocessing)
     if report.migration is not None:
         rest += migration_lines(report.migration)
     if report.pipeline is not None:

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from msgspec import Struct
 
+from mobileprep.data.options import Preprocessing
 from mobileprep.errors import InvalidGraphError, UnsupportedError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.memmapped import MAGIC
@@ -85,6 +86,9 @@ class AppModel(Struct, frozen=True, kw_only=True):
         images: conversion of images to values of an input, if the recipe specifies it.
         labels: name of the file that lists the classes, or None.
         threads: number of threads that compute an op; None for the runtime's default.
+        preprocessing: conversion of a decoded image or sound to an input, which the code does
+            instead of the graph; None if the app does it.
+        ranks: whether to write a function that finds the highest scores.
         package: package or namespace, with dots.
         class_name: name of the class.
     """
@@ -98,6 +102,8 @@ class AppModel(Struct, frozen=True, kw_only=True):
     images: Images | None = None
     labels: str | None = None
     threads: int | None = None
+    preprocessing: Preprocessing | None = None
+    ranks: bool = False
     package: str
     class_name: str
 
@@ -457,6 +463,28 @@ def _variables(model: AppModel) -> dict[str, object]:
         "image_index": 0 if fed is None else inputs.index(fed),
         "images": images,
         "channels": _channels(images) if images is not None else [],
+        **_preprocessing(model, inputs),
+    }
+
+
+def _preprocessing(model: AppModel, inputs: Sequence[Named]) -> dict[str, object]:
+    """Return the variables of the templates for the preprocessing of the model."""
+    pre = model.preprocessing
+    if pre is None:
+        return {"pre": None}
+    named = next(n for n in inputs if n.tensor.name == pre.input)
+    is_float = named.tensor.dtype is DType.FLOAT
+    count = 1 if pre.channels == "grayscale" else 3
+    mean, std = (v * count if len(v) == 1 else v for v in (pre.mean, pre.std))
+    return {
+        "pre": pre,
+        "pre_named": named,
+        "pre_type": Code("float" if is_float else "std::uint8_t"),
+        "pre_java": Code("float" if is_float else "byte"),
+        "pre_kotlin": Code("FloatArray" if is_float else "ByteArray"),
+        "pre_swift": Code("Float" if is_float else "UInt8"),
+        "pre_channels": _channels(Images(pre.input, pre.channels, mean, std)),
+        "crop": "" if pre.central_crop is None else Code(repr(pre.central_crop)),
     }
 
 

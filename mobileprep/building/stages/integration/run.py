@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
-from mobileprep.building.plan.spec import PUBLISHED
+from mobileprep.building.plan.spec import PUBLISHED, Files
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.cut.spec import PreprocessingRecord
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.integration.spec import IntegrationStage
 from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.core.files import write_text
-from mobileprep.data.file_samples import class_names
-from mobileprep.errors import UnsupportedError
+from mobileprep.data.file_samples import class_names, text_lines
+from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.recipe.validation_settings import EndType
 from mobileprep.targets.integration.render import AppModel, AppTensor, integration_code
 
 FOLDER = "integration"
+_BACKGROUND: Final = frozenset({"background", "dummy", "none", "???"})
 
 
 def run(job: Job[IntegrationStage]) -> None:
@@ -41,8 +44,37 @@ def run(job: Job[IntegrationStage]) -> None:
         for name, text in sorted(files.items()):
             write_text(job.output(f"{PUBLISHED}{FOLDER}/{name}"), text)
     if settings.classes is not None:
-        lines = "".join(f"{name}\n" for name in class_names(settings.classes.root))
+        names = (
+            class_names(settings.classes.root)
+            if not model.ranks
+            else _labels(job, settings.classes, model)
+        )
+        lines = "".join(f"{name}\n" for name in names)
         write_text(job.output(f"{PUBLISHED}{settings.labels}"), lines)
+
+
+def _labels(job: Job[IntegrationStage], file: Files, model: AppModel) -> list[str]:
+    """Return the labels of the first output, which may repeat, one for each score.
+
+    Raises:
+        AccuracyError: their number does not match the output.
+    """
+    names = [line.strip() for line in text_lines(file.root)]
+    while names and not names[-1]:
+        names.pop()
+    output = model.outputs[0]
+    count = output.shape[-1] if output.shape else -1
+    if count < 0 or len(names) == count:
+        return names
+    facts = f"{file.name} has {len(names)} labels, and the output {output.name!r} {count} scores"
+    place = job.place("integration")
+    if len(names) == count - 1:
+        job.warn(f"{place}: {facts}; the first score is that of the background class")
+        return ["background", *names]
+    if len(names) == count + 1 and names[0].lower() in _BACKGROUND:
+        job.warn(f"{place}: {facts}; the first label, {names[0]!r}, is left out")
+        return names[1:]
+    raise AccuracyError(facts, "write a label for each score, one per line", place)
 
 
 def _app_model(job: Job[IntegrationStage]) -> AppModel:
@@ -59,6 +91,12 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
         images=images_of(settings, inputs),
         labels=settings.labels or None,
         threads=settings.integration.threads,
+        preprocessing=(
+            None
+            if settings.moved is None
+            else job.record(PreprocessingRecord, settings.moved).preprocessing
+        ),
+        ranks=settings.integration.labels is not None,
         package=settings.integration.package,
         class_name=settings.integration.class_name,
     )

@@ -27,9 +27,10 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
         reading: options for converting images to values of ``image_input``, or None.
         image_input: input for images; None for the only input.
         labels: name of the file of classes to write; empty for none.
-        classes: file that lists the classes.
+        classes: file that lists the classes: `labels` of the recipe, or those of the samples.
         graph: the graph after all transforms.
         interface: inputs and outputs.
+        moved: record of the preprocessing that the code does instead of the graph, or None.
     """
 
     stage_name: ClassVar[str] = "integration"
@@ -48,15 +49,17 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
     classes: Files | None = None
     graph: Upstream
     interface: Upstream
+    moved: Upstream | None = None
 
 
 def integration_spec(
-    target: Target, file: str, graph: Upstream, interface: Upstream
+    target: Target, file: str, graph: Upstream, interface: Upstream, moved: Upstream | None
 ) -> StageSpec | None:
     """Return the stage that generates the code, if the recipe asks for it."""
     if target.integration is None:
         return None
-    classes = app_classes(target)
+    labels = target.integration.labels
+    classes = labels or app_classes(target)
     reading, image_input = app_images(target)
     quantize = target.quantize if target.artifact == "tflite" else Quantize()
     stage = IntegrationStage(
@@ -73,6 +76,7 @@ def integration_spec(
         classes=single_file(classes) if classes is not None else None,
         graph=graph,
         interface=interface,
+        moved=moved,
     )
     where = places(target, "integration", "inputs", "outputs")
     return StageSpec(f"{target.folder}/integration", stage, where)

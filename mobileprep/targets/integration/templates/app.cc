@@ -107,6 +107,42 @@ tensorflow::Status {{ class_name }}::Run(
 {% endfor %}
   return tensorflow::Status();
 }
+{% include "preprocess.cc" %}
+{% if pre and not pre.is_sound %}
+
+tensorflow::Tensor {{ class_name }}::Preprocess(const std::uint8_t* pixels, int height, int width, int bytes_per_pixel) {
+  int rows = 0, columns = 0;
+  const auto values = Prepared(pixels, height, width, bytes_per_pixel, &rows, &columns);
+  tensorflow::Tensor tensor(tensorflow::{{ pre_named.enum }},
+                            tensorflow::TensorShape({ {%- if pre_named.tensor.shape | length == 4 %}1, {% endif %}rows, columns, {{ pre_channels | length -}} }));
+  std::copy(values.begin(), values.end(), tensor.flat<{{ pre_named.cpp }}>().data());
+  return tensor;
+}
+{% elif pre %}
+
+tensorflow::Tensor {{ class_name }}::Preprocess(const std::int16_t* samples, int frames, int channels) {
+  const auto values = Prepared(samples, frames, channels);
+  const std::int64_t wanted = {% if pre.desired_channels %}{{ pre.desired_channels }}{% else %}channels{% endif %};
+  tensorflow::Tensor tensor(tensorflow::DT_FLOAT,
+                            tensorflow::TensorShape({static_cast<std::int64_t>(values.size()) / wanted, wanted}));
+  std::copy(values.begin(), values.end(), tensor.flat<float>().data());
+  return tensor;
+}
+{% endif %}
+{% if model.ranks %}
+
+std::vector<int> {{ class_name }}::TopK(const std::vector<float>& scores, int k) {
+  std::vector<int> order(scores.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+  const auto end = order.begin() + std::max(0, std::min(k, static_cast<int>(order.size())));
+  // Of equal scores, the lower index is first.
+  std::partial_sort(order.begin(), end, order.end(), [&](int a, int b) {
+    return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
+  });
+  order.erase(end, order.end());
+  return order;
+}
+{% endif %}
 {% if image %}
 
 tensorflow::Tensor {{ class_name }}::Image(const std::uint8_t* rgb, int height, int width) {

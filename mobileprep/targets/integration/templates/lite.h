@@ -73,6 +73,21 @@ class {{ class_name }} {
   std::vector<{{ image.lite.cpp }}> ImageIntegers(const std::uint8_t* rgb, int height, int width) const;
 {% endif %}
 {% endif %}
+{% if pre and not pre.is_sound %}
+
+  // Crops, resizes, and scales an image of any size for {{ pre_named.snake }}. Pixels start with red, green, and blue, row by
+  // row: 3 bytes per pixel for RGB, 4 for RGBA.
+  static std::vector<{{ pre_type }}> Preprocess(const std::uint8_t* pixels, int height, int width, int bytes_per_pixel = 3);
+{% elif pre %}
+
+  // Converts 16-bit samples, with the channels of each frame next to each other, for {{ pre_named.snake }}.
+  static std::vector<{{ pre_type }}> Preprocess(const std::int16_t* samples, int frames, int channels);
+{% endif %}
+{% if model.ranks %}
+
+  // Returns the indices of the k highest scores, highest first.
+  static std::vector<int> TopK(const std::vector<float>& scores, int k);
+{% endif %}
 {% if model.labels %}
 
   // Reads class names from the file at the path.

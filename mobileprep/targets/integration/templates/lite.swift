@@ -193,6 +193,105 @@ public final class {{ class_name }} {
   }
 
 {% endif %}
+{% if pre and not pre.is_sound %}
+  /// Crops, resizes, and scales an image of any size, as the training graph did, to values for
+  /// `feed{{ pre_named.pascal }}`. Pixels start with red, green, and blue, row by row: 3 bytes per pixel for RGB, 4 for RGBA.
+  public static func preprocess(
+    pixels: [UInt8], width: Int, height: Int, bytesPerPixel: Int = 3
+  ) -> [{{ pre_swift }}] {
+{% if crop %}
+    let top = Int((Double(height) - Double(height) * {{ crop }}) / 2)
+    let left = Int((Double(width) - Double(width) * {{ crop }}) / 2)
+{% else %}
+    let top = 0
+    let left = 0
+{% endif %}
+    let rowsBefore = height - 2 * top
+    let columnsBefore = width - 2 * left
+    let rows = {% if pre.resize %}{{ pre.resize[0] }}{% else %}rowsBefore{% endif %}
+
+    let columns = {% if pre.resize %}{{ pre.resize[1] }}{% else %}columnsBefore{% endif %}
+
+    let down = places(extent: rowsBefore, count: rows)
+    let across = places(extent: columnsBefore, count: columns)
+    let mean: [Float] = [{% for channel in pre_channels %}{{ channel.mean | number }}{% if not loop.last %}, {% endif %}{% endfor %}]
+    let std: [Float] = [{% for channel in pre_channels %}{{ channel.std | number }}{% if not loop.last %}, {% endif %}{% endfor %}]
+    func color(_ row: Int, _ column: Int, _ channel: Int) -> Float {
+      let at = ((top + row) * width + left + column) * bytesPerPixel
+{% if pre.channels == "grayscale" %}
+      return (0.299 * Float(pixels[at]) + 0.587 * Float(pixels[at + 1]) + 0.114 * Float(pixels[at + 2]) + 0.5).rounded(.down)
+{% else %}
+      return Float(pixels[at + {% if pre.channels == "bgr" %}2 - {% endif %}channel])
+{% endif %}
+    }
+    var values: [{{ pre_swift }}] = []
+    values.reserveCapacity(rows * columns * {{ pre_channels | length }})
+    for y in 0..<rows {
+      let y0 = min(rowsBefore - 1, max(0, Int(down[y].rounded(.down))))
+      let y1 = max(0, min(rowsBefore - 1, Int(down[y].rounded(.up))))
+      let weightY = down[y] - down[y].rounded(.down)
+      for x in 0..<columns {
+        let x0 = min(columnsBefore - 1, max(0, Int(across[x].rounded(.down))))
+        let x1 = max(0, min(columnsBefore - 1, Int(across[x].rounded(.up))))
+        let weightX = across[x] - across[x].rounded(.down)
+        for c in 0..<{{ pre_channels | length }} {
+          let upper = color(y0, x0, c) + (color(y0, x1, c) - color(y0, x0, c)) * weightX
+          let lower = color(y1, x0, c) + (color(y1, x1, c) - color(y1, x0, c)) * weightX
+          values.append({{ pre_swift }}((upper + (lower - upper) * weightY - mean[c]) / std[c]))
+        }
+      }
+    }
+    return values
+  }
+
+  /// Returns the positions in the source of the pixels along an axis of the resized image.
+  private static func places(extent: Int, count: Int) -> [Float] {
+{% if pre.align_corners %}
+    let scale = count > 1 ? Float(extent - 1) / Float(count - 1) : Float(extent) / Float(count)
+{% else %}
+    let scale = Float(extent) / Float(count)
+{% endif %}
+    return (0..<count).map { i in
+{% if pre.interpolation == "nearest" %}
+      let place = {% if pre.half_pixel_centers %}(Float(i) + 0.5) * scale{% else %}Float(i) * scale{% endif %}
+
+      return min(Float(extent - 1), (place{% if pre.align_corners %} + 0.5{% endif %}).rounded(.down))
+{% else %}
+      return {% if pre.half_pixel_centers %}(Float(i) + 0.5) * scale - 0.5{% else %}Float(i) * scale{% endif %}
+
+{% endif %}
+    }
+  }
+
+{% elif pre %}
+  /// Converts 16-bit samples, with the channels of each frame next to each other, to values for
+  /// `feed{{ pre_named.pascal }}`.
+  public static func preprocess(samples: [Int16], channels: Int) -> [Float] {
+    let frames = samples.count / channels
+    let count = {% if pre.desired_samples %}{{ pre.desired_samples }}{% else %}frames{% endif %}
+
+    let wanted = {% if pre.desired_channels %}{{ pre.desired_channels }}{% else %}channels{% endif %}
+
+    var values = [Float](repeating: 0, count: count * wanted)
+    for i in 0..<min(frames, count) {
+      for c in 0..<wanted {
+        values[i * wanted + c] = Float(samples[i * channels + min(c, channels - 1)]) / 32768
+      }
+    }
+    return values
+  }
+
+{% endif %}
+{% if model.ranks %}
+  /// Returns the indices of the k highest scores, highest first.
+  public static func topK(_ scores: [Float], _ k: Int) -> [Int] {
+    let order = scores.indices.sorted {
+      scores[$0] > scores[$1] || (scores[$0] == scores[$1] && $0 < $1)
+    }
+    return Array(order.prefix(max(0, k)))
+  }
+
+{% endif %}
 {% if model.labels %}
   /// Reads class names from the file at the path.
   public static func readLabels(path: String) throws -> [String] {

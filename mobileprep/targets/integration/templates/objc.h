@@ -29,6 +29,21 @@
 // Converts an image to elements for {{ image.camel }}. `rgb` has red, green, and blue of each pixel, row by row, from 0 to 255.
 + (NSData *)imageFromRGB:(const uint8_t *)rgb height:(int)height width:(int)width;
 {% endif %}
+{% if pre and not pre.is_sound %}
+
+// Crops, resizes, and scales an image of any size to elements for {{ pre_named.camel }}. Pixels start with red, green, and blue,
+// row by row: 3 bytes per pixel for RGB, 4 for RGBA.
++ (NSData *)preprocess:(const uint8_t *)pixels height:(int)height width:(int)width bytesPerPixel:(int)bytesPerPixel;
+{% elif pre %}
+
+// Converts 16-bit samples, with the channels of each frame next to each other, to elements for {{ pre_named.camel }}.
++ (NSData *)preprocess:(const int16_t *)samples frames:(int)frames channels:(int)channels;
+{% endif %}
+{% if model.ranks %}
+
+// Returns the indices of the k highest of some scores, highest first.
++ (NSArray<NSNumber *> *)topK:(const float *)scores count:(int)count k:(int)k;
+{% endif %}
 {% if model.labels %}
 
 // Reads the class names, in the order of the outputs, from the app's main bundle.

@@ -97,6 +97,27 @@ NSString* InBundle(const char* file, NSError** error) {
   return ToData(Model::Image(rgb, height, width));
 }
 {% endif %}
+{% if pre and not pre.is_sound %}
+
++ (NSData *)preprocess:(const uint8_t *)pixels height:(int)height width:(int)width bytesPerPixel:(int)bytesPerPixel {
+  return ToData(Model::Preprocess(pixels, height, width, bytesPerPixel));
+}
+{% elif pre %}
+
++ (NSData *)preprocess:(const int16_t *)samples frames:(int)frames channels:(int)channels {
+  return ToData(Model::Preprocess(samples, frames, channels));
+}
+{% endif %}
+{% if model.ranks %}
+
++ (NSArray<NSNumber *> *)topK:(const float *)scores count:(int)count k:(int)k {
+  NSMutableArray<NSNumber *> *order = [NSMutableArray array];
+  for (const int index : Model::TopK(std::vector<float>(scores, scores + count), k)) {
+    [order addObject:@(index)];
+  }
+  return order;
+}
+{% endif %}
 {% if model.labels %}
 
 + (NSArray<NSString *> *)labelsWithError:(NSError **)error {

@@ -1,0 +1,1 @@
+"""Move preprocessing from the graph into the app."""

@@ -1,0 +1,140 @@
+"""Cut preprocessing off the graph, and compare the cut graph with the source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.cut.spec import CutStage, PreprocessingRecord
+from mobileprep.building.stages.freeze.spec import GRAPH, INTERFACE, Interface
+from mobileprep.building.stages.running import data_files
+from mobileprep.data.opening import open_dataset
+from mobileprep.data.source import SampleChoice
+from mobileprep.errors import AccuracyError, TransformError
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.differences import differences, shown_difference
+from mobileprep.runtime.engines.agreement import TOLERANCE
+from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.transforms.cut_preprocessing import (
+    Front,
+    NoFrontError,
+    find_front,
+    prepared,
+    without_front,
+)
+
+# Samples of the comparison; each runs the whole network twice.
+_SAMPLES: Final = 4
+# Sizes of drawn images, and the length and rate of drawn sounds.
+_SIZES: Final = ((240, 320), (301, 199))
+_LENGTH: Final = 16000
+_RATE: Final = 16000
+
+
+def run(job: Job[CutStage]) -> None:
+    """Write the cut graph, its interface, and ``preprocessing.json``.
+
+    Raises:
+        TransformError: the graph has no preprocessing that can be cut.
+        AccuracyError: the outputs of the source and of the cut graph differ.
+    """
+    settings = job.asked
+    graph, ends = job.graph(settings.graph), job.record(Interface, settings.interface)
+    try:
+        front = find_front(graph)
+    except NoFrontError as reason:
+        message = f"the preprocessing cannot be cut: {reason}"
+        hint = "remove 'preprocessing', or change the graph"
+        raise TransformError(message, hint, job.place("preprocessing")) from reason
+    cut = without_front(graph, front, ends.retained)
+    job.leave_graph(GRAPH, cut)
+    job.write_record(INTERFACE, _interface(graph, ends, front))
+    data, samples, largest = _compare(job, graph, cut, front, ends)
+    found = front.preprocessing
+    record = PreprocessingRecord(
+        found,
+        str(found),
+        len(graph.nodes) - len(cut.nodes),
+        data,
+        samples,
+        shown_difference(largest),
+        TOLERANCE,
+    )
+    job.write_record(settings.RECORD, record)
+
+
+def _interface(graph: Graph, ends: Interface, front: Front) -> Interface:
+    """Return the interface with the new inputs in place of the contents of files."""
+    found = front.preprocessing
+    contents = _contents(graph, front)
+    others = tuple(name for name in ends.inputs if parse_ref(name).node != contents)
+    new = (found.input, *((found.rate,) if found.rate else ()))
+    return Interface((*new, *others), ends.outputs, ends.init_ops)
+
+
+def _contents(graph: Graph, front: Front) -> str:
+    """Return the node whose output is the encoded file."""
+    return graph[parse_ref(front.preprocessing.decoded).node].data_inputs[0].node
+
+
+def _compare(
+    job: Job[CutStage], graph: Graph, cut: Graph, front: Front, ends: Interface
+) -> tuple[str, int, float]:
+    """Return the data, the number of samples, and the largest difference as a share.
+
+    The new input is compared, too. Both graphs get the pixels of the graph's own decoder.
+    """
+    found = front.preprocessing
+    source, rest = Interpreter(graph), Interpreter(cut)
+    names = [found.input, *ends.outputs]
+    expected: list[list[Array]] = []
+    results: list[list[Array]] = []
+    for feeds in _samples(job, graph, front):
+        decoded = [found.decoded, *([f"{found.decoded}:1"] if found.rate else [])]
+        pixels = source.run(decoded, feeds)
+        values = pixels[0] if found.is_sound else prepared(found, pixels[0])
+        if not found.is_sound and len(front.shape or ()) == 4:
+            values = values[np.newaxis]
+        values = values.astype(front.dtype.numpy)
+        fed = {found.input: values, **({found.rate: pixels[1]} if found.rate else {})}
+        expected.append(source.run(names, feeds))
+        results.append([values, *rest.run(list(ends.outputs), fed)])
+    gaps = differences(names, expected, results, job.place("preprocessing"))
+    worst = max(gaps, key=lambda gap: gap.share)
+    data = "drawn" if job.asked.data is None else job.asked.data.name
+    if not worst.share <= TOLERANCE or not math.isfinite(worst.share):
+        message = (
+            f"on {data}, the app's preprocessing and the graph's differ: {worst}; at most "
+            f"{TOLERANCE:.0e} is allowed"
+        )
+        raise AccuracyError(message, "remove 'preprocessing'", job.place("preprocessing"))
+    return data, len(expected), worst.share
+
+
+def _samples(job: Job[CutStage], graph: Graph, front: Front) -> Iterator[dict[str, Array]]:
+    """Yield the feeds of the source: encoded files, or drawn pixels or sounds at the decoder."""
+    found, settings = front.preprocessing, job.asked
+    if settings.data is not None:
+        fed = FedTensor(_contents(graph, front), DType.STRING, ())
+        files = data_files(settings.data, settings.reading)
+        choice = SampleChoice(_SAMPLES, exactly=False)
+        for batch in open_dataset(files, [fed], choice, warn=job.warn).batches(1):
+            yield {fed.name: batch.feeds[fed.name][0]}
+        return
+    random = np.random.default_rng(0)
+    if found.is_sound:
+        shape = (found.desired_samples or _LENGTH, found.desired_channels or 1)
+        sound = random.uniform(-1, 1, shape).astype(np.float32)
+        yield {found.decoded: sound, f"{found.decoded}:1": np.array(_RATE, np.int32)}
+        return
+    count = 1 if found.channels == "grayscale" else 3
+    for height, width in _SIZES:
+        yield {found.decoded: random.integers(0, 256, (height, width, count), np.uint8)}

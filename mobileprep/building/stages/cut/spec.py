@@ -1,0 +1,84 @@
+"""The stage `cut`: its parameters, inputs, outputs, and record."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from mobileprep.building.plan.sources import data_files
+from mobileprep.building.plan.spec import Files, Stage, StageSpec, Upstream, places
+from mobileprep.building.stages.freeze.spec import GRAPH, INTERFACE, Frozen
+from mobileprep.data.options import Preprocessing
+from mobileprep.recipe.model import Target
+from mobileprep.recipe.settings import Data
+
+
+class PreprocessingRecord(Struct, frozen=True):
+    """Preprocessing that moved from the graph into the app, ``preprocessing.json``.
+
+    Args:
+        preprocessing: the conversion of a decoded image or sound to the new input.
+        summary: the same in one line.
+        nodes: number of nodes that the cut removed.
+        data: the files of the comparison, or ``drawn`` for random pixels or samples.
+        samples: number of samples of the comparison.
+        largest_difference: largest difference of the new input or an output between the source and
+            the cut graph, as a share of its largest magnitude.
+        tolerance: largest permitted difference.
+    """
+
+    preprocessing: Preprocessing
+    summary: str
+    nodes: int
+    data: str
+    samples: int
+    largest_difference: float
+    tolerance: float
+
+
+class CutStage(Stage, frozen=True, kw_only=True):
+    """Replace the decoder and the ops that prepare its output with an input.
+
+    Args:
+        data: images or sounds on which the source and the cut graph must agree; None to draw them.
+        reading: reading options of ``data``.
+        graph: the frozen graph.
+        interface: its inputs and outputs.
+    """
+
+    stage_name: ClassVar[str] = "cut"
+    stage_version: ClassVar[int] = 1
+    RECORD: ClassVar[str] = "preprocessing.json"
+    reported: ClassVar[type[Struct] | None] = PreprocessingRecord
+
+    data: Files | None = None
+    reading: Data | None = None
+    graph: Upstream
+    interface: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The cut graph, its interface, and the record."""
+        return (GRAPH, INTERFACE, self.RECORD)
+
+
+def cut_spec(target: Target, frozen: Frozen) -> StageSpec | None:
+    """Return the stage that cuts the preprocessing, if the recipe asks for it."""
+    if target.preprocessing != "cut":
+        return None
+    data = _file_data(target)
+    stage = CutStage(
+        data=None if data is None else data_files(data),
+        reading=data,
+        graph=frozen.graph,
+        interface=frozen.interface,
+    )
+    return StageSpec("cut_preprocessing", stage, places(target, "preprocessing", "outputs"))
+
+
+def _file_data(target: Target) -> Data | None:
+    """Return the first samples of the recipe that are image or sound files."""
+    sections = (target.validation, target.calibration, target.check)
+    named = (section.data for section in sections if section is not None)
+    return next((d for d in named if d is not None and d.kind in ("pictures", "wav")), None)
