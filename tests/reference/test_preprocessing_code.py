@@ -23,7 +23,7 @@ from tests.reference.native import PROGRAMS, compile_program, run_program, tool
 from tests.reference.networks import cached_network
 from tests.reference.test_integration_code import STUBS, compiled_java, write_code
 from tests.reference.test_kotlin_code import compiled_kotlin
-from tests.targets.app_models import app_model
+from tests.targets.app_models import app_model, lite_model
 from tests.transforms.graphs import apply, const, node, placeholder
 
 pytestmark = pytest.mark.reference
@@ -259,3 +259,20 @@ def test_objective_cpp_code_compiles(original: Path, found: Preprocessing, tmp_p
     run_program(
         tool("clang++"), *flags, *checks, "-isystem", tf, tmp_path / "objc/ClassifierObjC.mm"
     )
+
+
+@pytest.mark.parametrize("kind", ["crop", "nearest"])
+def test_litert_code_prepares_images_in_java(kind: str, tmp_path: Path) -> None:
+    inputs = (AppTensor("image", DType.FLOAT, (1, -1, -1, 3)),)
+    found = IMAGES[kind]
+    model = lite_model(inputs=inputs, images=None, preprocessing=found, ranks=True)
+    check_printed(found, compiled_java(model, tmp_path, JAVA_MAIN.replace("PIXELS", ARGB)))
+
+
+@pytest.mark.parametrize("found", [IMAGES["crop"], SOUND], ids=["image", "sound"])
+def test_litert_cpp_code_compiles_without_warnings(found: Preprocessing, tmp_path: Path) -> None:
+    inputs = (AppTensor("image", DType.FLOAT, (1, -1, -1, 3)),)
+    model = lite_model(inputs=inputs, images=None, preprocessing=found, ranks=True)
+    code = write_code(model, "cpp", tmp_path) / "cpp"
+    flags = ["-std=c++14", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{STUBS}"]
+    run_program(tool("g++"), *flags, code / "Classifier.cc")
