@@ -193,3 +193,20 @@ def test_random_distortions_are_not_cut():
 def test_output_before_the_new_input_is_an_error():
     with pytest.raises(TransformError, match="'centered' is before the new input"):
         apply("cut_preprocessing", _inception(), inputs=["file"], outputs=["centered", "out"])
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("size", [5]), ("size", []), ("axis", []), ("axis", 1), ("mean", [1, 2])]
+)
+def test_odd_constants_end_the_cut(name, values):
+    kind = np.float32 if name == "mean" else np.int32
+    nodes = [const(name, values, kind) if n.name == name else n for n in _inception()]
+    before = {"size": "batch", "axis": "cast", "mean": "resized"}[name]
+    assert find_front(Graph(nodes)).preprocessing.input == before
+
+
+def test_ops_without_inputs_end_the_cut():
+    nodes = [node("last", "Slice", "centered") if n.name == "last" else n for n in _inception()]
+    assert find_front(Graph(nodes)).preprocessing.input == "centered"
+    with pytest.raises(NoFrontError, match="does not decode an input"):
+        find_front(Graph([node("decoded", "DecodeJpeg", T=None, channels=3)]))

@@ -67,7 +67,7 @@ def find_front(graph: Graph) -> Front:
         message = f"the graph has {len(decoders) or 'no'} decoders of images or sounds, not one"
         raise NoFrontError(message)
     (decoder,) = decoders
-    contents = graph.get(decoder.data_inputs[0].node)
+    contents = graph.get(decoder.data_inputs[0].node) if decoder.data_inputs else None
     if contents is None or contents.op not in ("Placeholder", "PlaceholderWithDefault", "Const"):
         message = f"{decoder.name!r} does not decode an input of the graph"
         raise NoFrontError(message)
@@ -177,7 +177,11 @@ class _Walk:
         return False
 
     def _constant(self, node: Node, slot: int) -> Array | None:
-        return self._values.value(node.data_inputs[slot])
+        """Return the elements of an input if they are constant and there are any."""
+        if slot >= len(node.data_inputs):
+            return None
+        value = self._values.value(node.data_inputs[slot])
+        return value if value is not None and value.size else None
 
     def _move(self, node: Node) -> bool:
         if node.op == "Cast":
@@ -202,6 +206,7 @@ class _Walk:
         sampling = Sampling.of(node)
         if (
             size is None
+            or size.shape != (2,)
             or self._found.resize is not None
             or node.data_inputs[0] != self._ref
             or (sampling.align_corners and sampling.half_pixel)
@@ -252,6 +257,8 @@ class _Walk:
         """Recognize ``tf.image.central_crop`` by the boxes that the graph computes."""
         found = self._found
         if found.central_crop is not None or found.resize is not None or len(self._shape) != 3:
+            return False
+        if len(node.data_inputs) != 3 or node.data_inputs[0] != self._ref:
             return False
         for share in self._shares(node):
             if all(self._is_central(node, share, size) for size in _SIZES):
