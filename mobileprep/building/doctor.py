@@ -34,6 +34,7 @@ _EXTRAS: Final = {
     "completion": ("shtab", "completion of commands in bash, zsh and fish"),
     "crc32c": ("google-crc32c", "faster checksums of checkpoints"),
     "dask": ("distributed", "calibration on many machines"),
+    "download": ("bsdiff4", "deltas from installed models: `download` in recipes"),
     "elf": ("pyelftools", "doctor --library"),
     "encrypt": ("cryptography", "encrypted models: `protect` in recipes"),
     "gcs": ("gcsfs", "a remote store at gs://"),

@@ -53,7 +53,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb(
     "dot",
     Group.TENSORFLOW,
-    "Draw a graph as DOT, SVG, PNG, or for Model Explorer or TensorBoard (graph_to_dot)",
+    "Draw a graph, or write it for Model Explorer or TensorBoard (graph_to_dot)",
     _arguments,
     "mobileprep dot --graph=model.pb --dot_output=model.svg --collapse=1",
 )

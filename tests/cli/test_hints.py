@@ -26,6 +26,8 @@ _OF: Final[Mapping[str, tuple[str, ...]]] = {
     "inspection/drawing_files.py": ("dot",),
     "inspection/summarizing.py": ("summarize",),
     "error_codes.py": ("run", "tflite"),
+    "building/device_measurements.py": ("device",),
+    "building/device_scripts.py": ("device",),
     "building/doctor.py": ("doctor",),
     "building/litert_files.py": ("tflite",),
     "building/quantization_debugging.py": ("debug-quantization",),
