@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mobileprep.targets.op_facts import LiteRT, OpFacts, OpKernelFact
 
 _LITERT: Final[dict[LiteRT, str]] = {
-    "converted": "converted to LiteRT operators",
+    "converted": "converted",
     "flex": "needs the Flex delegate",
     "no": "not supported",
 }

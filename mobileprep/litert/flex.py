@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from mobileprep.formats.tflite.flexbuffer import string_pair
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.definitions import output_types, signature_of
 from mobileprep.graph.serde import node_to_proto
 from mobileprep.litert.program import Op, Value
@@ -51,6 +52,24 @@ def as_flex(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, .
     options = string_pair(node.op, proto.SerializeToString(deterministic=True))
     outputs = [(scope.output_shape(node, i), kind) for i, kind in enumerate(kinds)]
     return scope.emit_custom(f"{PREFIX}{node.op}", inputs, outputs, options)
+
+
+def can_be_flex(definition: OpDef) -> bool:
+    """Return whether ``as_flex`` accepts some nodes of an op."""
+    if definition.name in _NOT_ALONE or any("func" in a.kind for a in definition.attrs):
+        return False
+    return all(_has_type(arg, definition) for arg in (*definition.inputs, *definition.outputs))
+
+
+def _has_type(arg: ArgDef, definition: OpDef) -> bool:
+    """Return whether an argument can have a type that an operator can have."""
+    kinds: Collection[DType] = (arg.dtype,)
+    if arg.type_attr or arg.type_list_attr:
+        declared = definition.attr(arg.type_attr or arg.type_list_attr)
+        if declared is None or declared.allowed is None:
+            return not arg.is_ref
+        kinds = declared.allowed.value
+    return not arg.is_ref and any(kind in NAMES and kind not in _HANDLES for kind in kinds)
 
 
 def flex_ops(ops: Sequence[Op]) -> tuple[str, ...]:

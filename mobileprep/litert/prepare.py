@@ -23,10 +23,12 @@ from mobileprep.graph.opdefs.definitions import output_types, signature_of, tens
 from mobileprep.graph.reachability import name_hint, reachable
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Tensor
-from mobileprep.litert.dequantize import dequantized
-from mobileprep.litert.recurrent import without_cells
+from mobileprep.litert.dequantize import QUANTIZED, dequantized
+from mobileprep.litert.recurrent import CELLS, without_cells
 from mobileprep.litert.weights import Tables, no_tables, tables_of
+from mobileprep.runtime.functions.inline import CALLS
 from mobileprep.transforms.base import Context, make_transform
+from mobileprep.transforms.raise_control_flow import ARRAY_OPS
 
 # Larger than any weights, so that everything computed from constants is folded.
 _FOLDED_BYTES: Final = 1 << 28
@@ -473,3 +475,9 @@ _SPLIT: Final[Mapping[str, Callable[[_Split], bool]]] = {
     "_FusedBatchNormEx": _norm,
     **dict.fromkeys(("FusedPadConv2D", "FusedResizeAndPadConv2D"), _padded),
 }
+
+REPLACED_OPS: Final = frozenset(
+    {"Const", "LoopCond", "Print", "Dequantize"}
+    | {*PLACEHOLDERS, *_CHECKS, *_RAISED, *ARRAY_OPS, *CALLS, *QUANTIZED, *CELLS, *_SPLIT}
+)
+"""Ops without operators of their own: stored in the file, removed, or replaced by other ops."""

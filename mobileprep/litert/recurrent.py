@@ -27,6 +27,8 @@ from mobileprep.ops.shape_inference import infer_shapes, shape_of
 _MAX_UNROLLED_STEPS: Final = 64
 _BLOCKS: Final = frozenset({"BlockLSTM", "BlockLSTMV2"})
 _INPUT_COUNTS: Final = {"LSTMBlockCell": 8, "GRUBlockCell": 6, **dict.fromkeys(_BLOCKS, 9)}
+CELLS: Final = frozenset(_INPUT_COUNTS)
+"""Ops that ``without_cells`` replaces."""
 _INT32: Final = attr.dtype(DType.INT32)
 _STATE, _HIDDEN = 1, 6
 

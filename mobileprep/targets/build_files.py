@@ -11,10 +11,12 @@ from mobileprep.targets.app_files import makefile_fragment, text_of
 from mobileprep.targets.op_lists import OpKernel
 from mobileprep.targets.targets import Abi, Platform, platform_named
 
+ALL_TYPES: Final = "-DSUPPORT_SELECTIVE_REGISTRATION"
+"""Compiler flag with which mobile builds compile kernels for all dtypes."""
 COMPILER_FLAGS: Final = (
     "-DSELECTIVE_REGISTRATION",
-    # Makes mobile builds register kernels for all dtypes, from which the header selects.
-    "-DSUPPORT_SELECTIVE_REGISTRATION",
+    # The header selects from the kernels for all dtypes.
+    ALL_TYPES,
     # The header compares strings recursively, one level per character.
     "-fconstexpr-depth=1024",
 )

@@ -13,16 +13,21 @@ from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.control_flow import GATES
 from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import PLACEHOLDERS
 from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.opdefs.definitions import NEWEST, OLDER_OPS, RELEASES, TF115, op_def, op_names
 from mobileprep.graph.opdefs.kernel_classes import KernelRow, kernel_rows
 from mobileprep.graph.opdefs.release_gaps import WITHOUT_KERNEL
 from mobileprep.graph.opdefs.source_files import default_list, op_files
+from mobileprep.litert.flex import can_be_flex
+from mobileprep.litert.prepare import REPLACED_OPS
 from mobileprep.litert.scope import find_lowering
 from mobileprep.ops.context import find_context_kernel
 from mobileprep.ops.kernel import find_kernel
-from mobileprep.targets.build_files import EXTENDED_GROUPS, KERNELS
+from mobileprep.runtime.functions.inline import CALLS, FUNCTIONAL
+from mobileprep.targets.build_files import ALL_TYPES, EXTENDED_GROUPS, KERNELS
 from mobileprep.targets.headers import release_of
 from mobileprep.targets.memmapped import reason_left_out
 from mobileprep.targets.target_check import FEWER_SOURCES, FEWER_TYPES, type_left_out
@@ -31,6 +36,9 @@ from mobileprep.targets.targets import platform_named
 LiteRT: TypeAlias = Literal["converted", "flex", "no"]
 
 _GLOB: Final = re.compile(r"[*?\[]")
+# Ops that the interpreter runs without a kernel.
+_WITHOUT_KERNEL: Final = frozenset({"Const", *PLACEHOLDERS, *GATES, *CALLS, *FUNCTIONAL})
+_OPS_FILE: Final = "the file of tensorflow/core/ops that defines the op"
 _OWN_OP: Final = "register the op in the app, and declare it under `ops:` in the recipe"
 
 
@@ -75,7 +83,7 @@ class OpFacts(Struct, frozen=True):
         kernels: its CPU kernels.
         files: source files with its kernels; empty if they are unknown.
         default_build: whether the default build of the platform has the op; None if unknown.
-        litert: ``converted`` to LiteRT operators, ``flex`` for the Flex delegate, or ``no``.
+        litert: ``converted`` to LiteRT, ``flex`` for the Flex delegate, or ``no``.
         interpreter: whether mobileprep's interpreter runs the op.
         releases: all known releases that have the op.
         advice: how to get the op into a build, one sentence for each build system.
@@ -150,6 +158,7 @@ def _facts(op: str, release: str, platform: str) -> OpFacts:
     )
     is_unknown = not names and bool(rows) and not has_all
     releases = tuple(r for r in RELEASES if op_def(op, r) is not None)
+    kernels = tuple(_kernel(op, row, release, platform, default=default) for row in rows)
     return OpFacts(
         op,
         release,
@@ -157,13 +166,13 @@ def _facts(op: str, release: str, platform: str) -> OpFacts:
         definition is not None,
         () if definition is None else tuple(_signature(definition)),
         0 if definition is None else definition.deprecated_at,
-        tuple(_kernel(op, row, release, platform, default=default) for row in rows),
+        kernels,
         files,
         None if is_unknown else default,
         _litert(op),
-        find_kernel(op) is not None or find_context_kernel(op) is not None,
+        op in _WITHOUT_KERNEL or find_kernel(op) is not None or find_context_kernel(op) is not None,
         releases,
-        tuple(_advice(op, release, releases, files, is_default=default)),
+        tuple(_advice(op, release, releases, files, kernels, is_default=default)),
     )
 
 
@@ -188,9 +197,11 @@ def _types(row: KernelRow) -> Mapping[str, AttrValue]:
 
 
 def _litert(op: str) -> LiteRT:
-    if find_lowering(op) is not None:
+    if op in REPLACED_OPS or find_lowering(op) is not None:
         return "converted"
-    return "flex" if op_def(op, NEWEST) is not None and kernel_rows(op, NEWEST) else "no"
+    definition = op_def(op, NEWEST)
+    is_flex = definition is not None and can_be_flex(definition) and kernel_rows(op, NEWEST)
+    return "flex" if is_flex else "no"
 
 
 def _signature(definition: OpDef) -> Iterator[str]:
@@ -232,7 +243,13 @@ def _item(item: object) -> str:
 
 
 def _advice(
-    op: str, release: str, releases: Sequence[str], files: Sequence[OpFile], *, is_default: bool
+    op: str,
+    release: str,
+    releases: Sequence[str],
+    files: Sequence[OpFile],
+    kernels: Sequence[OpKernelFact],
+    *,
+    is_default: bool,
 ) -> Iterator[str]:
     """Yield how to get an op into each kind of build."""
     if release not in releases:
@@ -247,8 +264,10 @@ def _advice(
     )
     if missing and reason_left_out(op) == "image library":
         yield "image library: mobile builds do not link it; decode images in the app instead"
+    if is_default and not all(kernel.is_default for kernel in kernels):
+        yield f"types: `{ALL_TYPES}` compiles the kernels of all types, also in these build files"
     if release == TF115:
-        added = f"add {', '.join(missing)} to" if missing else "no change to"
+        added = f"add {', '.join(missing)}, and {_OPS_FILE}, to" if missing else "no change to"
         yield f"make: {added} tensorflow/contrib/makefile/tf_op_files.txt"
     names = ", ".join(f'"{file.removeprefix(f"{KERNELS}/")}"' for file in missing)
     added = f"add {names} to" if missing else "no change to"

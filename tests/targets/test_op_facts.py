@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import UnsupportedError, UsageError
+from mobileprep.litert.convert import converted
+from mobileprep.litert.flex import flex_of
+from mobileprep.litert.prepare import CutInput
 from mobileprep.targets.op_facts import op_facts
+from tests.ops.graphs import fetches, op_graph
+from tests.reference.cases import elementwise, features, images, reductions, texts
 
+FAMILIES = (elementwise, features, images, reductions, texts)
 FACTS = Path(__file__).resolve().parents[3] / "shared" / "facts"
 
 
@@ -36,6 +42,49 @@ def test_an_op_of_the_default_build():
 def test_all_types_are_compiled_for_desktops():
     (facts,) = op_facts(["MaxPool"], platform="linux")
     assert all(kernel.is_default for kernel in facts.kernels)
+    assert not any(sentence.startswith("types:") for sentence in facts.advice)
+
+
+def test_advice_names_the_flag_for_other_types():
+    (facts,) = op_facts(["MaxPool"])
+    (newest,) = op_facts(["MaxPool"], tensorflow="2.21")
+    flag = "types: `-DSUPPORT_SELECTIVE_REGISTRATION` "
+    assert any(sentence.startswith(flag) for sentence in facts.advice)
+    assert not any(sentence.startswith("types:") for sentence in newest.advice)
+
+
+def test_the_interpreter_runs_ops_without_kernels():
+    ops = ("Const", "Placeholder", "Switch", "NextIteration", "If", "While", "PartitionedCall")
+    assert all(facts.interpreter for facts in op_facts(ops))
+    assert not any(facts.interpreter for facts in op_facts(["VarHandleOp", "AvgPoolGrad"]))
+
+
+def test_ops_without_operators_of_their_own_convert():
+    ops = ("Const", "Placeholder", "NoOp", "Switch", "TensorArrayReadV3", "PartitionedCall")
+    ops = (*ops, "BlockLSTM", "QuantizedConv2D", "_FusedConv2D", "Print")
+    assert {facts.op: facts.litert for facts in op_facts(ops)} == dict.fromkeys(ops, "converted")
+
+
+def test_handles_references_and_functions_need_more_than_flex():
+    ops = ("VarHandleOp", "VariableV2", "Assign", "MapDataset", "RemoteCall")
+    assert {facts.op: facts.litert for facts in op_facts(ops)} == dict.fromkeys(ops, "no")
+
+
+def test_the_converter_passes_ops_to_flex_as_reported():
+    cases = {case.op: case for family in FAMILIES for case in family.cases()}
+    ops = [facts for facts in op_facts(list(cases)) if facts.litert != "converted"]
+    assert len(ops) > 20
+    for facts in ops:
+        case = cases[facts.op]
+        graph = op_graph(case.op, case.inputs, **case.attrs)
+        inputs = [CutInput(f"x{i}", x.shape) for i, x in enumerate(case.inputs)]
+        with pytest.raises(UnsupportedError):
+            converted(graph, inputs, fetches(graph))
+        if facts.litert == "flex":
+            assert flex_of(converted(graph, inputs, fetches(graph), flex=True)) == (facts.op,)
+        else:
+            with pytest.raises(UnsupportedError):
+                converted(graph, inputs, fetches(graph), flex=True)
 
 
 def test_an_op_that_mobile_builds_lack():
@@ -45,8 +94,8 @@ def test_an_op_that_mobile_builds_lack():
     assert other.default_build is False
     assert not other.kernels[0].is_default
     assert any(sentence.startswith("image library:") for sentence in other.advice)
-    added = "make: add tensorflow/core/kernels/decode_image_op.cc to "
-    assert f"{added}tensorflow/contrib/makefile/tf_op_files.txt" in other.advice
+    added = "tensorflow/core/kernels/decode_image_op.cc, and the file of tensorflow/core/ops"
+    assert any(sentence.startswith(f"make: add {added}") for sentence in other.advice)
     (desktop,) = op_facts(["DecodePng"], platform="generic")
     assert desktop.default_build is True
 

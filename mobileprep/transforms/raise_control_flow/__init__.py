@@ -12,12 +12,15 @@ from mobileprep.graph.reachability import dependents, ends, nodes_of, reachable
 from mobileprep.graph.refs import Ref, edge, parse_ref
 from mobileprep.graph.verify import check_graph, check_tensors
 from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.raise_control_flow.array_nodes import OPS
 from mobileprep.transforms.raise_control_flow.arrays import without_arrays
 from mobileprep.transforms.raise_control_flow.conditionals import assembled, raise_conditionals
 from mobileprep.transforms.raise_control_flow.loops import raise_loops
 from mobileprep.transforms.raise_control_flow.region import Functions, Raising, cannot_raise
 
 _ARRAY: Final = "TensorArrayV3"
+ARRAY_OPS: Final = OPS | {_ARRAY}
+"""Ops on arrays, which raising replaces."""
 _STACKS: Final = frozenset({"Stack", "StackV2"})
 
 
