@@ -94,7 +94,7 @@ def test_gap_within_the_limit() -> None:
     assert report["accuracy"] == {key: value for key, value in studio.items() if key != "name"}
     assert report["settings"]["validation"][1]["name"] == "phone"
     schema = json.loads((OUTPUT_SCHEMAS / "report.json").read_text())
-    Draft202012Validator(schema).validate(report)
+    Draft202012Validator(schema).validate([report])
 
 
 def test_gap_over_the_limit_names_both_data_sets() -> None:
