@@ -86,9 +86,15 @@ def test_gap_within_the_limit() -> None:
     assert (phone["name"], phone["metrics"][0]["after"]) == ("phone", 0.8)
     assert report["validations"]["gaps"] == [
         {
-            **{"metric": "top1", "output": "y", "name": "phone", "value": 0.8},
-            **{"first_name": "studio", "first_value": 1.0},
-            **{"gap": 0.2, "source_gap": 0.2, "max_gap": 0.2},
+            "metric": "top1",
+            "output": "y",
+            "name": "phone",
+            "value": 0.8,
+            "first_name": "studio",
+            "first_value": 1.0,
+            "gap": 0.2,
+            "source_gap": 0.2,
+            "max_gap": 0.2,
         }
     ]
     assert report["accuracy"] == {key: value for key, value in studio.items() if key != "name"}
@@ -128,7 +134,9 @@ def test_comparison_of_reports_names_the_data_set() -> None:
     write_samples("phone.npz", [3])
     built(RECIPE.replace("GAP", "0.25"))
     new = stored_reports(Path("out"))[0].report
-    figures = {f.name: (f.before, f.after) for f in compare_reports(old, new, lambda _: "").accuracies}
+    figures = {
+        f.name: (f.before, f.after) for f in compare_reports(old, new, lambda _: "").accuracies
+    }
     assert figures == {"top-1 on phone": (0.8, 0.9), "top-1 on phone of the source": (0.8, 0.9)}
 
 
