@@ -12,6 +12,7 @@ from mobileprep.recipe.model import Target
 from mobileprep.recipe.tree import (
     KeyPath,
     MappingNode,
+    Place,
     Problem,
     key_place,
     place_of,
@@ -92,12 +93,19 @@ def _gap_problems(
                 message = "'max_gap' compares with the first validation, and this is the first"
                 yield Problem(place, message, "move it to another validation")
             elif gap_partner(choice, validations[0]) is None:
-                first = getattr(validations[0], "name", "")
-                known = [_name(other) for other in validations[0].metrics]
-                message = f"the first validation {show(first)} has no metric {_name(choice)}"
-                message += f"{' of these outputs' if _name(choice) in known else ''} to compare"
-                hint = nearest_hint(_name(choice), known) or f"it has {', '.join(known)}"
-                yield Problem(place, message, hint)
+                yield _partner_problem(place, choice, validations[0])
+
+
+def _partner_problem(place: Place, choice: MetricChoice, first: Validation) -> Problem:
+    """Return the problem of a gap whose metric the first validation does not have."""
+    if any(other.metric == choice.metric for other in first.metrics):
+        message = f"the first validation measures {_name(choice)} of another output"
+        return Problem(place, message, "name the same output in both validations")
+    names = [m for m in (other.metric for other in first.metrics) if isinstance(m, str)]
+    message = f"the first validation does not have the metric {_name(choice)} to compare with"
+    metric = choice.metric if isinstance(choice.metric, str) else ""
+    hint = nearest_hint(metric, names) or "write the same metric in both validations"
+    return Problem(place, message, hint)
 
 
 def gap_partner(choice: MetricChoice, first: Validation) -> int | None:
