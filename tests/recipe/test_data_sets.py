@@ -64,7 +64,7 @@ def test_list_of_validations(tmp_path: Path) -> None:
             "{name: phone, data: phone.npz, metric: top5, max_gap: 0.1}",
             (
                 "recipe.yaml:7:50: validation[1].max_gap: the first validation does not have the "
-                "metric 'top5' to compare with; write the same metric in both validations"
+                "metric 'top5' to compare with; did you mean 'auto'?"
             ),
         ),
         (
