@@ -18,6 +18,8 @@ from jsonschema import Draft202012Validator
 from mobileprep import build
 from mobileprep.building.builder import Build
 from mobileprep.building.comparing_reports import compare_reports
+from mobileprep.building.plan.planner import plan_recipes
+from mobileprep.building.plan.spec import StageSpec
 from mobileprep.building.report.markdown import reports_markdown
 from mobileprep.building.report.text import report_text
 from mobileprep.building.report_files import stored_reports
@@ -27,6 +29,7 @@ from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.tensor import Tensor
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
 from tests.building.stages.jobs import op, placeholder
 
@@ -153,3 +156,51 @@ def test_list_uses_the_cached_evaluations_of_a_mapping() -> None:
     built(f"{HEAD}validation: {first}\n")
     tasks = ["evaluate-source/phone", "p/evaluate/phone", "p/gaps", "p/validate/phone"]
     assert ran(RECIPE.replace("GAP", "0.3")) == tasks
+
+
+def planned(text: str) -> list[StageSpec]:
+    recipe = load_recipe("recipe.yaml", text=text, environ={})
+    return list(plan_recipes([recipe]).stages)
+
+
+def test_other_sections_use_the_first_data_set() -> None:
+    more = "calibration: {data: studio.npz}\ncheck: true\n"
+    target = "{p: {quantize: {mode: auto, trials: 2}}}"
+    text = RECIPE.replace("GAP", "0.2").replace("{p: {}}", target) + more
+    data = {
+        spec.task: files.name
+        for spec in planned(text)
+        for slot, files in spec.stage.files.items()
+        if slot == "data"
+    }
+    of_phone = {task for task, name in data.items() if name == "phone.npz"}
+    assert of_phone == {"r/evaluate-source/phone", "r/p/evaluate/phone"}
+    assert {"r/samples", "r/01-quantize_nodes-evaluate-1", "r/01-quantize_nodes-rank"} <= set(data)
+
+
+def test_auto_metrics_of_different_data_are_not_compared() -> None:
+    studio = "{name: studio, data: studio.npz}"
+    phone = "{name: phone, data: bare.npz, max_gap: 0.5}"
+    write_arrays(Path("bare.npz"), {"x": np.eye(4, dtype=np.float32)})
+    with pytest.raises(AccuracyError) as caught:
+        built(f"{HEAD}validation: [{studio}, {phone}]\n")
+    assert caught.value.message == (
+        "'max_gap' of 'phone' compares agreement of 'y' with top1 of 'y' of 'studio'"
+    )
+
+
+def test_metrics_after_an_agreement_of_several_outputs() -> None:
+    """The agreement has a value for each output, and ``top5`` is after them."""
+    metrics = "metrics: [{metric: agreement}, {metric: top2}, {metric: top1MORE}]"
+    items = [
+        f"{{name: {name}, data: {name}.npz, {metrics.replace('MORE', more)}}}"
+        for name, more in (("studio", ""), ("phone", ", max_gap: 0.3"))
+    ]
+    head = HEAD.replace("[y]", "[y, z]")
+    both = op("z", "Identity", "y")
+    identity = constant("w", Tensor.of(np.eye(4, dtype=np.float32)))
+    product = op("y", "MatMul", "x", "w")
+    write_graph(Path("m.pb"), Graph([placeholder((-1, 4)), identity, product, both]))
+    report = built(f"{head}validation: [{', '.join(items)}]\n")
+    (gap,) = report["validations"]["gaps"]
+    assert (gap["metric"], gap["output"], gap["gap"]) == ("top1", "y", 0.2)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
-from mobileprep.building.plan.spec import misfit
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.evaluate.spec import EvaluationRecord
 from mobileprep.building.stages.gaps.spec import DataSetAccuracy, DataSets, Gap, GapsStage
@@ -28,25 +27,28 @@ def run(job: Job[GapsStage]) -> None:
     ]
     records = [list(_by_metric(job, index)) for index in range(len(settings.names))]
     gaps: list[Gap] = []
-    missed: list[tuple[str, str]] = []
+    missed: list[tuple[Gap, str, str]] = []
     for limit in settings.limits:
         name = settings.names[limit.data_set]
         pairs = records[limit.data_set][limit.metric], records[0][limit.first_metric]
         if [(r.metric, r.output) for r in pairs[0]] != [(r.metric, r.output) for r in pairs[1]]:
-            own, first = (", ".join(f"{r.metric} of {r.output!r}" for r in some) for some in pairs)
-            message = f"'max_gap' of {name!r} compares {own} with {first} of {settings.names[0]!r}"
+            own, other = (", ".join(f"{r.metric} of {r.output!r}" for r in some) for some in pairs)
+            message = f"'max_gap' of {name!r} compares {own} with {other} of {settings.names[0]!r}"
             hint = "name the metric and the output in both validations"
             raise AccuracyError(message, hint, limit.place)
         for record, first in zip(*pairs, strict=True):
             gap = _gap(record, name, first, settings.names[0], limit.max_gap)
             gaps.append(gap)
             if gap.gap > gap.max_gap:
-                text = _complaint(gap, record)
-                basis = accuracies[limit.data_set].basis
-                missed.append((f"{text}{f'; {basis}' if basis else ''}", limit.place))
+                text = f"{_complaint(gap, record)}; {accuracies[limit.data_set].basis}"
+                missed.append((gap, text, limit.place))
     if missed:
-        hint = "train or calibrate with samples of both data sets, or raise max_gap"
-        raise AccuracyError("\n".join(text for text, _ in missed), hint, missed[0][1])
+        gap, _, place = missed[0]
+        cure = "train with samples like those of both data sets"
+        if gap.source_gap <= gap.max_gap:
+            cure = "use a gentler quantization"
+        message = "\n".join(text for _, text, _ in missed)
+        raise AccuracyError(message, f"{cure}, or raise max_gap", place)
     data_sets = tuple(
         DataSetAccuracy(name=name, **structs.asdict(accuracy))
         for name, accuracy in zip(settings.names, accuracies, strict=True)
@@ -56,13 +58,10 @@ def run(job: Job[GapsStage]) -> None:
 
 def _by_metric(job: Job[GapsStage], index: int) -> Iterator[Sequence[MetricRecord]]:
     """Yield the values of each metric of a validation: an agreement has one for each output."""
-    upstream = job.asked.validations[index], job.asked.evaluations[index]
-    rest = list(job.record(ValidationRecord, upstream[0]).metrics)
-    evaluation = job.record(EvaluationRecord, upstream[1])
+    rest = job.record(ValidationRecord, job.asked.validations[index]).metrics
+    evaluation = job.record(EvaluationRecord, job.asked.evaluations[index])
     for metric in evaluation.metrics:
         count = 1 if metric.value is not None else len(metric.outputs or evaluation.outputs)
-        if count > len(rest):
-            raise misfit(*upstream)
         yield rest[:count]
         rest = rest[count:]
 
