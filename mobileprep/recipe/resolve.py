@@ -72,7 +72,8 @@ def resolve_target(sections: TargetSections, decoder: Decoder, chains: Chains) -
     if isinstance(check, Scalar):
         check = Check() if check.value is True else None
     validation = tree.get("validation")
-    kind = NamedValidation if isinstance(validation, Sequence) else Validation
+    is_list = isinstance(validation, Sequence)
+    kinds = tuple[NamedValidation, ...] if is_list else tuple[Validation, ...]
     litert = decoder.struct(LiteRT, sections.nodes("litert"))
     target = decoder.struct(
         Target,
@@ -87,7 +88,7 @@ def resolve_target(sections: TargetSections, decoder: Decoder, chains: Chains) -
             "source": decoder.attempt(tree.get("source"), Source, NO_SOURCE),
             "inputs": tuple(_inputs(sections.nodes("inputs"), decoder)),
             "check": check,
-            "validations": decoder.attempt(validation, tuple[kind, ...], ()),
+            "validations": decoder.attempt(validation, kinds, ()),
             "ops": tuple(_custom_ops(sections.nodes("ops"), decoder)),
             "min_runtime": litert.min_runtime,
             "device": None,

@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 from mobileprep import build
 from mobileprep.building.builder import Build
 from mobileprep.building.comparing_reports import compare_reports
+from mobileprep.building.fit import check_models
 from mobileprep.building.plan.planner import plan_recipes
 from mobileprep.building.plan.spec import StageSpec
 from mobileprep.building.report.markdown import reports_markdown
@@ -204,3 +205,28 @@ def test_metrics_after_an_agreement_of_several_outputs() -> None:
     report = built(f"{head}validation: [{', '.join(items)}]\n")
     (gap,) = report["validations"]["gaps"]
     assert (gap["metric"], gap["output"], gap["gap"]) == ("top1", "y", 0.2)
+
+
+def test_validate_opens_the_data_of_every_data_set() -> None:
+    write_arrays(Path("phone.npz"), {"x": np.eye(5, dtype=np.float32), "label": np.arange(5)})
+    Path("recipe.yaml").write_text(RECIPE.replace("GAP", "0.2"))
+    with pytest.raises(AccuracyError) as caught:
+        check_models([load_recipe("recipe.yaml", environ={})])
+    assert "recipe.yaml:9:25: validation[1].data: " in caught.value.message
+    assert "recipe.yaml:8:" not in caught.value.message
+
+
+def test_gap_that_quantization_causes() -> None:
+    """With steps of 1 / 255, weights of 0.001 become 0, and the first class wins the tie."""
+    weights = constant("w", Tensor.of(np.diag([1, 1, 0.001, 0.001]).astype(np.float32)))
+    product = op("y", "MatMul", "x", "w")
+    write_graph(Path("m.pb"), Graph([placeholder((-1, 4)), weights, product]))
+    x = np.eye(4, dtype=np.float32)
+    for name, rows in (("studio", [0, 1]), ("phone", [0, 2])):
+        write_arrays(Path(f"{name}.npz"), {"x": x[rows], "label": np.array(rows)})
+    quantize = "{p: {quantize: {mode: weights, minimum_size: 1}}}"
+    text = RECIPE.replace("GAP", "0.2, max_drop: 1").replace("{p: {}}", quantize)
+    with pytest.raises(AccuracyError) as caught:
+        built(text)
+    assert "the gap of 0.5 exceeds the limit of 0.2, and the source's is 0;" in caught.value.message
+    assert caught.value.hint == "use a gentler quantization, or raise max_gap"
