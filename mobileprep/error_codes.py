@@ -608,6 +608,13 @@ _MESSAGES: Final = (
         "Correct `labels` of the validation.",
     ),
     ErrorCode(
+        "MP806",
+        "Gap between data sets",
+        r"the gap of \S+ exceeds the limit|'max_gap' of ",
+        "The metric of the model differs too much between two data sets of the validation.",
+        "Train or calibrate with samples like those of both data sets, or raise `max_gap`.",
+    ),
+    ErrorCode(
         "MP900",
         "Output not writable",
         "",

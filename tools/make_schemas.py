@@ -71,6 +71,7 @@ from mobileprep.recipe.validation_settings import (  # noqa: E402
     Calibration,
     MetricChoice,
     MetricFunction,
+    NamedValidation,
     Quantize,
     QuantizeRule,
     Validation,
@@ -97,6 +98,7 @@ _SECTIONS = (
     Integration,
     MetricChoice,
     MetricFunction,
+    NamedValidation,
     OpLimits,
     FlopsLimits,
     LatencyLimits,
@@ -139,6 +141,7 @@ def recipe_format() -> str:
     known["metric_name"] = _metric_name()
     # A single metric may be written directly in the section.
     known["Validation"] = {**known["Validation"], **known["MetricChoice"]}
+    known["NamedValidation"] = {"name": known["NamedValidation.name"], **known["Validation"]}
     return rendered(_filled(json.loads(FORMAT.read_text(encoding="utf-8")), known))
 
 

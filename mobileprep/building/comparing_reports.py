@@ -14,7 +14,7 @@ from msgspec import structs
 from mobileprep.building.pipeline.runner import Built, collect
 from mobileprep.building.pipeline.state import State
 from mobileprep.building.pipeline.store import Store
-from mobileprep.building.report.collect import Report, all_warnings
+from mobileprep.building.report.collect import Report, accuracies, all_warnings
 from mobileprep.building.report.comparison.model import (
     Cause,
     Comparison,
@@ -27,6 +27,7 @@ from mobileprep.building.report.comparison.model import (
 from mobileprep.building.report_files import StoredReport, model_file, node_changes, stored_reports
 from mobileprep.building.stages.package.spec import PackageRecord
 from mobileprep.building.stages.validate.report import metric_title
+from mobileprep.building.stages.validate.spec import Accuracy
 from mobileprep.building.targets import build_report
 from mobileprep.errors import UsageError
 from mobileprep.recipe.model import Recipe, Target
@@ -204,21 +205,26 @@ def _sizes(report: Report) -> dict[str, float | None]:
 
 def _accuracies(report: Report) -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
-    for metric in () if report.accuracy is None else report.accuracy.metrics:
-        figures[f"{metric_title(metric)}{_basis(report)}"] = metric.after
-        figures[f"{metric_title(metric)} of the source"] = metric.before
+    for name, accuracy in accuracies(report):
+        data_set = f" on {name}" if name else ""
+        for metric in accuracy.metrics:
+            title = f"{metric_title(metric)}{data_set}"
+            figures[f"{title}{_basis(accuracy)}"] = metric.after
+            figures[f"{title} of the source"] = metric.before
     return figures
 
 
 def _outputs(report: Report) -> dict[str, float | None]:
-    outputs = () if report.accuracy is None else report.accuracy.outputs
-    return {f"{output.output}{_basis(report)}": output.share_of_peak for output in outputs}
+    return {
+        f"{output.output}{f' on {name}' if name else ''}{_basis(accuracy)}": output.share_of_peak
+        for name, accuracy in accuracies(report)
+        for output in accuracy.outputs
+    }
 
 
-def _basis(report: Report) -> str:
+def _basis(accuracy: Accuracy) -> str:
     """Return the basis of a graph's numbers, which are not comparable with those of its file."""
-    accuracy = report.accuracy
-    return f" ({accuracy.basis})" if accuracy is not None and accuracy.is_of_graph else ""
+    return f" ({accuracy.basis})" if accuracy.is_of_graph else ""
 
 
 def _tensors(report: Report) -> dict[str, float | None]:

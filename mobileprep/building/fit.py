@@ -197,8 +197,8 @@ def _data_problems(
     target: Target, frozen: FreezeResult, inputs: Sequence[FedTensor]
 ) -> Iterator[Problem]:
     """Yield problems with the data of a target's validation, check, and calibration."""
-    validation, check, calibration = target.validation, target.check, target.calibration
-    if validation is not None:
+    check, calibration = target.check, target.calibration
+    for validation in target.validations:
         with _placed(validation.data.file):
             faults = [
                 fault
@@ -206,7 +206,7 @@ def _data_problems(
                 for fault in _metric_faults(choice, validation, frozen, inputs)
             ]
         for fault in dict.fromkeys(faults):
-            yield _problem(target, ("validation", "data"), *fault)
+            yield _problem(target, (*target.validation_keys(validation), "data"), *fault)
     samples = {"check": None if check is None else check.data}
     if calibration is not None:
         samples["calibration"] = calibration.data

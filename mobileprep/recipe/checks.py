@@ -8,7 +8,7 @@ from typing import Final
 
 from mobileprep.errors import nearest_hint
 from mobileprep.recipe.data import data_problems, device_problems, measurement_problems
-from mobileprep.recipe.decode import ENVIRONMENT, SOURCE_KINDS
+from mobileprep.recipe.decode import ENVIRONMENT, SOURCE_KINDS, validation_nodes
 from mobileprep.recipe.model import Language, Target
 from mobileprep.recipe.pipeline import step_problems
 from mobileprep.recipe.sections import ModelSections, is_null
@@ -282,11 +282,11 @@ def _litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
 
 def _only_litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
     """Report keys of a target that apply only to .tflite files."""
-    for name in ("check", "validation"):
-        if find(tree, (name, "engine")) is not None:
-            message = f"'engine' of '{name}' requires 'artifact: tflite'"
+    for keys in (("check",), *(keys for keys, _ in validation_nodes(tree))):
+        if find(tree, (*keys, "engine")) is not None:
+            message = f"'engine' of '{keys[0]}' requires 'artifact: tflite'"
             hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove 'engine'"
-            yield Problem(place_of(tree, (name, "engine")), message, hint)
+            yield Problem(place_of(tree, (*keys, "engine")), message, hint)
     if isinstance(tree.get("litert"), MappingNode):
         message = "'litert' requires 'artifact: tflite'"
         hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove 'litert'"

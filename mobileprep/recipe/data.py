@@ -12,6 +12,7 @@ from msgspec import convert
 
 from mobileprep.data.options import DATA_KINDS, KINDS_OF_KEYS
 from mobileprep.errors import CorruptFileError, UsageError
+from mobileprep.recipe.decode import validation_nodes
 from mobileprep.recipe.files import input_file, read_source
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, Schema
@@ -35,8 +36,9 @@ from mobileprep.targets.targets import DEVICE_FILES, Device, find_device
 
 def data_problems(_target: Target, tree: MappingNode) -> Iterator[Problem]:
     """Report keys of a target's samples that do not fit together."""
-    for section in ("calibration", "check", "validation"):
-        data = find(tree, (section, "data"))
+    validations = (keys for keys, _ in validation_nodes(tree))
+    for keys in (("calibration",), ("check",), *validations):
+        data = find(tree, (*keys, "data"))
         if isinstance(data, MappingNode):
             yield from samples_problems(data)
 

@@ -17,13 +17,23 @@ from mobileprep.recipe.model import Protection
 from mobileprep.recipe.pipeline_settings import FlopsLimits, PipelineBudget, PipelineStep
 from mobileprep.recipe.sections import is_null
 from mobileprep.recipe.settings import Budget, Data, InputFile, Pin, Source, SourceKind
-from mobileprep.recipe.tree import MappingNode, Node, Scalar, Sequence, find, place_of, plain
+from mobileprep.recipe.tree import (
+    KeyPath,
+    MappingNode,
+    Node,
+    Scalar,
+    Sequence,
+    find,
+    place_of,
+    plain,
+)
 from mobileprep.recipe.units import parse_bytes, parse_flops
 from mobileprep.recipe.validation_settings import (
     LIMITS,
     QUANTIZERS,
     MetricChoice,
     MetricFunction,
+    NamedValidation,
     Quantize,
     Validation,
 )
@@ -226,6 +236,18 @@ def _validation(decoder: Decoder, node: Node) -> Fields:
     return {**fields, "metrics": metrics, "data": data}
 
 
+def validation_nodes(tree: MappingNode) -> list[tuple[KeyPath, MappingNode]]:
+    """Return the key path and the mapping of each validation of a target."""
+    section = tree.get("validation")
+    if not isinstance(section, Sequence):
+        return [(("validation",), section)] if isinstance(section, MappingNode) else []
+    return [
+        (("validation", index), item)
+        for index, item in enumerate(section.items)
+        if isinstance(item, MappingNode)
+    ]
+
+
 def metric_nodes(validation: Node) -> list[MappingNode]:
     """Return the items of ``metrics``, or the section itself, which describes a single metric."""
     listed = find(validation, ("metrics",))
@@ -244,6 +266,7 @@ def _choice(decoder: Decoder, node: MappingNode, usual: Fields) -> MetricChoice:
         fields["max_drop"] = _USUAL_DROP
     places = [str(place_of(node, (key,))) for key in ("metric", *limits[:1])]
     fields |= {"metric": metric, "place": places[0], "limit_place": places[-1]}
+    fields["gap_place"] = str(place_of(node, ("max_gap",)))
     return decoder.struct(MetricChoice, fields)
 
 
@@ -252,6 +275,7 @@ _FIELDS: Final[Mapping[type, Callable[[Decoder, Node], Fields]]] = {
     Data: _data,
     FeatureReading: _feature,
     FlopsLimits: _flops_limits,
+    NamedValidation: _validation,
     PipelineBudget: _budget,
     PipelineStep: _pipeline_step,
     Protection: _protection,

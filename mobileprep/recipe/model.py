@@ -27,11 +27,18 @@ from mobileprep.recipe.settings import (
 )
 from mobileprep.recipe.tree import (
     Key,
+    KeyPath,
     MappingNode,
     Plain,
     place_of,
 )
-from mobileprep.recipe.validation_settings import INTEGER_MODES, Calibration, Quantize, Validation
+from mobileprep.recipe.validation_settings import (
+    INTEGER_MODES,
+    Calibration,
+    NamedValidation,
+    Quantize,
+    Validation,
+)
 from mobileprep.targets.measurements import Measurement
 from mobileprep.targets.targets import Device
 
@@ -176,7 +183,7 @@ class Target(Located, frozen=True):
         transforms: the whole chain: shared or own, ``then``, quantize, obfuscate, and sort.
         check: how to run and compare the model after each transform, or None.
         calibration: how to measure the ranges that a step of the chain uses, or None.
-        validation: how to check the result, or None.
+        validations: how to check the result: one validation, or one for each named data set.
         quantize: what ``transforms`` does to constants.
         registration: TensorFlow versions for which to write ``ops_to_register.h``.
         allow: ops that may ship although one of these versions does not have them.
@@ -211,7 +218,7 @@ class Target(Located, frozen=True):
             "engine. Calibrated ranges can differ in their last digits between engines."
         ),
     ] = "numpy"
-    validation: Validation | None = None
+    validations: tuple[Validation, ...] = ()
     quantization_report: Annotated[
         bool | None,
         Option(
@@ -279,6 +286,17 @@ class Target(Located, frozen=True):
     measurement_file: InputFile | None = None
     tree: MappingNode | None = None
     aside: ClassVar[frozenset[str]] = frozenset({"device_file", "measurement_file", "tree"})
+
+    @property
+    def validation(self) -> Validation | None:
+        """The validation that sections without data of their own use: the first, or None."""
+        return self.validations[0] if self.validations else None
+
+    def validation_keys(self, validation: Validation) -> KeyPath:
+        """Return the key path of one of the validations."""
+        if not isinstance(validation, NamedValidation):
+            return ("validation",)
+        return ("validation", self.validations.index(validation))
 
     @property
     def ranges_of_file(self) -> bool:

@@ -85,8 +85,8 @@ def _files(target: Target) -> Iterator[InputFile]:
             yield step.plugin.file
     for op in target.ops:
         yield from op.sources
-    if target.validation is not None:
-        yield from target.validation.functions
+    for validation in target.validations:
+        yield from validation.functions
     calibration = target.calibration
     # Samples replace a range file.
     if calibration is not None and calibration.data is None and calibration.range_file is not None:
@@ -100,8 +100,7 @@ def _data(target: Target) -> Iterator[Data]:
         # A range file replaces the samples.
         if ranges is None or not os.path.isfile(ranges.path):  # noqa: PTH113
             yield calibration.data
-    if target.validation is not None:
-        yield target.validation.data
+    yield from (validation.data for validation in target.validations)
     if target.check is not None and target.check.data is not None:
         yield target.check.data
     steps = () if target.pipeline is None else target.pipeline.steps

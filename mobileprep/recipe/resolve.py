@@ -14,8 +14,14 @@ from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import Check, CustomOp, Data, InputFile, InputSpec, LiteRT, Source
 from mobileprep.recipe.steps import ReadSteps, read_steps
-from mobileprep.recipe.tree import MappingNode, Node, Problem, Scalar, find, place_of
-from mobileprep.recipe.validation_settings import LITERT_MODES, QUANTIZERS, Quantize
+from mobileprep.recipe.tree import MappingNode, Node, Problem, Scalar, Sequence, find, place_of
+from mobileprep.recipe.validation_settings import (
+    LITERT_MODES,
+    QUANTIZERS,
+    NamedValidation,
+    Quantize,
+    Validation,
+)
 
 # The TensorFlow release that does not pad 8-bit tensors; the default of quantize_nodes.
 _WITHOUT_PADS: Final = "1.15"
@@ -65,6 +71,9 @@ def resolve_target(sections: TargetSections, decoder: Decoder, chains: Chains) -
     check: Node | Check | None = tree.get("check")
     if isinstance(check, Scalar):
         check = Check() if check.value is True else None
+    validation = tree.get("validation")
+    is_list = isinstance(validation, Sequence)
+    kinds = tuple[NamedValidation, ...] if is_list else tuple[Validation, ...]
     litert = decoder.struct(LiteRT, sections.nodes("litert"))
     target = decoder.struct(
         Target,
@@ -79,6 +88,7 @@ def resolve_target(sections: TargetSections, decoder: Decoder, chains: Chains) -
             "source": decoder.attempt(tree.get("source"), Source, NO_SOURCE),
             "inputs": tuple(_inputs(sections.nodes("inputs"), decoder)),
             "check": check,
+            "validations": decoder.attempt(validation, kinds, ()),
             "ops": tuple(_custom_ops(sections.nodes("ops"), decoder)),
             "min_runtime": litert.min_runtime,
             "device": None,

@@ -2,41 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mobileprep.recipe.decode import metric_nodes
+from mobileprep.errors import nearest_hint
+from mobileprep.recipe.decode import metric_nodes, validation_nodes
 from mobileprep.recipe.metrics import MetricFacts, choice_facts
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.tree import KeyPath, MappingNode, Problem, key_place, place_of, show
-from mobileprep.recipe.validation_settings import LIMITS, METRIC_KEYS, MetricChoice
+from mobileprep.recipe.tree import (
+    KeyPath,
+    MappingNode,
+    Place,
+    Problem,
+    key_place,
+    place_of,
+    plain,
+    show,
+)
+from mobileprep.recipe.validation_settings import (
+    LIMITS,
+    METRIC_KEYS,
+    MetricChoice,
+    NamedValidation,
+    Validation,
+)
 
 _OWN_KEYS: Final = ("peak", "threshold", "ignore", "characters")
 
 
 def validation_problems(target: Target, tree: MappingNode) -> Iterator[Problem]:
-    """Report keys of a validation that do not fit together."""
-    section = tree.get("validation")
-    if target.validation is None or not isinstance(section, MappingNode):
-        return
-    if "data" not in section.entries:
-        place = key_place(tree, "validation")
-        yield Problem(place, "validation needs a test set", "add 'data: test.npz'")
+    """Report keys of validations that do not fit together."""
+    nodes = validation_nodes(tree)
+    # A list with an invalid item is not decoded; the schema reports the item.
+    for (keys, section), validation in zip(nodes, target.validations, strict=False):
+        if "data" not in section.entries:
+            place = place_of(tree, keys)
+            yield Problem(place, "validation needs a test set", "add 'data: test.npz'")
+        yield from _section_problems(section, validation, target.outputs)
+    yield from _name_problems([section for _, section in nodes])
+    yield from _gap_problems([section for _, section in nodes], target.validations)
+
+
+def _section_problems(
+    section: MappingNode, validation: Validation, outputs: tuple[str, ...]
+) -> Iterator[Problem]:
+    """Report metrics and limits of one validation that do not fit together."""
     if "metrics" in section.entries:
         for key in METRIC_KEYS:
             if key in section.entries and key != "labels":
                 message = f"{key!r} is of a single metric, and there is a list of metrics"
                 hint = "move it into an item of 'metrics'"
                 yield Problem(key_place(section, key), message, hint)
-    for node, choice in zip(metric_nodes(section), target.validation.metrics, strict=True):
+    for node, choice in zip(metric_nodes(section), validation.metrics, strict=True):
         facts = choice_facts(choice.metric)
         if facts is not None:
             yield from _limit_problems(node, choice, facts)
-            yield from _output_problems(node, choice, facts, target.outputs)
+            yield from _output_problems(node, choice, facts, outputs)
             for key in _OWN_KEYS:
                 if key in node.entries and key not in facts.keys:
                     message = f"{key!r} does not concern the metric {_name(choice)}"
                     yield Problem(key_place(node, key), message, "remove it")
+
+
+def _name_problems(sections: Sequence[MappingNode]) -> Iterator[Problem]:
+    """Report names that several validations have."""
+    seen: set[str] = set()
+    for section in sections:
+        name = section.get("name")
+        if name is None:
+            continue
+        if (text := str(plain(name))) in seen:
+            message = f"another validation has the name {show(text)}"
+            yield Problem(name.place, message, "give each data set its own name")
+        seen.add(text)
+
+
+def _gap_problems(
+    sections: Sequence[MappingNode], validations: Sequence[Validation]
+) -> Iterator[Problem]:
+    """Report gaps without another data set, or without the same metric of the first one."""
+    for number, (section, validation) in enumerate(zip(sections, validations, strict=False)):
+        for node, choice in zip(metric_nodes(section), validation.metrics, strict=True):
+            if "max_gap" not in node.entries:
+                continue
+            place = key_place(node, "max_gap")
+            if not isinstance(validation, NamedValidation):
+                message = "'max_gap' compares data sets, and there is one validation"
+                yield Problem(place, message, "write a list of validations with names")
+            elif not number:
+                message = "'max_gap' compares with the first validation, and this is the first"
+                yield Problem(place, message, "move it to another validation")
+            elif gap_partner(choice, validations[0]) is None:
+                yield _partner_problem(place, choice, validations[0])
+
+
+def _partner_problem(place: Place, choice: MetricChoice, first: Validation) -> Problem:
+    """Return the problem of a gap whose metric the first validation does not have."""
+    if any(other.metric == choice.metric for other in first.metrics):
+        message = f"the first validation measures {_name(choice)} of another output"
+        return Problem(place, message, "name the same output in both validations")
+    names = [m for m in (other.metric for other in first.metrics) if isinstance(m, str)]
+    message = f"the first validation does not have the metric {_name(choice)} to compare with"
+    metric = choice.metric if isinstance(choice.metric, str) else ""
+    hint = nearest_hint(metric, names) or "write the same metric in both validations"
+    return Problem(place, message, hint)
+
+
+def gap_partner(choice: MetricChoice, first: Validation) -> int | None:
+    """Return the index of the metric of the first validation to compare with, or None."""
+    for index, other in enumerate(first.metrics):
+        if (other.metric, other.named_outputs) == (choice.metric, choice.named_outputs):
+            return index
+    return None
 
 
 def _limit_problems(

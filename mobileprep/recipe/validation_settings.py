@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -37,7 +37,8 @@ class MetricChoice(Located, frozen=True):
 
     Args:
         place: location in the recipe, ``file:line:column``.
-        limit_place: location of the first limit.
+        limit_place: location of the first limit besides ``max_gap``.
+        gap_place: location of ``max_gap``.
     """
 
     metric: Annotated[
@@ -78,6 +79,14 @@ class MetricChoice(Located, frozen=True):
     ] = None
     at_least: Annotated[float | None, Option("Smallest permitted value of the metric.")] = None
     at_most: Annotated[float | None, Option("Largest permitted value of an error.")] = None
+    max_gap: Annotated[
+        float | None,
+        Option(
+            "In a list of validations: largest permitted difference of the model's metric from "
+            "that of the first validation, in the metric's unit.",
+            minimum=0,
+        ),
+    ] = None
     peak: Annotated[
         float | None,
         Option(
@@ -103,12 +112,20 @@ class MetricChoice(Located, frozen=True):
     ] = None
     place: str = ""
     limit_place: str = ""
-    aside: ClassVar[frozenset[str]] = frozenset({"place", "limit_place"})
+    gap_place: str = ""
+    aside: ClassVar[frozenset[str]] = frozenset({"place", "limit_place", "gap_place"})
 
     @property
     def named_outputs(self) -> tuple[str, ...]:
         """The outputs to measure; empty for the first."""
         return self.outputs if self.output is None else (self.output,)
+
+    def essentials(self) -> dict[str, Any]:
+        """Return the fields that affect equality; without ``max_gap`` if it is not set."""
+        fields = super().essentials()
+        if self.max_gap is None:
+            del fields["max_gap"]
+        return fields
 
 
 LIMITS: Final = ("max_drop", "at_least", "at_most")
@@ -165,6 +182,14 @@ class Validation(Struct, frozen=True):
         """The Python files of its metrics, without duplicates."""
         files = [c.metric.python for c in self.metrics if isinstance(c.metric, MetricFunction)]
         return tuple(dict.fromkeys(files))
+
+
+class NamedValidation(Validation, frozen=True, kw_only=True):
+    """A validation of a list."""
+
+    name: Annotated[
+        str, Option("Name of the data set in reports. Required.", definition="name")
+    ] = ""
 
 
 QuantizeMode: TypeAlias = Literal[

@@ -161,6 +161,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "check.engine": "needs LiteRT",
     "validation.engine": "needs LiteRT",
     "validation.metrics": "its keys are those of a validation",
+    "validation.max_gap": "of a list of validations: tests of data sets",
     "validation.outputs": "of metrics of several outputs",
     "validation.at_most": "of errors",
     "validation.peak": "of another metric",

@@ -169,6 +169,15 @@ def _photos() -> None:
     Path("photo_labels.txt").write_text("red\ngreen\nblue\n")
 
 
+def _data_sets() -> None:
+    """The digits with less contrast, and noise."""
+    with np.load("digits/data/test.npz") as test:
+        image, label = test["image"], test["label"]
+    noise = np.random.default_rng(0).random(image.shape)
+    faint = (0.8 * image + 0.2 * noise).astype(np.float32)
+    np.savez("digits/data/phone.npz", image=faint, label=label)
+
+
 SETUPS: dict[str, Callable[[], None]] = {
     "how-to/check-targets": _targets,
     "how-to/convert-to-litert": _litert,
@@ -178,5 +187,6 @@ SETUPS: dict[str, Callable[[], None]] = {
     "how-to/move-preprocessing": _photos,
     "how-to/run-a-cascade": _cascade,
     "how-to/run-graphs": _run_graphs,
+    "how-to/validate-accuracy": _data_sets,
     "how-to/ship-small-updates": _deltas,
 }

@@ -15,7 +15,9 @@ from mobileprep.building.plan.spec import PUBLISHED, Stage, Upstream
 from mobileprep.core.keys import key_from_environment
 from mobileprep.errors import UnsupportedError
 from mobileprep.recipe.model import Step, Target
-from mobileprep.recipe.tree import Key
+from mobileprep.recipe.settings import Check
+from mobileprep.recipe.tree import Key, KeyPath
+from mobileprep.recipe.validation_settings import Validation
 
 LITERT: Final = "litert"
 
@@ -69,8 +71,11 @@ def engine_choice(target: Target) -> EngineChoice:
     return EngineChoice(target.engine, versions, regex_engine())
 
 
-def litert_choice(target: Target, section: RunningSection) -> EngineChoice | None:
+def litert_choice(target: Target, settings: Check | Validation | None) -> EngineChoice | None:
     """Return LiteRT's interpreter if a section of the recipe runs a target's .tflite file.
+
+    Args:
+        settings: the check, or one of the validations.
 
     Returns:
         None if the section runs a graph or the target does not have the section.
@@ -78,9 +83,10 @@ def litert_choice(target: Target, section: RunningSection) -> EngineChoice | Non
     Raises:
         UnsupportedError: ai-edge-litert is not installed.
     """
-    settings = target.check if section == "check" else target.validation
     if settings is None or target.artifact != "tflite" or settings.engine == "graph":
         return None
+    keys: KeyPath = ("check",) if isinstance(settings, Check) else target.validation_keys(settings)
+    section = keys[0]
     version = engine_version(LITERT)
     if not version:
         message = (
@@ -90,7 +96,7 @@ def litert_choice(target: Target, section: RunningSection) -> EngineChoice | Non
             f"run {OPTIONAL_ENGINES[LITERT]}, or add 'engine: graph' to '{section}' to measure "
             "the graph before conversion instead of the file"
         )
-        raise UnsupportedError(message, hint, target.place((section, "engine")))
+        raise UnsupportedError(message, hint, target.place((*keys, "engine")))
     return EngineChoice(LITERT, {LITERT: version}, regex_engine())
 
 
@@ -201,14 +207,15 @@ class EngineRecord(Struct, frozen=True):
 
 
 def model_of(
-    target: Target, section: RunningSection, last: Upstream, packaged: Upstream
+    target: Target, settings: Check | Validation, last: Upstream, packaged: Upstream
 ) -> dict[str, Any]:
     """Return the fields of a ``MeasuringStage`` that runs the packaged model of a target.
 
     Args:
+        settings: the check or validation that runs it.
         packaged: the published model file, encrypted if the recipe says so.
     """
-    lite = litert_choice(target, section) if target.artifact == "tflite" else None
+    lite = litert_choice(target, settings) if target.artifact == "tflite" else None
     if target.artifact == "tflite" and lite is None:
         measured = Measured(name=BEFORE_CONVERSION)
         return {"graph": last, "engine": engine_choice(target), "measured": measured}
@@ -241,8 +248,8 @@ def check_installed(target: Target) -> None:
             raise UnsupportedError(message, hint, target.place(keys))
     if target.validation is not None or target.check is not None:
         engine_choice(target)
-    litert_choice(target, "check")
-    litert_choice(target, "validation")
+    for settings in (target.check, *target.validations):
+        litert_choice(target, settings)
 
 
 def _packages(target: Target) -> Iterator[tuple[tuple[Key, ...], str, str, str]]:

@@ -112,6 +112,7 @@ _SECTIONS: Final[Mapping[Section, tuple[str, ...]]] = {
     "source": ("kind", "graph", "checkpoint", "saver", "assets", "tags", "signature"),
     "validation": (
         *("metrics", "functions", "data", "reading", "samples", "seed", "batch", "strict"),
+        *("names", "limits"),
     ),
     "registration": ("allow",),
     "ops": ("op_sources",),

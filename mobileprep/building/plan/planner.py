@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from msgspec import structs
@@ -32,7 +33,7 @@ from mobileprep.building.stages.check.spec import (
 from mobileprep.building.stages.cut.spec import CutStage, cut_spec
 from mobileprep.building.stages.damage.spec import damage_spec
 from mobileprep.building.stages.download.spec import download_spec
-from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec
+from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labelled
 from mobileprep.building.stages.freeze.spec import (
     GRAPH,
     INTERFACE,
@@ -40,6 +41,7 @@ from mobileprep.building.stages.freeze.spec import (
     freeze_spec,
     frozen_by,
 )
+from mobileprep.building.stages.gaps.spec import gaps_spec
 from mobileprep.building.stages.integration.spec import integration_spec
 from mobileprep.building.stages.migration.spec import migration_spec
 from mobileprep.building.stages.package.spec import (
@@ -66,6 +68,7 @@ from mobileprep.recipe.model import Recipe, Target, digestible
 from mobileprep.recipe.pipeline import pipeline_targets
 from mobileprep.recipe.settings import Budget
 from mobileprep.recipe.tree import Plain
+from mobileprep.recipe.validation_settings import NamedValidation
 from mobileprep.targets.measurements import Measurement
 from mobileprep.targets.targets import Device
 
@@ -288,16 +291,23 @@ class _TargetPlanner:
         return [samples, self._add(spec)]
 
     def _validate(self, frozen: Frozen, graph: Upstream, shipped: Upstream) -> list[str]:
-        """Return the validation tasks, if the recipe has a validation."""
-        target, validation = self.target, self.target.validation
-        if validation is None:
-            return []
-        model = model_of(target, "validation", graph, shipped)
-        before = self._add(evaluate_spec(target, validation, SOURCE_LABEL, frozen))
-        label = f"{target.folder}/evaluate"
-        after = self._add(evaluate_spec(target, validation, label, frozen, model))
-        spec = validate_spec(target, validation, before, after, self._calibrations)
-        return [before, after, self._add(spec)]
+        """Return the tasks of the validations, and the one that compares their data sets."""
+        target = self.target
+        befores, evaluations, validations = [], [], []
+        for validation in target.validations:
+            model = model_of(target, validation, graph, shipped)
+            label = labelled(SOURCE_LABEL, validation)
+            source = evaluate_spec(target, validation, label, frozen, looks_at_data=True)
+            before = self._add(source)
+            label = labelled(f"{target.folder}/evaluate", validation)
+            after = self._add(evaluate_spec(target, validation, label, frozen, model))
+            spec = validate_spec(target, validation, before, after, self._calibrations)
+            befores.append(before)
+            evaluations.append(after)
+            validations.append(self._add(spec))
+        steps = zip(befores, evaluations, validations, strict=True)
+        gaps = gaps_spec(target, evaluations, validations)
+        return [*chain.from_iterable(steps), *self._add_all(gaps)]
 
 
 class KnownStages:
@@ -363,7 +373,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "engine_versions": _engine_versions(target),
         "check": digestible(target.check),
         "calibration": digestible(target.calibration),
-        "validation": digestible(target.validation),
+        "validation": _validation_settings(target),
         "budget": _budget_settings(target.budget),
         **({} if target.download is None else {"download": digestible(target.download)}),
         "device": _device_settings(target.device),
@@ -378,6 +388,12 @@ def target_settings(target: Target) -> Mapping[str, Any]:
             for s in target.transforms
         ],
     }
+
+
+def _validation_settings(target: Target) -> Any:  # noqa: ANN401 - JSON
+    """Return the validation, or the list of named ones, as in the recipe."""
+    is_list = isinstance(target.validation, NamedValidation)
+    return digestible(target.validations if is_list else target.validation)
 
 
 def _budget_settings(budget: Budget) -> Mapping[str, Any]:
@@ -414,5 +430,6 @@ def _engine_versions(target: Target) -> Mapping[str, str]:
     """Return the versions of installed engines if a target's report depends on them."""
     if target.check is None and target.validation is None:
         return {}
-    lite = litert_choice(target, "check") or litert_choice(target, "validation")
+    choices = (litert_choice(target, settings) for settings in (target.check, *target.validations))
+    lite = next((choice for choice in choices if choice is not None), None)
     return {**engine_choice(target).versions, **({} if lite is None else lite.versions)}

@@ -147,9 +147,9 @@ def _parameter(
 def outside_files(target: Target) -> Iterator[StageFile]:
     """Yield the external files that a target depends on."""
     yield from _source_files(target.source)
-    if target.validation is not None:
-        yield from data_files(target.validation.data).members
-        for file in target.validation.functions:
+    for validation in target.validations:
+        yield from data_files(validation.data).members
+        for file in validation.functions:
             yield from single_file(file).members
     yield from calibration_members(target)
     for file in filter(None, (target.device_file, target.measurement_file)):

@@ -21,6 +21,7 @@ from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.download.spec import DownloadRecord
 from mobileprep.building.stages.evaluate.report import EngineLine, engine_line
 from mobileprep.building.stages.freeze.spec import FreezeRecord
+from mobileprep.building.stages.gaps.spec import DataSets
 from mobileprep.building.stages.migration.spec import MigrationRecord
 from mobileprep.building.stages.package.spec import (
     CompressRecord,
@@ -49,7 +50,7 @@ class Report(Struct, frozen=True):
         ops: number of remaining nodes of each op.
         files: size of each published file in bytes, by name.
         check: difference between the transforms' graphs and the source, if the recipe has a check.
-        accuracy: accuracy before and after, if the recipe has a validation.
+        accuracy: accuracy before and after, if the recipe has a validation; of several, the first.
         engines: engine that ran each graph; empty if none ran.
         warnings: warnings about the published model.
         quantize: quantization mode, such as ``weights`` or ``nodes, observed``; empty if none.
@@ -66,6 +67,8 @@ class Report(Struct, frozen=True):
         download: delta from the installed model; absent in JSON if there is none.
         pipeline: cost of the pipeline that ends with this model; absent in JSON if there is none.
         preprocessing: preprocessing that moved into the app, if the recipe asks for it.
+        validations: accuracy on each data set of a list of validations, and the gaps between them;
+            absent in JSON if there is no list.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -94,10 +97,11 @@ class Report(Struct, frozen=True):
     migration: MigrationRecord | None = None
     download: DownloadRecord | None = None
     pipeline: PipelineRecord | None = None
+    validations: DataSets | None = None
     schema_version: int = 1
     preprocessing: PreprocessingRecord | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
-        {"download", "measured", "pipeline", "preprocessing"}
+        {"download", "measured", "pipeline", "preprocessing", "validations"}
     )
     """Fields that are absent from JSON if they are None."""
 
@@ -154,6 +158,7 @@ def collect_report(
         download=records.first(DownloadRecord),
         pipeline=pipeline,
         preprocessing=records.first(PreprocessingRecord),
+        validations=records.first(DataSets),
     )
 
 
@@ -165,8 +170,16 @@ def all_warnings(report: Report) -> Iterator[str]:
     if report.check is not None:
         yield from report.check.warnings
     yield from (warning for record in report.calibrations for warning in record.warnings)
-    if report.accuracy is not None:
-        yield from report.accuracy.warnings
+    for name, accuracy in accuracies(report):
+        yield from (f"{name}: {text}" if name else text for text in accuracy.warnings)
+
+
+def accuracies(report: Report) -> Iterator[tuple[str, Accuracy]]:
+    """Yield the accuracy on each data set with its name, or the only one with an empty name."""
+    if report.validations is not None:
+        yield from ((one.name, one) for one in report.validations.data_sets)
+    elif report.accuracy is not None:
+        yield "", report.accuracy
 
 
 def _engines(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mobileprep.building.report.collect import Report, all_warnings
+from mobileprep.building.report.collect import Report, accuracies, all_warnings
 from mobileprep.building.report.layout import number_text, plain, table
 from mobileprep.building.report.summary import off_by
 from mobileprep.building.stages.budget.report import cost_text, measured_text, slowest_ops
@@ -14,6 +14,7 @@ from mobileprep.building.stages.check.report import Checked
 from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
 from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.download.report import download_text
+from mobileprep.building.stages.gaps.report import gap_markdown
 from mobileprep.building.stages.migration.report import migration_markdown
 from mobileprep.building.stages.package.report import kernels_text
 from mobileprep.building.stages.pipeline.report import pipeline_markdown
@@ -95,8 +96,10 @@ def _details(report: Report) -> Iterator[str]:
     for calibration in report.calibrations:
         yield ""
         yield f"Ranges {plain(calibration_text(calibration))}."
-    if report.accuracy is not None:
-        yield from _metrics(report.accuracy)
+    for name, accuracy in accuracies(report):
+        yield from _metrics(accuracy, name)
+    if report.validations is not None:
+        yield from gap_markdown(report.validations.gaps)
     yield from _optional(report)
     yield ""
     yield "</details>"
@@ -135,11 +138,12 @@ def _check(check: Checked) -> Iterator[str]:
         )
 
 
-def _metrics(accuracy: Accuracy) -> Iterator[str]:
+def _metrics(accuracy: Accuracy, name: str) -> Iterator[str]:
     """Yield the metrics with their limits, and the difference of each output from the source's."""
     yield ""
     basis = f", {plain(accuracy.basis)}" if accuracy.basis else ""
-    yield f"Validated on {accuracy.samples} samples{basis}:"
+    data_set = f" of {plain(name)}" if name else ""
+    yield f"Validated on {accuracy.samples} samples{data_set}{basis}:"
     yield ""
     rows = (list(map(plain, metric_cells(metric))) for metric in accuracy.metrics)
     yield from table(METRIC_HEADINGS, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mobileprep.building.report.collect import Report
+from mobileprep.building.report.collect import Report, accuracies
 from mobileprep.building.report.layout import wrapped
 from mobileprep.building.stages.budget.report import budget_lines, cost_text, measured_lines
 from mobileprep.building.stages.calibrate.report import calibration_lines
@@ -14,6 +14,7 @@ from mobileprep.building.stages.cut.report import preprocessing_lines
 from mobileprep.building.stages.damage.report import damage_lines
 from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.evaluate.report import engine_lines
+from mobileprep.building.stages.gaps.report import gap_lines
 from mobileprep.building.stages.migration.report import migration_lines
 from mobileprep.building.stages.package.report import kernels_text, model_line
 from mobileprep.building.stages.pipeline.report import pipeline_lines
@@ -52,8 +53,10 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += check_lines(report.check)
     for calibration in report.calibrations:
         rest += calibration_lines(calibration)
-    if report.accuracy is not None:
-        rest += accuracy_lines(report.accuracy, width or USUAL_WIDTH)
+    for data_set, accuracy in accuracies(report):
+        rest += accuracy_lines(accuracy, width or USUAL_WIDTH, data_set)
+    if report.validations is not None:
+        rest += gap_lines(report.validations.gaps)
     if report.damage is not None:
         rest += damage_lines(report.damage, width or USUAL_WIDTH)
     if report.preprocessing is not None:

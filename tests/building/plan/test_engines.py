@@ -8,13 +8,13 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from mobileprep.building.plan.engines import (
     EngineChoice,
-    RunningSection,
     engine_choice,
     engine_version,
     litert_choice,
@@ -24,7 +24,9 @@ from mobileprep.building.plan.planner import target_settings
 from mobileprep.errors import UnsupportedError
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import Check, Data, InputFile, Source
-from mobileprep.recipe.validation_settings import Validation
+from mobileprep.recipe.validation_settings import NamedValidation, Validation
+
+DATA = Data(InputFile("data.npz", Path("data.npz")))
 
 
 @pytest.fixture
@@ -117,26 +119,34 @@ def test_engines_are_not_imported() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-@pytest.mark.parametrize("section", ["check", "validation"])
+@pytest.mark.parametrize(
+    ("settings", "fields"),
+    [
+        (Check(), {"check": Check()}),
+        (Validation(DATA), {"validations": (Validation(DATA),)}),
+        (
+            NamedValidation(DATA, name="b"),
+            {"validations": (NamedValidation(DATA, name="a"), NamedValidation(DATA, name="b"))},
+        ),
+    ],
+)
 def test_tflite_file_needs_litert_unless_the_graph_is_run(
-    installed: dict[str, str], section: RunningSection
+    installed: dict[str, str], settings: Check | Validation, fields: dict[str, Any]
 ) -> None:
-    data = Data(InputFile("data.npz", Path("data.npz")))
-    settings = {"check": Check(), "validation": Validation(data)}[section]
-    lite = structs.replace(target("numpy"), artifact="tflite", **{section: settings})
+    lite = structs.replace(target("numpy"), artifact="tflite", **fields)
+    section = "check" if isinstance(settings, Check) else "validation"
     with pytest.raises(UnsupportedError, match=f"{section} runs the .tflite file") as caught:
-        litert_choice(lite, section)
+        litert_choice(lite, settings)
     assert caught.value.exit_code == 6
     assert "pip install 'mobileprep[litert]'" in caught.value.hint
     assert "'engine: graph'" in caught.value.hint
     engine_version.cache_clear()
     installed |= {"ai_edge_litert": "", "ai-edge-litert": "2.1.0"}
     choice = EngineChoice("litert", {"litert": "2.1.0"}, regex_engine())
-    assert litert_choice(lite, section) == choice
-    graph = structs.replace(settings, engine="graph")
-    assert litert_choice(structs.replace(lite, **{section: graph}), section) is None
+    assert litert_choice(lite, settings) == choice
+    assert litert_choice(lite, structs.replace(settings, engine="graph")) is None
     frozen = structs.replace(lite, artifact="frozen")
-    assert litert_choice(frozen, section) is None
+    assert litert_choice(frozen, settings) is None
 
 
 @pytest.mark.parametrize(
@@ -147,11 +157,10 @@ def test_settings_have_engine_versions_if_graphs_run(
     installed: dict[str, str], *, checks: bool, validates: bool, expected: bool
 ) -> None:
     installed |= {"openvino": "2026.4"}
-    data = Data(InputFile("data.npz", Path("data.npz")))
     settings = structs.replace(
         target("openvino"),
         check=Check() if checks else None,
-        validation=Validation(data) if validates else None,
+        validations=(Validation(DATA),) if validates else (),
     )
     versions = target_settings(settings)["engine_versions"]
     assert versions == ({"openvino": "2026.4"} if expected else {})

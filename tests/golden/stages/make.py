@@ -83,6 +83,9 @@ name: cascade
 device: smartphone
 inputs: {x: {}}
 outputs: [y]
+validation:
+  - {name: studio, data: data.npz}
+  - {name: phone, data: data.npz, samples: 2, max_gap: 1}
 models: {first: {source: {frozen: model.pb}}, second: {source: {frozen: model.pb}}}
 targets: {phone: {}}
 pipeline:

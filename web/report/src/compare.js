@@ -3,7 +3,7 @@
 import { bytes, change, real, whole } from "./amounts.js";
 import { bar, el, newId, number, replace, short, table } from "./dom.js";
 import { Target } from "./model.js";
-import { section } from "./sections.js";
+import { dataSets, section } from "./sections.js";
 
 const FORMAT = 1;
 const LARGEST = 512 << 20;
@@ -47,10 +47,13 @@ function compared(target, data, show) {
     row("nodes", was.model.nodes, is.model.nodes, whole),
     row("parameters", was.model.parameters, is.model.parameters, whole),
   ];
-  for (const metric of is.accuracy ? is.accuracy.metrics : []) {
-    const before = was.accuracy ? was.accuracy.metrics.find((m) => m.metric === metric.metric && m.output === metric.output) : null;
-    const basis = is.accuracy.basis ? `, ${is.accuracy.basis}` : "";
-    rows.push(row(`${metric.metric} ${short(metric.output)}${basis}`, before ? before.after : null, metric.after, real));
+  for (const found of dataSets(is)) {
+    const other = dataSets(was).find((one) => one.name === found.name);
+    const basis = `${found.name ? ` of ${found.name}` : ""}${found.basis ? `, ${found.basis}` : ""}`;
+    for (const metric of found.metrics) {
+      const before = other ? other.metrics.find((m) => m.metric === metric.metric && m.output === metric.output) : null;
+      rows.push(row(`${metric.metric} ${short(metric.output)}${basis}`, before ? before.after : null, metric.after, real));
+    }
   }
   const head = ["", number("other build"), number("this build"), number("difference")];
   return [

@@ -43,7 +43,7 @@ function warnings(target) {
     ...report.steps.flatMap((step) => step.warnings.map((text) => [step.name, text])),
     ...report.calibrations.flatMap((c) => c.warnings.map((text) => ["calibration", text])),
     ...(report.check ? report.check.warnings.map((text) => ["check", text]) : []),
-    ...(report.accuracy ? report.accuracy.warnings.map((text) => ["validation", text]) : []),
+    ...dataSets(report).flatMap((one) => one.warnings.map((text) => [one.name ? `validation ${one.name}` : "validation", text])),
     ...report.warnings.map((text) => ["model", text]),
   ];
   return [
@@ -81,20 +81,32 @@ export function stepsTable(target) {
   ];
 }
 
+// The accuracy on each data set with its name, or the only one without a name.
+export function dataSets(report) {
+  if (report.validations) return report.validations.data_sets;
+  return report.accuracy ? [report.accuracy] : [];
+}
+
 export function accuracy(target, show) {
-  const { accuracy: found, damage, engines } = target.report;
+  const { validations, damage, engines } = target.report;
   const parts = [];
-  if (found) {
+  for (const found of dataSets(target.report)) {
     const limit = (m) => [m.max_drop !== null ? `drop at most ${real(m.max_drop)}` : "",
       m.at_least !== null ? `at least ${real(m.at_least)}` : "", m.at_most !== null ? `at most ${real(m.at_most)}` : ""]
       .filter(Boolean).join(", ") || "-";
+    const of = found.name ? ` of ${found.name}` : "";
     const basis = found.basis ? `, ${found.basis}` : "";
-    parts.push(table(`Metrics on ${whole(found.samples)} samples${basis}`, ["metric", "output", number("source"), number("model"), number("worse by"), "limit"],
+    parts.push(table(`Metrics on ${whole(found.samples)} samples${of}${basis}`, ["metric", "output", number("source"), number("model"), number("worse by"), "limit"],
       found.metrics.map((m) => [m.metric, short(m.output), real(m.before), real(m.after), real(m.drop), limit(m)]), { "data-chart": "metrics" }));
     const top = most(found.outputs.map((o) => o.share_of_peak));
-    parts.push(table(`How far outputs are from the source's${basis}`, ["output", number("largest difference"), number("share of the largest value")],
+    parts.push(table(`How far outputs are from the source's${of ? ` on samples${of}` : ""}${basis}`, ["output", number("largest difference"), number("share of the largest value")],
       found.outputs.map((o) => [short(o.output), real(o.largest_difference, 3), bar(percent(o.share_of_peak), (o.share_of_peak || 0) / top)]), { "data-chart": "outputs" }));
-  } else parts.push(el("p", { class: "quiet" }, "The recipe has no validation, so that accuracy is not known."));
+  }
+  if (!parts.length) parts.push(el("p", { class: "quiet" }, "The recipe has no validation, so that accuracy is not known."));
+  if (validations && validations.gaps.length) {
+    parts.push(table("Gaps between data sets", ["metric", "output", "data set", number("value"), "compared with", number("its value"), number("gap"), number("limit")],
+      validations.gaps.map((g) => [g.metric, short(g.output), g.name, real(g.value), g.first_name, real(g.first_value), real(g.gap), real(g.max_gap)]), { "data-chart": "gaps" }));
+  }
   parts.push(...worst(damage, show));
   if (engines.length) {
     const ran = [...new Set(engines.map((e) => `${e.name} ${e.version}`.trim()))];

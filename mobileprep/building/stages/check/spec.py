@@ -282,7 +282,7 @@ def package_check_spec(
         assets=frozen.assets,
         samples=Upstream(samples[0], SamplesStage.FED),
         expected=Upstream(samples[0], SamplesStage.EXPECTED),
-        **model_of(target, "check", graph, shipped),
+        **model_of(target, check, graph, shipped),
     )
     where = {
         **places(target, "check", "engine", "protect"),

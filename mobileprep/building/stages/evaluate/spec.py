@@ -19,6 +19,7 @@ from mobileprep.recipe.validation_settings import (
     USUAL_LABELS,
     MetricChoice,
     MetricFunction,
+    NamedValidation,
     Validation,
 )
 
@@ -136,6 +137,8 @@ def evaluate_spec(
     label: str,
     frozen: Frozen,
     model: Mapping[str, Any] | None = None,
+    *,
+    looks_at_data: bool = False,
 ) -> StageSpec:
     """Return the stage that runs a graph or the packaged model on the data and measures it."""
     stage = EvaluateStage(
@@ -150,11 +153,17 @@ def evaluate_spec(
         functions={_slot(file): single_file(file) for file in validation.functions},
         interface=frozen.interface,
         assets=frozen.assets,
-        looks_at_data=label == SOURCE_LABEL,
+        looks_at_data=looks_at_data,
         **(model or {"graph": frozen.graph, "engine": engine_choice(target)}),
     )
-    where = places(target, "validation", "inputs", "outputs", "engine", "protect")
-    return StageSpec(label, stage, where)
+    keys = target.validation_keys(validation)
+    where = places(target, "inputs", "outputs", "engine", "protect")
+    return StageSpec(label, stage, {**where, "validation": target.place(keys)})
+
+
+def labelled(label: str, validation: Validation) -> str:
+    """Append the name of a validation's data set to the label of its task, if it has one."""
+    return f"{label}/{validation.name}" if isinstance(validation, NamedValidation) else label
 
 
 def _measured_metric(choice: MetricChoice, data: Data) -> MeasuredMetric:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mobileprep.building.plan.engines import regex_engine
 from mobileprep.building.plan.sources import data_files
 from mobileprep.building.plan.spec import PAGE, Files, Stage, StageSpec, Upstream, places
-from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec
+from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labelled
 from mobileprep.building.stages.freeze.spec import Frozen
 from mobileprep.building.stages.transform.spec import TransformRecord
 from mobileprep.building.stages.validate.spec import ValidateStage, comparison
@@ -224,7 +224,10 @@ class SearchPlanner(Struct, frozen=True):
     def plan(self) -> str:
         """Plan the search, and return the task that writes the graph and the step's record."""
         steps = self.target.transforms
-        before = self._add(evaluate_spec(self.target, self.validation, SOURCE_LABEL, self.frozen))
+        label = labelled(SOURCE_LABEL, self.validation)
+        before = self._add(
+            evaluate_spec(self.target, self.validation, label, self.frozen, looks_at_data=True)
+        )
         tries = self._try(1, before)
         ranking = Upstream(self._add(self._rank(tries)), RankStage.RECORD)
         for number in range(2, steps[self.number - 1].trials + 1):

@@ -15,10 +15,14 @@ def accuracy_of(record: ValidationRecord) -> Accuracy:
     return Accuracy(**{name: getattr(record, name) for name in Accuracy.__struct_fields__})
 
 
-def accuracy_lines(accuracy: Accuracy, width: int) -> Iterator[str]:
-    """Yield one line for one metric or a table for several, followed by the warnings."""
+def accuracy_lines(accuracy: Accuracy, width: int, name: str = "") -> Iterator[str]:
+    """Yield one line for one metric or a table for several, followed by the warnings.
+
+    Args:
+        name: name of the data set, if there are several.
+    """
     difference = (
-        f"({accuracy.samples} samples); largest output difference "
+        f"({accuracy.samples} samples{f' of {name}' if name else ''}); largest output difference "
         f"{difference_text(accuracy.largest_difference)}"
         f"{f'; {accuracy.basis}' if accuracy.basis else ''}"
     )

@@ -10,7 +10,7 @@ from msgspec import Struct
 from mobileprep.building.plan.engines import BEFORE_CONVERSION, EngineRecord
 from mobileprep.building.plan.spec import Stage, StageSpec, Upstream, places
 from mobileprep.building.stages.calibrate.spec import CalibrateStage
-from mobileprep.building.stages.evaluate.spec import EvaluateStage
+from mobileprep.building.stages.evaluate.spec import EvaluateStage, labelled
 from mobileprep.core.declare import Located
 from mobileprep.recipe.metrics import metric_facts
 from mobileprep.recipe.model import Target
@@ -151,7 +151,11 @@ def validate_spec(
         calibrations=tuple(Upstream(task, CalibrateStage.DATA) for task in calibrations),
         **comparison(validation, before, after),
     )
-    return StageSpec(f"{target.folder}/validate", stage, places(target, "outputs", "validation"))
+    where = {
+        **places(target, "outputs"),
+        "validation": target.place(target.validation_keys(validation)),
+    }
+    return StageSpec(labelled(f"{target.folder}/validate", validation), stage, where)
 
 
 def comparison(validation: Validation, before: str, after: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Compare the metrics of several data sets with each other."""
