@@ -313,9 +313,7 @@ def _frozen(source: LoadedSource, proposal: Proposal) -> tuple[Graph, tuple[str,
         return with_zeros(graph), (f"{note}: {error}",)
 
 
-def _run(
-    graph: Graph, proposal: Proposal, batch: int
-) -> tuple[CountedRun | None, tuple[str, ...]]:
+def _run(graph: Graph, proposal: Proposal, batch: int) -> tuple[CountedRun | None, tuple[str, ...]]:
     feeds = {i.spec.name: i.spec.shape for i in proposal.inputs}
     shapes = {name: shape for name, shape in feeds.items() if parse_ref(name).node in graph}
     try:
