@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from mobileprep.core.printable import shortened
 from mobileprep.errors import MobileprepError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.bypass import constant_behind, node_behind
@@ -21,9 +22,12 @@ from mobileprep.graph.op_sets import FUSED_BATCH_NORMS
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.inspection.costs import CountedRun
-from mobileprep.runtime.accounting.costs import NodeCost
+from mobileprep.runtime.accounting.costs import VIEWS, NodeCost
 from mobileprep.targets.memmapped import reason_left_out, removal
 from mobileprep.transforms.base import Context, make_transform
+
+_WIDTH: Final = 60
+"""Maximum length of a node name in a sentence."""
 
 
 class Finding(Struct, frozen=True):
@@ -31,7 +35,7 @@ class Finding(Struct, frozen=True):
 
     Args:
         problem: what they are, without their number.
-        nodes: their names, in graph order.
+        nodes: their names, largest share first.
         share: their fraction of the measure.
         measure: ``time``, ``FLOPs``, ``bytes moved``, ``parameters``, or ``executions``.
         transform: name of the transform that helps; empty if only another export helps.
@@ -49,7 +53,7 @@ class Finding(Struct, frozen=True):
     def sentence(self) -> str:
         """The finding in words, without a period."""
         more = f" and {len(self.nodes) - 1} more" if len(self.nodes) > 1 else ""
-        named = f"`{self.nodes[0]}`{more}"
+        named = f"`{shortened(self.nodes[0], _WIDTH)}`{more}"
         return f"{self.problem} ({named}; {self.share:.1%} of the {self.measure}): {self.advice}"
 
 
@@ -58,22 +62,25 @@ class Diagnosis(Struct, frozen=True):
 
     Args:
         measure: ``time`` if it was measured, otherwise ``FLOPs``.
-        layers: fraction of the measure in convolutions and matrix products; None if the total is 0.
+        layers: fraction of the measure in convolutions and matrix products; None if it is unknown.
+        others: fraction in each other op with at least a tenth of the measure, largest first.
         findings: findings, largest share first.
     """
 
     measure: str
     layers: float | None
+    others: Mapping[str, float]
     findings: tuple[Finding, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Yield the diagnosis in words."""
         nothing = "" if self.findings else "; nothing to improve"
         if self.layers is None:
-            yield f"no {self.measure} to compare{nothing}"
+            yield f"the {self.measure} of convolutions and matrix products are not known{nothing}"
         else:
+            others = "".join(f", {op} {share:.1%}" for op, share in self.others.items())
             share = f"{self.layers:.1%} of the {self.measure}"
-            yield f"convolutions and matrix products take {share}{nothing}"
+            yield f"convolutions and matrix products take {share}{others}{nothing}"
         yield from (finding.sentence for finding in self.findings)
 
 
@@ -90,6 +97,8 @@ _LAYOUTS: Final = ([0, 2, 3, 1], [0, 3, 1, 2])
 _WASTED_BYTES: Final = 0.35
 _WASTED_TIME: Final = 0.2
 _CAST_SHARE: Final = 0.05
+_DOUBLE_SHARE: Final = 0.01
+_NOTICEABLE: Final = 0.1
 _LARGE_LAYER: Final = 0.5
 _LARGE_PARAMETERS: Final = 1 << 18
 # Executions of ops in loops that compute next to nothing.
@@ -104,9 +113,9 @@ _BY_TRANSFORM: Final[tuple[tuple[str, str, bool], ...]] = (
     ("choose_inference", "branches that choose between training and inference", False),
     ("remove_dropout", "dropout, which only training needs", False),
     ("remove_no_ops", "nodes that return their input, or check it", False),
-    ("fuse_batch_norms", "normalizations that fit into the layer before them", True),
-    ("merge_scale_and_bias", "scales and offsets that could be one", True),
     ("fold_constants", "nodes that compute constants", True),
+    ("fuse_batch_norms", "normalizations that fit into the layer before them", True),
+    ("merge_scale_and_bias", "scales and offsets that a layer or a BiasAdd can take", True),
 )
 _OPTIONS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     # Quantized and cast weights are meant to stay that way.
@@ -136,10 +145,21 @@ def diagnose(
             findings += find(subject)
     findings += _large_layers(subject)
     findings.sort(key=lambda finding: -finding.share)
-    layers = [cost.name for cost in run.costs.nodes if _LAYER.fullmatch(cost.op)]
-    is_empty = not (run.costs.flops if seconds is None else sum(seconds.values()))
-    share = None if is_empty else subject.share(layers)
-    return Diagnosis(subject.measure, share, tuple(findings))
+    return Diagnosis(subject.measure, *_shares(subject), tuple(findings))
+
+
+def _shares(subject: _Subject) -> tuple[float | None, dict[str, float]]:
+    """Return the share of all layers, and of other ops that take much."""
+    ops: dict[str, list[str]] = {}
+    for cost in subject.costs.values():
+        ops.setdefault(cost.op, []).append(cost.name)
+    shares = {op: subject.share(names) for op, names in ops.items()}
+    others = {op: s for op, s in shares.items() if s >= _NOTICEABLE and not _LAYER.fullmatch(op)}
+    uncounted = () if subject.seconds is not None else subject.run.costs.uncounted
+    if not sum(shares.values()) or any(_LAYER.fullmatch(op) for op in uncounted):
+        return None, {}
+    layers = sum(share for op, share in shares.items() if _LAYER.fullmatch(op))
+    return layers, dict(sorted(others.items(), key=lambda item: -item[1]))
 
 
 class _Subject:
@@ -157,53 +177,47 @@ class _Subject:
         self.context = Context(tuple(inputs), tuple(outputs))
         self.costs: Mapping[str, NodeCost] = {cost.name: cost for cost in run.costs.nodes}
         self.seconds = seconds
+        self._flops: Mapping[str, float] = {c.name: c.flops or 0 for c in run.costs.nodes}
+        self._moved: Mapping[str, float] = {c.name: c.moved for c in run.costs.nodes}
         self.measure = "FLOPs" if seconds is None else "time"
+        self.after = run.graph
+        """The graph after the transforms that were tried."""
 
     @property
     def nodes(self) -> Iterator[Node]:
-        """The nodes that run, except constants."""
-        return (node for node in self.graph if node.name in self.costs)
+        """The nodes that run and that no transform removes, except constants."""
+        return (n for n in self.graph if n.name in self.costs and not _is_gone(n, self.after))
 
     def share(self, names: Iterable[str]) -> float:
         """Return the fraction of the time, or of the operations."""
-        if self.seconds is None:
-            return _fraction(self.costs, names, lambda cost: cost.flops or 0)
-        total = sum(self.seconds.values())
-        return sum(self.seconds.get(name, 0.0) for name in names) / total if total else 0.0
-
-    def moved(self, names: Iterable[str]) -> float:
-        """Return the fraction of the bytes moved."""
-        return _fraction(self.costs, names, lambda cost: cost.moved)
+        amounts = self._flops if self.seconds is None else self.seconds
+        total = sum(amounts.values())
+        return sum(amounts.get(name, 0) for name in names) / total if total else 0.0
 
     def finding(self, problem: str, nodes: Sequence[str], transform: str, advice: str) -> Finding:
         """Return a finding with the share of the time, or of the bytes moved."""
+        amounts, measure = self._moved, "bytes moved"
         if self.seconds is not None:
-            share, measure = self.share(nodes), self.measure
-        else:
-            share, measure = self.moved(nodes), "bytes moved"
-        return Finding(problem, tuple(nodes), share, measure, transform, advice)
-
-
-def _fraction(
-    costs: Mapping[str, NodeCost], names: Iterable[str], amount: Callable[[NodeCost], int]
-) -> float:
-    total = sum(map(amount, costs.values()))
-    part = sum(amount(costs[name]) for name in names if name in costs)
-    return part / total if total else 0.0
+            amounts, measure = self.seconds, self.measure
+        total = sum(amounts.values())
+        names = tuple(sorted(nodes, key=lambda name: -amounts.get(name, 0)))
+        share = sum(amounts.get(name, 0) for name in names) / total if total else 0.0
+        return Finding(problem, names, share, measure, transform, advice)
 
 
 def _by_transforms(subject: _Subject, *, is_frozen: bool) -> Iterator[Finding]:
-    """Yield a finding for each transform that would change the nodes that run."""
+    """Yield a finding for each transform that changes nodes that run, one after the other."""
     is_small = subject.run.costs.parameters <= _MAX_PARAMETERS
     for name, problem, computes_weights in _BY_TRANSFORM:
         if computes_weights and not (is_frozen and is_small):
             continue
         try:
             made = make_transform(name, dict(_OPTIONS.get(name, {})))
-            after = made.apply(subject.graph, subject.context).graph
+            after = made.apply(subject.after, subject.context).graph
         except MobileprepError:
             continue
-        nodes = [n.name for n in subject.nodes if _is_gone(n, after)]
+        nodes = [node.name for node in subject.nodes if _is_gone(node, after)]
+        subject.after = after
         if nodes:
             yield subject.finding(problem, nodes, name, f"`{name}` removes them")
 
@@ -214,26 +228,30 @@ def _is_gone(node: Node, after: Graph) -> bool:
 
 
 def _training_ops(subject: _Subject) -> Iterator[Finding]:
-    """Yield ops that only training and debugging need, with the fix for each op."""
-    ops: dict[str, list[str]] = {}
+    """Yield ops that only training and debugging need, by fix."""
+    found: dict[str, list[Node]] = {}
     for node in subject.nodes:
-        if node.op in _ASIDE or reason_left_out(node.op) == "training":
-            ops.setdefault(node.op, []).append(node.name)
-    for op, names in ops.items():
-        if _LAYER.fullmatch(op):
-            continue  # a transposed convolution is named after the gradient
-        advice = removal(op)
-        transform = "remove_nodes" if op.startswith("Print") else "strip_unused_nodes"
-        yield subject.finding(f"{op}, which only training needs", names, transform, advice)
+        # A transposed convolution is named after the gradient.
+        is_needed = node.op in VIEWS or _LAYER.fullmatch(node.op) is not None
+        is_of_training = reason_left_out(node.op) == "training" and not is_needed
+        if node.op in _ASIDE or is_of_training:
+            found.setdefault(removal(node.op), []).append(node)
+    for advice, nodes in found.items():
+        ops = ", ".join(dict.fromkeys(node.op for node in nodes))
+        named = re.search("`([a-z_]+)", advice)
+        transform = "strip_unused_nodes" if named is None else named[1]
+        problem = f"{ops}, for training or debugging"
+        yield subject.finding(problem, [node.name for node in nodes], transform, advice)
 
 
 def _unused(subject: _Subject) -> Iterator[Finding]:
     """Yield nodes that the outputs do not need, such as gradients, summaries, and savers."""
-    needed = {r.node for node in subject.nodes for r in node.inputs} | set(subject.costs)
+    graph = subject.graph
+    needed = {r.node for name in subject.costs for r in graph[name].inputs} | set(subject.costs)
     needed |= {parse_ref(name).node for name in (*subject.context.inputs, *subject.context.outputs)}
-    names = tuple(n.name for n in subject.graph if n.name not in needed and n.op != "NoOp")
+    names = tuple(n.name for n in graph if n.name not in needed and n.op != "NoOp")
     if names:
-        share = len(names) / len(subject.graph)
+        share = len(names) / len(graph)
         problem, name = "nodes that the outputs do not need", "strip_unused_nodes"
         yield Finding(problem, names, share, "nodes", name, f"`{name}` removes them")
 
@@ -335,23 +353,27 @@ def _doubles(subject: _Subject) -> Iterator[Finding]:
     ]
     if names:
         problem = "float64, which takes twice the bytes and time of float32"
-        yield subject.finding(problem, names, "", "export the model with float32")
+        finding = subject.finding(problem, names, "", "export the model with float32")
+        if finding.share >= _DOUBLE_SHARE:
+            yield finding
 
 
 def _large_layers(subject: _Subject) -> Iterator[Finding]:
     """Yield fully connected layers with most of the parameters, if their weights are float."""
-    graph, sizes = subject.graph, dict[str, int]()
+    graph, sizes, layers = subject.graph, dict[str, int](), dict[str, int]()
     for node in subject.nodes:
         if node.op not in ("MatMul", "FULLY_CONNECTED") or len(node.data_inputs) < 2:
             continue
-        weights = constant_behind(graph, node.data_inputs[1])
+        source = node_behind(graph, node.data_inputs[1])
+        weights = source.attr_tensor("value") if source.op == "Const" else None
         if weights is not None and weights.dtype.is_floating:
-            sizes[node.name] = weights.size
+            # Layers of a recurrent network can share weights.
+            sizes[source.name] = layers[node.name] = weights.size
     total = subject.run.costs.parameters
     share = sum(sizes.values()) / total if total else 0.0
     if share < _LARGE_LAYER or sum(sizes.values()) < _LARGE_PARAMETERS:
         return
-    names = tuple(sorted(sizes, key=lambda name: -sizes[name]))
+    names = tuple(sorted(layers, key=lambda name: -layers[name]))
     problem, name = "large fully connected layers", "quantize_weights"
     advice = (
         f"`{name}` stores them in a quarter of the bytes; a pooling layer before them shrinks them"

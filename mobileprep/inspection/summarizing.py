@@ -22,6 +22,7 @@ from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.inspection.costs import CountedRun, ModelCosts, counted_run, model_costs
+from mobileprep.inspection.diagnosis import Diagnosis, diagnose
 from mobileprep.inspection.summary import (
     GraphSummary,
     VariableCount,
@@ -68,6 +69,7 @@ class Summary(Struct, frozen=True):
         gaps: ops that a default build of the release for the platform lacks.
         notes: sentences about missing information, with the reasons.
         device: cost of one run on the named device.
+        diagnosis: where the run wastes operations and bytes; None if the costs are unknown.
     """
 
     model: str
@@ -83,6 +85,7 @@ class Summary(Struct, frozen=True):
     gaps: tuple[TargetGap, ...] = ()
     notes: tuple[str, ...] = ()
     device: DeviceCost | None = None
+    diagnosis: Diagnosis | None = None
 
 
 class SummaryOptions(Struct, frozen=True):
@@ -208,6 +211,7 @@ def summary_of(
         gaps=_gaps(counted.graph, options.tensorflow),
         notes=(*loaded.notes, *counted.notes),
         device=None if costs is None else _on_device(costs, options.device),
+        diagnosis=None if run is None else _diagnosis(run, counted),
     )
 
 
@@ -267,6 +271,11 @@ def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
         for proposed, shape in zip(inputs, shapes, strict=True)
     )
     return replace(proposal, inputs=tuple(shaped))
+
+
+def _diagnosis(run: CountedRun, counted: CountedModel) -> Diagnosis:
+    inputs = [proposed.spec.name for proposed in counted.proposal.inputs]
+    return diagnose(run, inputs, counted.proposal.outputs, is_frozen=counted.is_frozen)
 
 
 def _on_device(costs: ModelCosts, device: Device | None) -> DeviceCost | None:
