@@ -247,7 +247,8 @@ def _training_ops(subject: _Subject) -> Iterator[Finding]:
 def _unused(subject: _Subject) -> Iterator[Finding]:
     """Yield nodes that the outputs do not need, such as gradients, summaries, and savers."""
     graph = subject.graph
-    needed = {r.node for name in subject.costs for r in graph[name].inputs} | set(subject.costs)
+    ran = (node for node in graph if node.name in subject.costs)
+    needed = {r.node for node in ran for r in node.inputs} | set(subject.costs)
     needed |= {parse_ref(name).node for name in (*subject.context.inputs, *subject.context.outputs)}
     names = tuple(n.name for n in graph if n.name not in needed and n.op != "NoOp")
     if names:
