@@ -106,6 +106,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         flag(
             parser, name, type=int, default=limit, metavar="N", help="Rows of that table, 0 for all"
         )
+    depth = "Number of name parts in a scope of the table with times and costs"
+    flag(parser, "scope_depth", type=whole_number, default=1, metavar="N", help=depth)
     flag(
         parser,
         "engine",
@@ -209,7 +211,7 @@ def _lines(args: argparse.Namespace, result: Benchmark) -> Iterator[str]:
     if costs is not None and args.show_flops:
         yield from tables.cost_table(costs)
         titles = ("Time and cost by node type", "Time and cost by scope")
-        for title, shares in zip(titles, result.times(), strict=True):
+        for title, shares in zip(titles, result.times(args.scope_depth), strict=True):
             yield from tables.time_table(title, shares) if shares else ()
     if costs is not None:
         yield from _cost_lines(costs, timings)

@@ -7,8 +7,10 @@ from typing import Final
 
 from mobileprep.building.report.layout import TextTable, fitted, plain, table
 from mobileprep.building.stages.candidate.spec import Candidate
+from mobileprep.core.printable import shortened
 
 _NONE: Final = "-"
+_WIDTH: Final = 32
 _BYTES: Final = ("B", "KB", "MB", "GB", "TB")
 _COUNTS: Final = ("", "K", "M", "G", "T")
 _TIMES: Final = ("us", "ms", "s")
@@ -31,14 +33,14 @@ def candidate_markdown(candidates: Sequence[Candidate], metric: str = "") -> Ite
 
 def _headings(metric: str) -> tuple[str, ...]:
     sizes = ("parameters", "float", "8-bit", "compressed")
-    costs = ("FLOPs", "best", "likely", "RAM", "lacks")
+    costs = ("FLOPs", "best", "likely", "RAM", "lacks ops")
     return ("model", *sizes, *costs, *filter(None, (metric,)))
 
 
 def _cells(candidate: Candidate, metric: str) -> Iterator[str]:
     # Operations of uncounted ops are missing from these numbers.
     more = ">" if candidate.uncounted else ""
-    yield candidate.model
+    yield shortened(candidate.model, _WIDTH)
     yield _scaled(candidate.parameters, _COUNTS)
     yield _scaled(candidate.float_bytes, _BYTES)
     yield _scaled(candidate.eightbit_bytes, _BYTES)
@@ -49,7 +51,7 @@ def _cells(candidate: Candidate, metric: str) -> Iterator[str]:
     likely = [seconds * 1e6 for seconds in candidate.likely_seconds]
     yield more + _range(likely, _TIMES) if likely else _NONE
     yield more + _scaled(candidate.ram_bytes, _BYTES)
-    yield _NONE if candidate.reason else f"{len(candidate.lacks)} ops"
+    yield _NONE if candidate.reason else str(len(candidate.lacks))
     if metric:
         yield _NONE if candidate.metric is None else f"{candidate.metric:.4g}"
 

@@ -87,7 +87,7 @@ def counted_candidate(
         uncounted=run.costs.uncounted,
         best_seconds=None if device is None else device.seconds(run.costs.flops),
         likely_seconds=() if likely is None else (likely.low, likely.high),
-        ram_bytes=floats + run.costs.peak_bytes,
+        ram_bytes=sum(t.nbytes for t in tensors) + run.costs.peak_bytes,
         notes=tuple(_notes(run)),
         assumptions=tuple(_assumptions(run, device, is_trained=is_trained)),
     )
@@ -110,7 +110,7 @@ def _assumptions(run: CountedRun, device: Device | None, *, is_trained: bool) ->
     if device is not None:
         yield f"best: {device.gflops:g} GFLOP/s on {device.title}, {device.basis}"
         yield f"likely: {likely_seconds(device, run.costs).assumption}"
-    yield "RAM: the weights as float, and the tensors of one run that are live at once"
+    yield "RAM: the weights as stored, and the tensors of one run that are live at once"
 
 
 def _float_size(tensor: Tensor) -> int:
