@@ -20,8 +20,9 @@ from mobileprep.data.source import DataFiles, SampleChoice, data_inputs, no_samp
 from mobileprep.data.survey import runs
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.freezing.loading import find_source
-from mobileprep.graph.graph import Graph
+from mobileprep.freezing.trace import extract
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
+from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.inspection.summarizing import (
     CountedModel,
@@ -49,12 +50,14 @@ class LabelledSamples(Struct, frozen=True):
         labels: file of labels, or the name of the labels in the data; empty for the default name.
         metric: a metric of labels, such as ``top1`` or ``mean_absolute_error``.
         samples: number of samples; None for all.
+        engine: engine that runs GraphDefs; LiteRT runs .tflite files.
     """
 
     data: str
     labels: str = ""
     metric: str = "top1"
     samples: int | None = None
+    engine: str = "numpy"
 
     def files(self) -> DataFiles:
         """Return the files to read."""
@@ -170,9 +173,10 @@ def _candidate(
 
 def _lacks(counted: CountedModel, release: str, platform: str) -> tuple[str, ...]:
     """Return the ops that a runtime lacks; a .tflite file is for LiteRT."""
-    graph: Graph = counted.graph
-    if is_tflite_graph(graph):
+    if is_tflite_graph(counted.graph):
         return ()
+    # A graph that is not frozen still has its training ops.
+    graph = extract(counted.graph, [parse_ref(name).node for name in counted.proposal.outputs])
     if not platform:
         shapes = {i.spec.name: i.spec.shape for i in counted.proposal.inputs}
         return litert_lacks(graph, shapes, counted.proposal.outputs)
@@ -189,7 +193,7 @@ def _metric(counted: CountedModel, path: Path, data: LabelledSamples, warn: Warn
     name = files.reading.labels or USUAL_LABELS
     choice = SampleChoice(data.samples)
     dataset = open_dataset(files, inputs, choice, labels=name, labelled=True, warn=warn)
-    engine = open_engine("auto", graph, path, convert=tflite_in_memory)
+    engine = open_engine(data.engine, graph, path, convert=tflite_in_memory)
     metric = make_metric(data.metric, MetricOptions())
     samples = 0
     for batch, results in evaluated(engine, runs(dataset, inputs, _BATCH), fetches):

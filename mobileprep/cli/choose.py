@@ -50,6 +50,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "metric", default="top1", metavar="NAME", help=metric)
     samples = "Number of samples [default: all]"
     flag(parser, "samples", type=whole_number, default=None, metavar="N", help=samples)
+    engine = "Engine that runs the models: numpy, openvino, litert, tensorflow, or auto"
+    flag(parser, "engine", default="numpy", metavar="NAME", help=engine)
     sort = f"Column to sort by, best first: {', '.join(_SORTS)} [default: order given]"
     flag(parser, "sort", default=None, metavar="COLUMN", choices=_SORTS, help=sort)
     add_limit_flags(parser)
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(message, "leave it out for all samples")
     data = None
     if args.data is not None:
-        data = LabelledSamples(args.data, args.labels, args.metric, args.samples)
+        data = LabelledSamples(args.data, args.labels, args.metric, args.samples, args.engine)
     result = choose(
         args.models,
         device=args.device,

@@ -14,6 +14,7 @@ from mobileprep.building.plan.spec import Records
 from mobileprep.building.report.comparison.model import Comparison
 from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord, MeasuredCost
 from mobileprep.building.stages.calibrate.spec import CalibrationRecord
+from mobileprep.building.stages.candidate.spec import Candidate
 from mobileprep.building.stages.check.report import Checked, checked
 from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
 from mobileprep.building.stages.cut.spec import PreprocessingRecord
@@ -66,6 +67,8 @@ class Report(Struct, frozen=True):
         download: delta from the installed model; absent in JSON if there is none.
         pipeline: cost of the pipeline that ends with this model; absent in JSON if there is none.
         preprocessing: preprocessing that moved into the app, if the recipe asks for it.
+        candidate: sizes and cost of the source model, if the recipe has several models; absent in
+            JSON otherwise.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -94,10 +97,11 @@ class Report(Struct, frozen=True):
     migration: MigrationRecord | None = None
     download: DownloadRecord | None = None
     pipeline: PipelineRecord | None = None
+    candidate: Candidate | None = None
     schema_version: int = 1
     preprocessing: PreprocessingRecord | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
-        {"download", "measured", "pipeline", "preprocessing"}
+        {"candidate", "download", "measured", "pipeline", "preprocessing"}
     )
     """Fields that are absent from JSON if they are None."""
 
@@ -154,6 +158,7 @@ def collect_report(
         download=records.first(DownloadRecord),
         pipeline=pipeline,
         preprocessing=records.first(PreprocessingRecord),
+        candidate=records.first(Candidate),
     )
 
 

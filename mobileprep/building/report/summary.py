@@ -1,4 +1,4 @@
-"""Summary of a recipe's targets side by side: quantization, size, and accuracy."""
+"""Summary of a recipe's models and targets side by side."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.layout import TextTable, columns, fitted
+from mobileprep.building.stages.candidate.report import candidate_lines
+from mobileprep.building.stages.candidate.spec import Candidate
 from mobileprep.building.stages.validate.report import metric_text, metric_title
 from mobileprep.core.printable import plain
 
@@ -18,13 +20,22 @@ _NONE: Final = "-"
 
 
 def summary_text(reports: Sequence[Report], width: int) -> str:
-    """Format a table for each recipe whose targets quantize in different ways."""
+    """Format tables for each recipe with several models, or ways to quantize."""
     lines: list[str] = []
     for recipe, group in groupby(reports, key=lambda report: report.recipe):
         targets = list(group)
+        models = candidates_of(targets)
+        if models:
+            lines += [f"{recipe}: {len(models)} models", *candidate_lines(models, width)]
         if len({report.quantize for report in targets}) > 1:
             lines += [f"{recipe}: {len(targets)} targets", *_lines(targets, width)]
     return "".join(f"{plain(line)}\n" for line in lines)
+
+
+def candidates_of(reports: Iterable[Report]) -> list[Candidate]:
+    """Return the models of targets, once for each device and runtime; empty if there is one."""
+    found = [report.candidate for report in reports if report.candidate is not None]
+    return [one for at, one in enumerate(found) if one not in found[:at]]
 
 
 def _lines(reports: Sequence[Report], width: int) -> list[str]:
