@@ -36,9 +36,9 @@ def reports_markdown(reports: Sequence[Report]) -> str:
     """Format tables of all targets and models, followed by the steps and warnings of each."""
     lines = ["## mobileprep", ""]
     lines += table(_HEADINGS, map(_facts, reports))
-    models = candidates_of(reports)
+    models, metric = candidates_of(reports)
     if models:
-        lines += ["", "Models:", "", *candidate_markdown(models)]
+        lines += ["", "Candidates:", "", *candidate_markdown(models, metric)]
     for report in reports:
         lines += ["", *_details(report)]
     return "".join(f"{line}\n" for line in lines)

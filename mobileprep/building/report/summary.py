@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
@@ -24,18 +25,37 @@ def summary_text(reports: Sequence[Report], width: int) -> str:
     lines: list[str] = []
     for recipe, group in groupby(reports, key=lambda report: report.recipe):
         targets = list(group)
-        models = candidates_of(targets)
+        models, metric = candidates_of(targets)
         if models:
-            lines += [f"{recipe}: {len(models)} models", *candidate_lines(models, width)]
+            title = f"{recipe}: {len(models)} candidates"
+            lines += [title, *candidate_lines(models, width, metric)]
         if len({report.quantize for report in targets}) > 1:
             lines += [f"{recipe}: {len(targets)} targets", *_lines(targets, width)]
     return "".join(f"{plain(line)}\n" for line in lines)
 
 
-def candidates_of(reports: Iterable[Report]) -> list[Candidate]:
-    """Return the models of targets, once for each device and runtime; empty if there is one."""
-    found = [report.candidate for report in reports if report.candidate is not None]
-    return [one for at, one in enumerate(found) if one not in found[:at]]
+def candidates_of(reports: Iterable[Report]) -> tuple[list[Candidate], str]:
+    """Return the models of a recipe with several, and the metric that all of them have.
+
+    A model with several devices or runtimes has a row for each, named like its target.
+    """
+    with_one = [report for report in reports if report.candidate is not None]
+    titles = {_first_metric_title(report) for report in with_one}
+    metric = titles.pop() if len(titles) == 1 else ""
+    rows: dict[Candidate, tuple[str, float | None]] = {}
+    for report in with_one:
+        value = report.accuracy.metrics[0].before if metric and report.accuracy else None
+        rows.setdefault(report.candidate, (report.target, value))
+    names = Counter(candidate.model for candidate in rows)
+    return [
+        replace(c, model=c.model if names[c.model] == 1 else target, metric=value)
+        for c, (target, value) in rows.items()
+    ], metric
+
+
+def _first_metric_title(report: Report) -> str:
+    metrics = () if report.accuracy is None else report.accuracy.metrics
+    return metric_title(metrics[0]) if metrics else ""
 
 
 def _lines(reports: Sequence[Report], width: int) -> list[str]:

@@ -12,7 +12,7 @@ from mobileprep.core.printable import shortened
 _NONE: Final = "-"
 _WIDTH: Final = 32
 _BYTES: Final = ("B", "KB", "MB", "GB", "TB")
-_COUNTS: Final = ("", "K", "M", "G", "T")
+_COUNTS: Final = ("", "k", "M", "G", "T")
 _TIMES: Final = ("us", "ms", "s")
 
 
@@ -69,7 +69,7 @@ def _scaled(amount: float | None, units: Sequence[str]) -> str:
     while amount >= 999.5 and at < len(units) - 1:
         amount, at = amount / 1000, at + 1
     digits = f"{amount:,.0f}" if amount >= 99.95 else f"{amount:.3g}"
-    return f"{digits} {units[at]}".rstrip()
+    return f"{digits} {units[at]}".rstrip() if units[0] else f"{digits}{units[at]}"
 
 
 def _remarks(candidates: Sequence[Candidate]) -> Iterator[str]:
