@@ -87,7 +87,7 @@ class Diagnosis(Struct, frozen=True):
 _LAYER: Final = re.compile(
     r".*(Conv[23]D|Depthwise|MatMul|Einsum|LSTM|RNN|GRU|CONV|FULLY_CONNECTED|MATMUL|SVDF).*"
 )
-_ASIDE: Final = frozenset({"Assert", "Print", "PrintV2"})
+_ASIDE: Final = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2", "Print"})
 _ELEMENTWISE: Final = frozenset(
     {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "Neg", "Square", "Sqrt"}
     | {"Rsqrt", "Exp", "Pow", "SquaredDifference", "Select", "SelectV2"}
@@ -112,7 +112,7 @@ _MAX_PARAMETERS: Final = 1 << 28
 _BY_TRANSFORM: Final[tuple[tuple[str, str, bool], ...]] = (
     ("choose_inference", "branches that choose between training and inference", False),
     ("remove_dropout", "dropout, which only training needs", False),
-    ("remove_no_ops", "nodes that return their input, or check it", False),
+    ("remove_no_ops", "nodes that return their input", False),
     ("fold_constants", "nodes that compute constants", True),
     ("fuse_batch_norms", "normalizations that fit into the layer before them", True),
     ("merge_scale_and_bias", "scales and offsets that a layer or a BiasAdd can take", True),
@@ -235,7 +235,8 @@ def _training_ops(subject: _Subject) -> Iterator[Finding]:
         is_needed = node.op in VIEWS or _LAYER.fullmatch(node.op) is not None
         is_of_training = reason_left_out(node.op) == "training" and not is_needed
         if node.op in _ASIDE or is_of_training:
-            found.setdefault(removal(node.op), []).append(node)
+            advice = removal(node.op) or f"`remove_nodes: {{op: [{node.op}]}}` removes it"
+            found.setdefault(advice, []).append(node)
     for advice, nodes in found.items():
         ops = ", ".join(dict.fromkeys(node.op for node in nodes))
         named = re.search("`([a-z_]+)", advice)
