@@ -127,9 +127,12 @@ def test_peak_rates_are_not_reached() -> None:
 
 
 def test_own_profile_has_a_wide_range() -> None:
-    Path("board.yaml").write_text("title: a board\ngflops: 2\nsource: its manual\n")
+    board = "title: a board\ngflops: 2\nsource: its manual\n"
+    Path("board.yaml").write_text(board)
     candidate = only("trained.pb", device="board.yaml")
     assert candidate.likely_seconds == (16384 / 2e9, pytest.approx(16384 / 2e8))
+    Path("reached.yaml").write_text(f"{board}basis: what a network reached\n")
+    assert only("trained.pb", device="reached.yaml").likely_seconds == (16384 / 2e9, 16384 / 1e9)
 
 
 def test_metric_on_labelled_samples() -> None:
