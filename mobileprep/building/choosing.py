@@ -9,7 +9,11 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mobileprep.building.stages.candidate.run import counted_candidate, litert_lacks
+from mobileprep.building.stages.candidate.run import (
+    counted_candidate,
+    litert_lacks,
+    tensorflow_lacks,
+)
 from mobileprep.building.stages.candidate.spec import Candidate
 from mobileprep.building.stages.evaluate.run import evaluated
 from mobileprep.core.arguments import FilePath, Warn, as_warning
@@ -34,7 +38,6 @@ from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.validation_settings import USUAL_LABELS
 from mobileprep.runtime.engines.choose import open_engine
-from mobileprep.targets.target_check import target_gaps
 from mobileprep.targets.targets import platform_named
 
 _BATCH: Final = 32
@@ -180,8 +183,7 @@ def _lacks(counted: CountedModel, release: str, platform: str) -> tuple[str, ...
     if not platform:
         shapes = {i.spec.name: i.spec.shape for i in counted.proposal.inputs}
         return litert_lacks(graph, shapes, counted.proposal.outputs)
-    gaps = target_gaps(graph, release, platform)
-    return tuple(dict.fromkeys(gap.op for gap in gaps if gap.op))
+    return tensorflow_lacks(graph, [release], platform)
 
 
 def _metric(counted: CountedModel, path: Path, data: LabelledSamples, warn: Warn) -> float:

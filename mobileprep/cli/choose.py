@@ -23,7 +23,7 @@ from mobileprep.errors import UsageError
 if TYPE_CHECKING:
     from mobileprep.building.stages.candidate.spec import Candidate
 
-_WIDTH: Final = 120
+_WIDTH: Final = 160
 _SORTS: Final = ("parameters", "size", "flops", "latency", "ram", "metric")
 _RUNTIMES: Final = ("tensorflow", "litert")
 

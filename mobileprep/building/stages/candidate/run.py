@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -51,8 +51,7 @@ def run(job: Job[CandidateStage]) -> None:
             lacks = litert_lacks(graph, inputs, ends.outputs)
         else:
             releases = settings.registration or (DEFAULT_RELEASE,)
-            gaps = (g for r in releases for g in target_gaps(graph, r, settings.platform))
-            lacks = tuple(dict.fromkeys(gap.op for gap in gaps if gap.op))
+            lacks = tensorflow_lacks(graph, releases, settings.platform)
         candidate = replace(candidate, lacks=lacks)
     except MobileprepError as error:
         candidate = Candidate(settings.model, error.message)
@@ -138,6 +137,12 @@ def _eightbit_bytes(tensor: Tensor) -> bytes | memoryview:
     values = tensor.array().astype(np.float32)
     quantized = eightbit_constant(values) if tensor.size >= _MINIMUM_SIZE else None
     return values.tobytes() if quantized is None else quantized.values.tobytes()
+
+
+def tensorflow_lacks(graph: Graph, releases: Iterable[str], platform: str) -> tuple[str, ...]:
+    """Return the ops of a graph that default builds lack, each with the cause."""
+    gaps = (gap for release in releases for gap in target_gaps(graph, release, platform))
+    return tuple(dict.fromkeys(f"{gap.op or 'graph'} ({gap.cause})" for gap in gaps))
 
 
 def litert_lacks(

@@ -29,7 +29,7 @@ class Candidate(Struct, frozen=True):
         best_seconds: time of one run at the device's rate.
         likely_seconds: range of the time of one run.
         ram_bytes: the constants as stored, and the tensors of a run that are live at once.
-        lacks: ops that the runtime lacks.
+        lacks: ops that the runtime lacks, with the cause if it is TensorFlow Mobile.
         metric: the metric on labelled samples.
         notes: sentences about missing information for this model.
         assumptions: sentences about the estimates.
