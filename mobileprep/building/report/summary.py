@@ -39,13 +39,13 @@ def candidates_of(reports: Iterable[Report]) -> tuple[list[Candidate], str]:
 
     A model with several devices or runtimes has a row for each, named like its target.
     """
-    with_one = [report for report in reports if report.candidate is not None]
-    titles = {_first_metric_title(report) for report in with_one}
+    found = [(report, report.candidate) for report in reports if report.candidate is not None]
+    titles = {_first_metric_title(report) for report, _ in found}
     metric = titles.pop() if len(titles) == 1 else ""
     rows: dict[Candidate, tuple[str, float | None]] = {}
-    for report in with_one:
+    for report, candidate in found:
         value = report.accuracy.metrics[0].before if metric and report.accuracy else None
-        rows.setdefault(report.candidate, (report.target, value))
+        rows.setdefault(candidate, (report.target, value))
     names = Counter(candidate.model for candidate in rows)
     return [
         replace(c, model=c.model if names[c.model] == 1 else target, metric=value)
