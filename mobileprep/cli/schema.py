@@ -17,8 +17,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=RECIPE,
         help="recipe, or a --json output: benchmark, cache-clear, cache-gc, cache-info, "
-        "cache-verify, calibrate, check-target, compare, debug-quantization, diff, doctor, "
-        "doctor-library, error, explain, migrate, plan (also build --dry-run), report (also "
+        "cache-verify, calibrate, check-target, choose, compare, debug-quantization, diff, "
+        "doctor, doctor-library, error, explain, migrate, plan (also build --dry-run), report (also "
         "build), report-compare, run, summarize, validate, or verify",
     )
     which = parser.add_mutually_exclusive_group()

@@ -34,7 +34,7 @@ class Finding(Struct, frozen=True):
     """Some nodes that cost more than they need to.
 
     Args:
-        problem: what they are, without their number.
+        problem: their kind, in the plural.
         nodes: their names, largest share first.
         share: their fraction of the measure.
         measure: ``time``, ``FLOPs``, ``bytes moved``, ``parameters``, or ``executions``.
