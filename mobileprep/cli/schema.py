@@ -18,8 +18,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default=RECIPE,
         help="recipe, or a --json output: benchmark, cache-clear, cache-gc, cache-info, "
         "cache-verify, calibrate, check-target, choose, compare, debug-quantization, diff, "
-        "doctor, doctor-library, error, explain, migrate, plan (also build --dry-run), report (also "
-        "build), report-compare, run, summarize, validate, or verify",
+        "doctor, doctor-library, error, explain, migrate, plan (also build --dry-run), report "
+        "(also build), report-compare, run, summarize, validate, or verify",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--path", action="store_true", help="Print the path of the installed schema")

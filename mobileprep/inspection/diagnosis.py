@@ -24,6 +24,7 @@ from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.inspection.costs import CountedRun
 from mobileprep.runtime.accounting.costs import VIEWS, NodeCost
 from mobileprep.targets.memmapped import reason_left_out, removal
+from mobileprep.targets.op_classes import HEAVY_CLASSES, op_class
 from mobileprep.transforms.base import Context, make_transform
 
 _WIDTH: Final = 60
@@ -84,9 +85,6 @@ class Diagnosis(Struct, frozen=True):
         yield from (finding.sentence for finding in self.findings)
 
 
-_LAYER: Final = re.compile(
-    r".*(Conv[23]D|Depthwise|MatMul|Einsum|LSTM|RNN|GRU|CONV|FULLY_CONNECTED|MATMUL|SVDF).*"
-)
 _ASIDE: Final = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2", "Print"})
 _ELEMENTWISE: Final = frozenset(
     {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "Neg", "Square", "Sqrt"}
@@ -154,12 +152,16 @@ def _shares(subject: _Subject) -> tuple[float | None, dict[str, float]]:
     for cost in subject.costs.values():
         ops.setdefault(cost.op, []).append(cost.name)
     shares = {op: subject.share(names) for op, names in ops.items()}
-    others = {op: s for op, s in shares.items() if s >= _NOTICEABLE and not _LAYER.fullmatch(op)}
+    others = {op: s for op, s in shares.items() if s >= _NOTICEABLE and not _is_layer(op)}
     uncounted = () if subject.seconds is not None else subject.run.costs.uncounted
-    if not sum(shares.values()) or any(_LAYER.fullmatch(op) for op in uncounted):
+    if not sum(shares.values()) or any(map(_is_layer, uncounted)):
         return None, {}
-    layers = sum(share for op, share in shares.items() if _LAYER.fullmatch(op))
+    layers = sum(share for op, share in shares.items() if _is_layer(op))
     return layers, dict(sorted(others.items(), key=lambda item: -item[1]))
+
+
+def _is_layer(op: str) -> bool:
+    return op_class(op) in HEAVY_CLASSES
 
 
 class _Subject:
@@ -232,7 +234,7 @@ def _training_ops(subject: _Subject) -> Iterator[Finding]:
     found: dict[str, list[Node]] = {}
     for node in subject.nodes:
         # A transposed convolution is named after the gradient.
-        is_needed = node.op in VIEWS or _LAYER.fullmatch(node.op) is not None
+        is_needed = node.op in VIEWS or _is_layer(node.op)
         is_of_training = reason_left_out(node.op) == "training" and not is_needed
         if node.op in _ASIDE or is_of_training:
             advice = removal(node.op) or f"`remove_nodes: {{op: [{node.op}]}}` removes it"

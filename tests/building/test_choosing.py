@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from mobileprep import LabelledSamples, choose
+from mobileprep.building.stages.candidate.run import counted_candidate
 from mobileprep.building.stages.candidate.spec import Candidate
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
+from mobileprep.inspection.costs import CountedRun
+from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost
+from mobileprep.targets.op_classes import ClassRate
+from mobileprep.targets.targets import FITTED, Device, likely_seconds
 from mobileprep.transforms.rewriting.clipping import eightbit_constant
 from tests.freezing.graphs import const, node, placeholder, ref_variable
 from tests.transforms.graphs import normal
@@ -133,6 +138,22 @@ def test_own_profile_has_a_wide_range() -> None:
     assert candidate.likely_seconds == (16384 / 2e9, pytest.approx(16384 / 2e8))
     Path("reached.yaml").write_text(f"{board}basis: what a network reached\n")
     assert only("trained.pb", device="reached.yaml").likely_seconds == (16384 / 2e9, 16384 / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("error", "low", "high"),
+    [("median error 12% on models left out of the fit", 0.44, 0.56), ("error unknown", 0.25, 0.75)],
+)
+def test_fitted_profiles_give_an_estimate(error: str, low: float, high: float) -> None:
+    basis = f"{FITTED}3 measurements, {error}"
+    device = Device("board", "a board", 1.0, "its log", basis, rates=(ClassRate("product", 2.0),))
+    costs = GraphCosts((NodeCost("y", "MatMul", 10**9, 0, 0),), 0, 0, 0)
+    likely = likely_seconds(device, costs)
+    assert (likely.low, likely.high) == pytest.approx((low, high))
+    run = CountedRun(Graph([]), GraphCosts((), 0, 0, 0))
+    candidate = counted_candidate("m", run, device)
+    assert candidate.best_seconds is None
+    assert candidate.assumptions[0].startswith("likely on a board: ")
 
 
 def test_metric_on_labelled_samples() -> None:

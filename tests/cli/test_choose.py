@@ -60,7 +60,7 @@ def test_table_has_a_row_for_each_model(run: Run) -> None:
     ]
     assert lines[4:] == [
         "  missing.pb is not counted: does not exist",
-        "  best: 20 GFLOP/s on a high-end phone of 2016, a rule of thumb for what networks reach",
+        "  best on a high-end phone of 2016: 20 GFLOP/s, a rule of thumb for what networks reach",
         "  likely: 50% to 100% of a rate that networks reach",
         "  RAM: the weights as stored, and the tensors of one run that are live at once",
     ]

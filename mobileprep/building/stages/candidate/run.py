@@ -23,8 +23,9 @@ from mobileprep.inspection.costs import CountedRun, counted_run
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.refusals import InexpressibleError
+from mobileprep.targets.op_classes import class_costs
 from mobileprep.targets.target_check import target_gaps
-from mobileprep.targets.targets import Device, likely_seconds
+from mobileprep.targets.targets import FITTED, Device, likely_seconds
 from mobileprep.transforms.rewriting.clipping import eightbit_constant
 
 # As in quantize_weights, which stores two floats with each constant.
@@ -84,12 +85,19 @@ def counted_candidate(
         compressed_bytes=compressed,
         flops=run.costs.flops,
         uncounted=run.costs.uncounted,
-        best_seconds=None if device is None else device.seconds(run.costs.flops),
+        best_seconds=_best_seconds(run, device),
         likely_seconds=() if likely is None else (likely.low, likely.high),
         ram_bytes=sum(t.nbytes for t in tensors) + run.costs.peak_bytes,
         notes=tuple(_notes(run)),
         assumptions=tuple(_assumptions(run, device, is_trained=is_trained)),
     )
+
+
+def _best_seconds(run: CountedRun, device: Device | None) -> float | None:
+    """Return the time at the device's rate; a fitted profile has only a likely one."""
+    if device is None or device.basis.startswith(FITTED):
+        return None
+    return device.seconds(class_costs(run.costs.nodes))
 
 
 def _notes(run: CountedRun) -> Iterator[str]:
@@ -107,8 +115,12 @@ def _assumptions(run: CountedRun, device: Device | None, *, is_trained: bool) ->
         low, high = _COMPRESSED_SHARES
         yield f"compressed without weights: {low:.0%} to {high:.0%} of the 8-bit size"
     if device is not None:
-        yield f"best: {device.gflops:g} GFLOP/s on {device.title}, {device.basis}"
-        yield f"likely: {likely_seconds(device, run.costs).assumption}"
+        likely = likely_seconds(device, run.costs).assumption
+        if device.basis.startswith(FITTED):
+            yield f"likely on {device.title}: {likely}"
+        else:
+            yield f"best on {device.title}: {device.rate}"
+            yield f"likely: {likely}"
     yield "RAM: the weights as stored, and the tensors of one run that are live at once"
 
 
