@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mobileprep.building.builder import Build, BuildResult, BuiltTarget, build, plan
     from mobileprep.building.calibrating import CalibrationResult, calibrate
+    from mobileprep.building.choosing import Candidates, LabelledSamples, choose
     from mobileprep.building.device_measurements import (
         ImportedMeasurement,
         fit_profile,
@@ -62,6 +63,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "mobileprep.inspection.benchmark": ("Benchmark", "benchmark", "run"),
     "mobileprep.building.builder": ("Build", "BuildResult", "BuiltTarget", "build", "plan"),
+    "mobileprep.building.choosing": ("Candidates", "LabelledSamples", "choose"),
     "mobileprep.building.device_measurements": (
         "ImportedMeasurement",
         "fit_profile",
@@ -114,6 +116,7 @@ __all__ = [
     "BuildResult",
     "BuiltTarget",
     "CalibrationResult",
+    "Candidates",
     "ConversionResult",
     "CorruptFileError",
     "FreezeOptions",
@@ -123,6 +126,7 @@ __all__ = [
     "ImportedMeasurement",
     "InternalError",
     "InvalidGraphError",
+    "LabelledSamples",
     "LockResult",
     "MemmapResult",
     "MigrationResult",
@@ -144,6 +148,7 @@ __all__ = [
     "benchmark",
     "build",
     "calibrate",
+    "choose",
     "compare",
     "device_script",
     "diff",

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from mobileprep.building.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.building.calibrating import CalibrationResult
+from mobileprep.building.choosing import Candidates
 from mobileprep.building.doctor import Doctor, LibraryFacts
 from mobileprep.building.fit import TargetCheck
 from mobileprep.building.quantization_debugging import QuantizationDamage
@@ -26,6 +27,8 @@ from mobileprep.building.verify import VerifiedFile
 from mobileprep.cli.explain import Explanation
 from mobileprep.core.declare import DIALECT, Schema
 from mobileprep.graph.compare import GraphDifference
+from mobileprep.inspection.benchmarking.tables import TimeShare
+from mobileprep.inspection.diagnosis import Diagnosis
 from mobileprep.inspection.differing import ModelDifference
 from mobileprep.inspection.summarizing import Summary
 from mobileprep.targets.migration.survey import MigrationResult
@@ -195,6 +198,9 @@ class BenchmarkResult(_Costs, total=False):
     nodes: list[NodeTime]
     types: list[TypeTime]
     device: DeviceFacts
+    time_by_op: list[TimeShare]
+    time_by_scope: list[TimeShare]
+    diagnosis: Diagnosis | None
 
 
 class _Trouble(TypedDict):
@@ -221,6 +227,7 @@ OUTPUTS: dict[str, Any] = {
     "cache-verify": CacheVerified,
     "calibrate": list[CalibrationResult],
     "check-target": TargetCheck,
+    "choose": Candidates,
     "compare": list[GraphDifference],
     "debug-quantization": QuantizationDamage,
     "diff": ModelDifference,

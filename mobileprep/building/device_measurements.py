@@ -16,7 +16,7 @@ from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 from mobileprep.freezing.loading import ModelOptions, load_model
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import ends
-from mobileprep.inspection.costs import graph_costs
+from mobileprep.inspection.costs import counted_run
 from mobileprep.inspection.device_fit import fit_device, profile_text
 from mobileprep.inspection.device_logs import DeviceLog, read_log
 from mobileprep.inspection.measured_ops import measured_ops
@@ -150,11 +150,11 @@ def _costs(model: Path, warn: Warn) -> tuple[Graph, tuple[NodeCost, ...]]:
         graph = loaded.graph
         feeds = {n.name: n.attr_shape("shape") for n in graph if n.op == "Placeholder"}
         outputs = [loaded.tensor(name) for name in loaded.outputs] or ends(graph)
-        graph, costs, _ = graph_costs(graph, outputs, feeds, where=str(model))
+        run = counted_run(graph, outputs, feeds, where=str(model))
     except MobileprepError as error:
         warn(f"{model}: the costs of its ops are unknown, so no profile can be fitted: {error}")
         return Graph(()), ()
-    return graph, costs.nodes
+    return run.graph, run.costs.nodes
 
 
 def _ops(log: DeviceLog, graph: Graph, nodes: Sequence[NodeCost]) -> tuple[MeasuredOp, ...]:

@@ -15,6 +15,7 @@ from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, bool_flag, comma_list, flag, verb, whole_number
 
 if TYPE_CHECKING:
+    from mobileprep.inspection.benchmark import Benchmark
     from mobileprep.inspection.benchmarking.runs import TimedGraph, Timings
     from mobileprep.runtime.accounting.costs import GraphCosts
     from mobileprep.runtime.accounting.step_stats import StepStats
@@ -27,7 +28,7 @@ _SHOWN = (
     ("show_type", True, "List times by op type"),
     ("show_summary", True, "Print times and memory of the runs"),
     ("show_sizes", False, "List the shapes of all tensors"),
-    ("show_flops", False, "Count operations, parameters, memory, and bytes moved"),
+    ("show_flops", False, "Count operations, parameters, memory, and bytes moved, and diagnose"),
 )
 _LIMITS = (("run_order_limit", 0), ("time_limit", 10), ("memory_limit", 10))
 
@@ -105,6 +106,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         flag(
             parser, name, type=int, default=limit, metavar="N", help="Rows of that table, 0 for all"
         )
+    depth = "Number of name parts in a scope of the table with times and costs"
+    flag(parser, "scope_depth", type=whole_number, default=1, metavar="N", help=depth)
     flag(
         parser,
         "engine",
@@ -147,11 +150,10 @@ def run(args: argparse.Namespace) -> int:
     """Time the graph without and with statistics of nodes, and print the results."""
     from mobileprep.cli._shared.benchmark_inputs import InputFlags, make_feeds
     from mobileprep.freezing.loading import load_model
-    from mobileprep.inspection.benchmark import Benchmark
+    from mobileprep.inspection.benchmark import Benchmark, benchmarked
     from mobileprep.inspection.benchmarking.runs import (
         Pace,
         TimedGraph,
-        measured_costs,
         output_layers,
         time_graph,
     )
@@ -181,11 +183,11 @@ def run(args: argparse.Namespace) -> int:
         tell=print_note,
     )
     needs_costs = args.show_flops or device is not None or args.json
-    costs = measured_costs(subject) if needs_costs else None
+    result = benchmarked(subject, timings, device) if needs_costs else Benchmark(timings)
     if args.json:
-        print(json.dumps(Benchmark(timings, costs, device).as_data(), indent=1))
+        print(json.dumps(result.as_data(), indent=1))
     else:
-        table = _lines(args, timings, costs, device)
+        table = _lines(args, result)
         show((line for part in table for line in part.split("\n")), keep="\t")
     if args.step_stats_name:
         print_note("--step_stats_name is ignored: use --json for the times of nodes")
@@ -194,12 +196,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(
-    args: argparse.Namespace, timings: Timings, costs: GraphCosts | None, device: Device | None
-) -> Iterator[str]:
+def _lines(args: argparse.Namespace, result: Benchmark) -> Iterator[str]:
     """Yield the output lines in the order of the original tool."""
     from mobileprep.inspection.benchmarking import tables
 
+    timings, costs = result.timings, result.costs
     detailed = f", with stats: {timings.detailed.mean:.0f}" if timings.detailed else ""
     yield (
         f"Average inference timings in us: Warmup: {timings.warmup.mean:.0f}, "
@@ -209,10 +210,16 @@ def _lines(
         yield from _stat_lines(args, timings.stats)
     if costs is not None and args.show_flops:
         yield from tables.cost_table(costs)
+        titles = ("Time and cost by node type", "Time and cost by scope")
+        for title, shares in zip(titles, result.times(args.scope_depth), strict=True):
+            yield from tables.time_table(title, shares) if shares else ()
     if costs is not None:
         yield from _cost_lines(costs, timings)
-    if costs is not None and device is not None:
-        yield from _device_lines(costs, device)
+    if costs is not None and result.device is not None:
+        yield from _device_lines(costs, result.device)
+    if result.diagnosis is not None and args.show_flops:
+        yield "Diagnosis:"
+        yield from (f"  {line}" for line in result.diagnosis.lines())
 
 
 def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:

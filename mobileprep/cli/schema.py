@@ -17,9 +17,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=RECIPE,
         help="recipe, or a --json output: benchmark, cache-clear, cache-gc, cache-info, "
-        "cache-verify, calibrate, check-target, compare, debug-quantization, diff, doctor, "
-        "doctor-library, error, explain, migrate, plan (also build --dry-run), report (also "
-        "build), report-compare, run, summarize, validate, or verify",
+        "cache-verify, calibrate, check-target, choose, compare, debug-quantization, diff, "
+        "doctor, doctor-library, error, explain, migrate, plan (also build --dry-run), report "
+        "(also build), report-compare, run, summarize, validate, or verify",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--path", action="store_true", help="Print the path of the installed schema")

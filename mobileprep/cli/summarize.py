@@ -139,6 +139,9 @@ def _details(summary: Summary, rows: int) -> Iterator[str]:
     if summary.device is not None:
         best = f"{number_text(summary.device.latency_ms)} ms on {plain(summary.device.device)}"
         yield f"{summary.device.bound.capitalize()} {best} ({plain(summary.device.basis)})"
+    if summary.diagnosis is not None:
+        yield "Diagnosis:"
+        yield from (f"  {line}" for line in summary.diagnosis.lines())
     yield from _gaps(summary)
 
 

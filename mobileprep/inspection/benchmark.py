@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from numpy.typing import ArrayLike
 
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
@@ -15,6 +15,7 @@ from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.freezing.loading import Model, ModelOptions, load_model
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import ends
+from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.inspection.benchmarking.runs import (
     Pace,
@@ -25,6 +26,9 @@ from mobileprep.inspection.benchmarking.runs import (
     time_graph,
     zero_feeds,
 )
+from mobileprep.inspection.benchmarking.tables import TimeShare, time_shares
+from mobileprep.inspection.costs import CountedRun, scope_of
+from mobileprep.inspection.diagnosis import Diagnosis, diagnose
 from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.runtime.accounting.costs import GraphCosts
 from mobileprep.runtime.accounting.step_stats import NodeStats, Stat, StepStats, by_kind
@@ -32,7 +36,7 @@ from mobileprep.runtime.engines.agreement import Engine
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.feeding.feeds import check_fed, with_fed_shapes
 from mobileprep.runtime.feeding.files import tensor_info
-from mobileprep.runtime.interpreter import converted
+from mobileprep.runtime.interpreter import converted, in_line
 from mobileprep.targets.op_classes import class_costs
 from mobileprep.targets.targets import Device
 
@@ -45,11 +49,26 @@ class Benchmark(Struct, frozen=True):
         costs: operations, parameters, memory, and bytes moved, ``costs.flops``; None if they were
             not counted.
         device: device for comparison, or None.
+        diagnosis: where the run wastes time, or operations if nodes were not timed; None without
+            costs.
     """
 
     timings: Timings
     costs: GraphCosts | None = None
     device: Device | None = None
+    diagnosis: Diagnosis | None = None
+
+    def times(self, depth: int = 1) -> tuple[list[TimeShare], list[TimeShare]]:
+        """Return the time and the operations of each op, and of each name scope.
+
+        Args:
+            depth: number of name components of a scope.
+        """
+        stats = self.timings.stats
+        if stats is None or self.costs is None:
+            return [], []
+        by_op = time_shares(stats, self.costs, lambda node: node.kind)
+        return by_op, time_shares(stats, self.costs, lambda node: scope_of(node.name, depth))
 
     def as_data(self) -> dict[str, Any]:
         """Return JSON-serializable data, as printed by ``mobileprep benchmark --json``."""
@@ -58,6 +77,9 @@ class Benchmark(Struct, frozen=True):
             data |= costs_as_data(self.costs, self.timings.plain)
             if self.device is not None:
                 data["device"] = device_as_data(self.device, self.costs)
+        by_op, by_scope = self.times()
+        data |= {"time_by_op": to_builtins(by_op), "time_by_scope": to_builtins(by_scope)}
+        data["diagnosis"] = to_builtins(self.diagnosis)
         return data
 
 
@@ -109,7 +131,22 @@ def benchmark(
         threads=threads,
         tell=tell,
     )
-    return Benchmark(timings, measured_costs(subject))
+    return benchmarked(subject, timings)
+
+
+def benchmarked(subject: TimedGraph, timings: Timings, device: Device | None = None) -> Benchmark:
+    """Count the cost of one run, and find where it wastes time."""
+    graph, costs, stats = subject.graph, measured_costs(subject), timings.stats
+    if any(cost.name not in graph for cost in costs.nodes):
+        # The costs are those of the graph with inlined functions.
+        fetches, feeds = map(parse_ref, subject.fetches), map(parse_ref, subject.feeds)
+        graph = in_line(graph, list(fetches), list(feeds), str(subject.path))
+    seconds = None
+    if stats is not None:
+        seconds = {n.name: n.elapsed.total / 1e6 for n in stats.nodes.values()}
+    run = CountedRun(graph, costs)
+    found = diagnose(run, tuple(subject.feeds), subject.fetches, seconds=seconds)
+    return Benchmark(timings, costs, device, found)
 
 
 def _ignore(_: str) -> None:

@@ -134,56 +134,42 @@ class _Sums:
         return tuple(sorted(shares, key=lambda s: (-s.flops, -s.bytes, s.name)))
 
 
-def model_costs(
-    graph: Graph,
-    outputs: Sequence[str],
-    feeds: Mapping[str, TensorShape],
-    *,
-    depth: int = 1,
-    batch: int = 1,
-    where: str = "graph",
-) -> ModelCosts:
-    """Compute the cost of one run, by op and by name scope; see ``graph_costs``.
+class CountedRun(Struct, frozen=True):
+    """The cost of computing some tensors, node by node.
 
     Args:
-        depth: number of name components of a scope.
+        graph: the graph, with inlined functions.
+        costs: cost of each node that runs.
+        loops: while loops that are included in the operations.
+        batch: size that was used for unknown input dimensions.
     """
-    graph, costs, loops = graph_costs(graph, outputs, feeds, batch=batch, where=where)
-    ran = {cost.name for cost in costs.nodes}
-    constants = list(_constants(graph, ran))
-    return ModelCosts(
-        batch,
-        costs.flops,
-        sum(c.attr_tensor("value").size for c in constants),
-        sum(c.attr_tensor("value").nbytes for c in constants),
-        costs.moved,
-        costs.peak_bytes,
-        costs.uncounted,
-        _by_op(graph, costs.nodes, constants).shares(costs.flops),
-        _by_scope(costs.nodes, constants, lambda name: scope_of(name, depth)).shares(costs.flops),
-        loops,
-        class_costs(costs.nodes),
-    )
+
+    graph: Graph
+    costs: GraphCosts
+    loops: tuple[LoopCount, ...] = ()
+    batch: int = 1
+
+    def constants(self) -> tuple[Node, ...]:
+        """Return the constants that the run reads, in graph order."""
+        names = {r.node for cost in self.costs.nodes for r in self.graph[cost.name].data_inputs}
+        return tuple(n for n in self.graph if n.op == "Const" and n.name in names)
 
 
-def graph_costs(
+def counted_run(
     graph: Graph,
     outputs: Sequence[str],
     feeds: Mapping[str, TensorShape],
     *,
     batch: int = 1,
     where: str = "graph",
-) -> tuple[Graph, GraphCosts, tuple[LoopCount, ...]]:
-    """Compute the costs of one run from inferred shapes, or from those of a .tflite file.
+) -> CountedRun:
+    """Compute the cost of one run from inferred shapes, or from those of a .tflite file.
 
     A loop with an unknown number of iterations counts once.
 
     Args:
         feeds: shapes of the inputs, or None if the rank is unknown.
         batch: size to use for unknown dimensions.
-
-    Returns:
-        The graph with inlined functions, its costs, and its loops.
     """
     shapes = {
         name: None if shape is None else tuple(batch if n < 0 else n for n in shape)
@@ -192,19 +178,37 @@ def graph_costs(
     if is_tflite_graph(graph):
         from mobileprep.inspection.lite_costs import lite_costs
 
-        return graph, lite_costs(graph, outputs, shapes, batch), ()
-    return costs_with_loops(graph, outputs, shapes, where)
+        return CountedRun(graph, lite_costs(graph, outputs, shapes, batch), batch=batch)
+    return CountedRun(*costs_with_loops(graph, outputs, shapes, where), batch)
+
+
+def model_costs(run: CountedRun, *, depth: int = 1) -> ModelCosts:
+    """Sum the cost of a run by op and by name scope.
+
+    Args:
+        depth: number of name components of a scope.
+    """
+    costs, constants = run.costs, run.constants()
+    by_op = _by_op(run.graph, costs.nodes, constants)
+    by_scope = _by_scope(costs.nodes, constants, lambda name: scope_of(name, depth))
+    return ModelCosts(
+        run.batch,
+        costs.flops,
+        sum(c.attr_tensor("value").size for c in constants),
+        sum(c.attr_tensor("value").nbytes for c in constants),
+        costs.moved,
+        costs.peak_bytes,
+        costs.uncounted,
+        by_op.shares(costs.flops),
+        by_scope.shares(costs.flops),
+        run.loops,
+        class_costs(costs.nodes),
+    )
 
 
 def scope_of(name: str, depth: int) -> str:
     """Return the first components of a node's scope: ``a/b`` of ``a/b/c`` at a depth of 2."""
     return "/".join(name.split("/")[:-1][:depth])
-
-
-def _constants(graph: Graph, ran: Iterable[str]) -> Iterable[Node]:
-    """Return the constants that some nodes read, in graph order."""
-    names = {r.node for name in ran for r in graph[name].data_inputs}
-    return (n for n in graph if n.op == "Const" and n.name in names)
 
 
 def _by_op(graph: Graph, costs: Sequence[NodeCost], constants: Iterable[Node]) -> _Sums:

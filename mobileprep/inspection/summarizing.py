@@ -21,7 +21,8 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_graph
-from mobileprep.inspection.costs import ModelCosts, model_costs
+from mobileprep.inspection.costs import CountedRun, ModelCosts, counted_run, model_costs
+from mobileprep.inspection.diagnosis import Diagnosis, diagnose
 from mobileprep.inspection.summary import (
     GraphSummary,
     VariableCount,
@@ -68,6 +69,7 @@ class Summary(Struct, frozen=True):
         gaps: ops that a default build of the release for the platform lacks.
         notes: sentences about missing information, with the reasons.
         device: cost of one run on the named device.
+        diagnosis: where the run wastes operations and bytes; None if the costs are unknown.
     """
 
     model: str
@@ -83,6 +85,7 @@ class Summary(Struct, frozen=True):
     gaps: tuple[TargetGap, ...] = ()
     notes: tuple[str, ...] = ()
     device: DeviceCost | None = None
+    diagnosis: Diagnosis | None = None
 
 
 class SummaryOptions(Struct, frozen=True):
@@ -190,25 +193,57 @@ def summary_of(
     if plain.graph.missing or not details:
         return plain
     try:
-        proposal = _proposal(source, options)
+        counted = counted_model(source, options)
     except InvalidGraphError as error:
         return replace(
             plain,
             gaps=_gaps(graph, options.tensorflow),
             notes=(*loaded.notes, f"no interface was found: {error}"),
         )
-    frozen, notes = _frozen(source, proposal)
-    costs, more = _costs(frozen, proposal, options)
+    proposal, run = counted.proposal, counted.run
+    costs = None if run is None else model_costs(run, depth=options.depth)
     return replace(
         plain,
         inputs=tuple(map(_input, proposal.inputs)),
-        outputs=_outputs(source, frozen, proposal),
+        outputs=_outputs(source, counted.graph, proposal),
         reasons=(*proposal.about_inputs, *proposal.about_outputs),
         costs=costs,
-        gaps=_gaps(frozen, options.tensorflow),
-        notes=(*loaded.notes, *notes, *more),
+        gaps=_gaps(counted.graph, options.tensorflow),
+        notes=(*loaded.notes, *counted.notes),
         device=None if costs is None else _on_device(costs, options.device),
+        diagnosis=None if run is None else _diagnosis(run, counted),
     )
+
+
+class CountedModel(Struct, frozen=True):
+    """A model, prepared for counting.
+
+    Args:
+        proposal: its interface.
+        graph: the frozen graph, or the saved graph with zeros for variables without values.
+        run: cost of computing the outputs; None if the notes explain why not.
+        is_frozen: whether the constants of the graph have the model's values.
+        notes: sentences about missing information, with the reasons.
+    """
+
+    proposal: Proposal
+    graph: Graph
+    run: CountedRun | None
+    is_frozen: bool
+    notes: tuple[str, ...] = ()
+
+
+def counted_model(source: LoadedSource, options: SummaryOptions) -> CountedModel:
+    """Choose the interface of a model, freeze it if it has values, and count one run.
+
+    Raises:
+        InvalidGraphError: no interface was found.
+        UsageError: a tensor of the options does not exist, or the shapes do not fit.
+    """
+    proposal = _proposal(source, options)
+    graph, notes = _frozen(source, proposal)
+    run, more = _run(graph, proposal, options.batch)
+    return CountedModel(proposal, graph, run, not notes, (*notes, *more))
 
 
 def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
@@ -236,6 +271,11 @@ def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
         for proposed, shape in zip(inputs, shapes, strict=True)
     )
     return replace(proposal, inputs=tuple(shaped))
+
+
+def _diagnosis(run: CountedRun, counted: CountedModel) -> Diagnosis:
+    inputs = [proposed.spec.name for proposed in counted.proposal.inputs]
+    return diagnose(run, inputs, counted.proposal.outputs, is_frozen=counted.is_frozen)
 
 
 def _on_device(costs: ModelCosts, device: Device | None) -> DeviceCost | None:
@@ -282,13 +322,10 @@ def _frozen(source: LoadedSource, proposal: Proposal) -> tuple[Graph, tuple[str,
         return with_zeros(graph), (f"{note}: {error}",)
 
 
-def _costs(
-    graph: Graph, proposal: Proposal, options: SummaryOptions
-) -> tuple[ModelCosts | None, tuple[str, ...]]:
+def _run(graph: Graph, proposal: Proposal, batch: int) -> tuple[CountedRun | None, tuple[str, ...]]:
     feeds = {i.spec.name: i.spec.shape for i in proposal.inputs}
     shapes = {name: shape for name, shape in feeds.items() if parse_ref(name).node in graph}
-    depth, batch = options.depth, options.batch
     try:
-        return model_costs(graph, proposal.outputs, shapes, depth=depth, batch=batch), ()
+        return counted_run(graph, proposal.outputs, shapes, batch=batch), ()
     except MobileprepError as error:
         return None, (f"costs are not known: {error}",)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Struct
 
 from mobileprep.core.declare import Option
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
-from mobileprep.targets.op_classes import ClassCost, ClassRate
+from mobileprep.targets.op_classes import ClassCost, ClassRate, class_costs
+
+if TYPE_CHECKING:
+    from mobileprep.runtime.accounting.costs import GraphCosts
 
 
 class Abi(Struct, frozen=True):
@@ -228,3 +232,48 @@ def find_device(name: str) -> Device:
         hint = nearest_hint(name, devices()) or f"choose one of {', '.join(devices())}"
         raise UsageError(message, hint)
     return device
+
+
+class LikelyLatency(Struct, frozen=True):
+    """Range of the time that one run takes on a device.
+
+    Args:
+        low: seconds at the highest assumed rate.
+        high: seconds at the lowest assumed rate.
+        assumption: the assumed shares of the device's rate, and their reason.
+    """
+
+    low: float
+    high: float
+    assumption: str
+
+
+_PEAK_SHARES: Final = (0.1, 0.3)
+_REACHED_SHARES: Final = (0.5, 1.0)
+_UNKNOWN_SHARES: Final = (0.1, 1.0)
+_MEDIAN_ERROR: Final = re.compile(r"median error (\d{1,6})%")
+_UNKNOWN_ERROR: Final = 0.5
+
+
+def likely_seconds(device: Device, costs: GraphCosts) -> LikelyLatency:
+    """Return the range of times that a run probably takes.
+
+    Profiles that were fitted to measurements give an estimate and its error. Otherwise, shares of
+    the rate are assumed: float convolutions usually reach 10 to 30 % of a peak rate. A rate that
+    networks reach, such as a rule of thumb, holds for large convolutions; half of it is assumed for
+    other networks.
+    """
+    seconds = device.seconds(class_costs(costs.nodes))
+    if device.basis.startswith(FITTED):
+        error = _MEDIAN_ERROR.search(device.basis)
+        share = min(int(error[1]) / 100, 1.0) if error else _UNKNOWN_ERROR
+        assumption = f"{share:.0%} around an estimate {device.basis}"
+        return LikelyLatency(seconds * (1 - share), seconds * (1 + share), assumption)
+    if "no network reaches it" in device.basis or "peak" in device.basis:
+        (low, high), reason = _PEAK_SHARES, "of a peak rate, which float convolutions usually reach"
+    elif re.search("networks? reach", device.basis):
+        (low, high), reason = _REACHED_SHARES, "of a rate that networks reach"
+    else:
+        (low, high), reason = _UNKNOWN_SHARES, "of the rate, as its profile does not call it a peak"
+    assumption = f"{low:.0%} to {high:.0%} {reason}"
+    return LikelyLatency(seconds / high, seconds / low, assumption)

@@ -280,3 +280,30 @@ def test_numbers_are_formatted_like_tensorflow() -> None:
         "1.16B",
         "5.00T",
     ]
+
+
+def test_times_and_operations_by_op_and_scope(run: Run, graph: Path) -> None:
+    result = run("benchmark", f"--graph={graph}", *QUICK, "--show_flops", "--scope_depth=2")
+    by_title = tables(result.out)
+    rows = by_title["Time and cost by node type"]
+    assert rows[0] == [
+        *("[count]", "[avg ms]", "[time %]", "[FLOPs]", "[FLOPs %]", "[GFLOP/s]", "[Name]"),
+    ]
+    flops = {row[-1]: int(row[3]) for row in rows[1:]}
+    # 2 operations for each of 27 weights, 1 for bias and activation, 5 for the softmax.
+    assert sum(flops.values()) == 64 * 4 * (2 * 27 + 1 + 1 + 5)
+    assert sum(float(row[2].rstrip("%")) for row in rows[1:]) == pytest.approx(100, abs=0.05)
+    (scope,) = by_title["Time and cost by scope"][1:]
+    assert (scope[3], scope[-1]) == (str(sum(flops.values())), "(none)")
+    diagnosis = result.out.splitlines()[-1]
+    assert re.match(r"  convolutions and matrix products take [\d.]+% of the time", diagnosis)
+
+
+def test_json_has_times_and_diagnosis(run: Run, graph: Path) -> None:
+    data = json.loads(run("benchmark", f"--graph={graph}", *QUICK, "--json").out)
+    shares = data["time_by_op"]
+    assert sum(share["share"] for share in shares) == pytest.approx(1)
+    slowest = shares[0]
+    assert slowest["gflops"] == pytest.approx(slowest["flops"] / slowest["microseconds"] / 1e3)
+    assert data["diagnosis"]["measure"] == "time"
+    assert data["diagnosis"]["findings"] == []

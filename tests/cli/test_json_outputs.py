@@ -41,6 +41,7 @@ COMMANDS = {
     "doctor-library": ("doctor-library", f"doctor --library=lib.so --graph={MODEL} --json"),
     "explain": ("explain", "explain MP401 --json"),
     "explain, model": ("explain", f"explain MP101 --model {MODEL} --json"),
+    "choose": ("choose", f"choose {MODEL} --device smartphone --json"),
     "migrate": ("migrate", f"migrate {MODEL} --json"),
     "plan": ("plan", "plan digits --json"),
     "report": ("report", "report digits --json"),

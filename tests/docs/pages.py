@@ -28,7 +28,7 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 # Verbs that exit with 1 if they find differences or problems, and verify with 4 if inputs differ.
-_FINDER = re.compile(r"\bmobileprep (check-target|diff|compare|migrate|verify)\b")
+_FINDER = re.compile(r"\bmobileprep (check-target|choose|diff|compare|migrate|verify)\b")
 
 
 class Block(NamedTuple):

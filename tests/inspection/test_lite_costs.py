@@ -12,7 +12,7 @@ from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.tflite import TfliteGraph, read_tflite
-from mobileprep.inspection.costs import model_costs
+from mobileprep.inspection.costs import counted_run, model_costs
 from tests.litert.graphs import const, feed, model, op
 
 
@@ -69,8 +69,8 @@ def written(graph: Graph, folder: Path) -> TfliteGraph:
 def test_converted_operators_cost_the_same_as_the_ops(name: str, tmp_path: Path) -> None:
     graph = Graph([feed("x", IMAGE, DType.FLOAT), *NETWORKS[name]])
     lite = written(graph, tmp_path)
-    costs = model_costs(lite.graph, lite.outputs, {})
-    expected = model_costs(graph, ["y"], {"x": IMAGE})
+    costs = model_costs(counted_run(lite.graph, lite.outputs, {}))
+    expected = model_costs(counted_run(graph, ["y"], {"x": IMAGE}))
     assert (costs.flops, costs.uncounted) == (expected.flops, ())
     assert costs.flops > 0
     # The converter may add scalars and shapes.
@@ -81,5 +81,5 @@ def test_converted_operators_cost_the_same_as_the_ops(name: str, tmp_path: Path)
 def test_batch_size_scales_the_costs(tmp_path: Path) -> None:
     graph = Graph([feed("x", (-1, 6, 6, 3), DType.FLOAT), *NETWORKS["convolution"]])
     lite = written(graph, tmp_path)
-    once, many = (model_costs(lite.graph, lite.outputs, {}, batch=n).flops for n in (1, 5))
+    once, many = (counted_run(lite.graph, lite.outputs, {}, batch=n).costs.flops for n in (1, 5))
     assert many == 5 * once

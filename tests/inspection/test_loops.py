@@ -8,7 +8,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from mobileprep.inspection.costs import LoopCount, ModelCosts, model_costs
+from mobileprep.inspection.costs import LoopCount, ModelCosts, counted_run, model_costs
 from tests.ops.graphs import c, n, p
 from tests.runtime.accounting import test_one_sample as functional
 
@@ -49,7 +49,7 @@ def counted(*, test: list[Node], begin: float = 0, step: float = 1, bound: float
 
 
 def costs(graph: Graph) -> ModelCosts:
-    return model_costs(graph, ["y"], {"x": (4,), "limit": ()})
+    return model_costs(counted_run(graph, ["y"], {"x": (4,), "limit": ()}))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_smaller_of_two_bounds_counts_if_both_are_known(bound: str, iterations: 
 
 def test_functional_loop_has_the_same_costs() -> None:
     graph = functional._loop()
-    result = model_costs(graph, ["y"], {"x": (4,)})
+    result = model_costs(counted_run(graph, ["y"], {"x": (4,)}))
     assert [loop.iterations for loop in result.loops] == [functional.TURNS]
     # The condition runs once more than the body.
     assert result.flops == functional.FLOPS - 1

@@ -22,6 +22,7 @@ from mobileprep.building.plan.spec import (
 )
 from mobileprep.building.stages.budget.spec import budget_spec
 from mobileprep.building.stages.calibrate.spec import CalibrateStage, calibrate_spec
+from mobileprep.building.stages.candidate.spec import candidate_spec
 from mobileprep.building.stages.check.spec import (
     check_spec,
     default_check_spec,
@@ -167,6 +168,7 @@ class _TargetPlanner:
         download = self._add_all(download_spec(target, file, shipped))
         sizes = (compress, *download)
         budget = self._add_all(budget_spec(target, frozen, graph, shipped, package, *sizes))
+        candidate = self._add_all(candidate_spec(target, frozen))
         migration = self._add_all(migration_spec(target, frozen, steps))
         package_check = self._add_all(
             package_check_spec(target, graph, shipped, frozen, samples, checks)
@@ -177,7 +179,7 @@ class _TargetPlanner:
         tasks = (
             *(freeze, *cut, *samples, *self._calibrations, *self._searches, *steps, *checks),
             *(*damage, package, *{shipped.task} - {package}, *code, *sizes, *budget),
-            *(*package_check, *migration, *validation, *default_check),
+            *(*package_check, *candidate, *migration, *validation, *default_check),
             *(source_nodes, *{nodes} - {source_nodes}),
         )
         return TargetPlan(

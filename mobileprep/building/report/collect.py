@@ -14,6 +14,7 @@ from mobileprep.building.plan.spec import Records
 from mobileprep.building.report.comparison.model import Comparison
 from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord, MeasuredCost
 from mobileprep.building.stages.calibrate.spec import CalibrationRecord
+from mobileprep.building.stages.candidate.spec import Candidate
 from mobileprep.building.stages.check.report import Checked, checked
 from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
 from mobileprep.building.stages.cut.spec import PreprocessingRecord
@@ -69,6 +70,8 @@ class Report(Struct, frozen=True):
         preprocessing: preprocessing that moved into the app, if the recipe asks for it.
         validations: accuracy on each data set of a list of validations, and the gaps between them;
             absent in JSON if there is no list.
+        candidate: sizes and cost of the source model, if the recipe has several models; absent in
+            JSON otherwise.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -98,10 +101,11 @@ class Report(Struct, frozen=True):
     download: DownloadRecord | None = None
     pipeline: PipelineRecord | None = None
     validations: DataSets | None = None
+    candidate: Candidate | None = None
     schema_version: int = 1
     preprocessing: PreprocessingRecord | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
-        {"download", "measured", "pipeline", "preprocessing", "validations"}
+        {"candidate", "download", "measured", "pipeline", "preprocessing", "validations"}
     )
     """Fields that are absent from JSON if they are None."""
 
@@ -159,6 +163,7 @@ def collect_report(
         pipeline=pipeline,
         preprocessing=records.first(PreprocessingRecord),
         validations=records.first(DataSets),
+        candidate=records.first(Candidate),
     )
 
 

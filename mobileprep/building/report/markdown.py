@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from mobileprep.building.report.collect import Report, accuracies, all_warnings
 from mobileprep.building.report.layout import number_text, plain, table
-from mobileprep.building.report.summary import off_by
+from mobileprep.building.report.summary import candidates_of, off_by
 from mobileprep.building.stages.budget.report import cost_text, measured_text, slowest_ops
 from mobileprep.building.stages.budget.spec import BudgetLine, OpCost
 from mobileprep.building.stages.calibrate.report import calibration_text
+from mobileprep.building.stages.candidate.report import candidate_markdown
 from mobileprep.building.stages.check.report import Checked
 from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
 from mobileprep.building.stages.damage.spec import DamageRecord
@@ -33,9 +34,12 @@ _TENSORS = 10
 
 
 def reports_markdown(reports: Sequence[Report]) -> str:
-    """Format a table of all targets, followed by the steps and warnings of each."""
+    """Format tables of all targets and models, followed by the steps and warnings of each."""
     lines = ["## mobileprep", ""]
     lines += table(_HEADINGS, map(_facts, reports))
+    models, metric = candidates_of(reports)
+    if models:
+        lines += ["", "Candidates:", "", *candidate_markdown(models, metric)]
     for report in reports:
         lines += ["", *_details(report)]
     return "".join(f"{line}\n" for line in lines)

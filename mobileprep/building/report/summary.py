@@ -1,7 +1,8 @@
-"""Summary of a recipe's targets side by side: quantization, size, and accuracy."""
+"""Summary of a recipe's models and targets side by side."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 
 from mobileprep.building.report.collect import Report
 from mobileprep.building.report.layout import TextTable, columns, fitted
+from mobileprep.building.stages.candidate.report import candidate_lines
+from mobileprep.building.stages.candidate.spec import Candidate
 from mobileprep.building.stages.validate.report import metric_text, metric_title
 from mobileprep.core.printable import plain
 
@@ -18,13 +21,41 @@ _NONE: Final = "-"
 
 
 def summary_text(reports: Sequence[Report], width: int) -> str:
-    """Format a table for each recipe whose targets quantize in different ways."""
+    """Format tables for each recipe with several models, or ways to quantize."""
     lines: list[str] = []
     for recipe, group in groupby(reports, key=lambda report: report.recipe):
         targets = list(group)
+        models, metric = candidates_of(targets)
+        if models:
+            title = f"{recipe}: {len(models)} candidates"
+            lines += [title, *candidate_lines(models, width, metric)]
         if len({report.quantize for report in targets}) > 1:
             lines += [f"{recipe}: {len(targets)} targets", *_lines(targets, width)]
     return "".join(f"{plain(line)}\n" for line in lines)
+
+
+def candidates_of(reports: Iterable[Report]) -> tuple[list[Candidate], str]:
+    """Return the models of a recipe with several, and the metric that all of them have.
+
+    A model with several devices or runtimes has a row for each, named like its target.
+    """
+    found = [(report, report.candidate) for report in reports if report.candidate is not None]
+    titles = {_first_metric_title(report) for report, _ in found}
+    metric = titles.pop() if len(titles) == 1 else ""
+    rows: dict[Candidate, tuple[str, float | None]] = {}
+    for report, candidate in found:
+        value = report.accuracy.metrics[0].before if metric and report.accuracy else None
+        rows.setdefault(candidate, (report.target, value))
+    names = Counter(candidate.model for candidate in rows)
+    return [
+        replace(c, model=c.model if names[c.model] == 1 else target, metric=value)
+        for c, (target, value) in rows.items()
+    ], metric
+
+
+def _first_metric_title(report: Report) -> str:
+    metrics = () if report.accuracy is None else report.accuracy.metrics
+    return metric_title(metrics[0]) if metrics else ""
 
 
 def _lines(reports: Sequence[Report], width: int) -> list[str]:

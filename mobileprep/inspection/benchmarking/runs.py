@@ -20,6 +20,8 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import ends, placeholders
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
+from mobileprep.graph.tflite import is_tflite_graph
+from mobileprep.inspection.lite_costs import lite_costs
 from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.ops.context import Observer
 from mobileprep.ops.numerics.allocation import MAX_AXES
@@ -156,12 +158,14 @@ def time_graph(
 
 def measured_costs(subject: TimedGraph) -> GraphCosts:
     """Compute the costs from the shapes of a run, or from inferred shapes if it fails."""
+    shapes = {name: array.shape for name, array in subject.feeds.items()}
+    if is_tflite_graph(subject.graph):
+        return lite_costs(subject.graph, subject.fetches, shapes, batch=1)
     graph = with_found_assets(subject.graph, folders_near(subject.path))
     try:
         where = str(subject.path)
         return run_costs(graph, subject.feeds, subject.fetches, where, seed=subject.seed)
     except UnsupportedError:
-        shapes = {name: array.shape for name, array in subject.feeds.items()}
         return inferred_costs(subject.graph, subject.fetches, shapes, str(subject.path))
 
 

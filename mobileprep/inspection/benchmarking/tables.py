@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec import Struct
+
 from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost
 from mobileprep.runtime.accounting.step_stats import NodeStats, StepStats, by_kind
 
@@ -113,6 +115,69 @@ def cost_table(costs: GraphCosts) -> Iterator[str]:
             f"{sum(n.written for n in nodes) / 1000:.3f}",
         ]
         yield _line(cells, widths)
+    yield ""
+
+
+class TimeShare(Struct, frozen=True):
+    """Measured time and operations of some nodes.
+
+    Args:
+        name: op, several ops that are computed together, or name scope; empty outside all scopes.
+        nodes: number of steps.
+        microseconds: mean time in one run.
+        share: fraction of the time, from 0 to 1.
+        flops: operations of one run, as far as known.
+        gflops: billions of operations a second.
+    """
+
+    name: str
+    nodes: int
+    microseconds: float
+    share: float
+    flops: int
+    gflops: float
+
+
+def time_shares(
+    stats: StepStats, costs: GraphCosts, group: Callable[[NodeStats], str]
+) -> list[TimeShare]:
+    """Return the time and the operations of groups of steps, slowest first.
+
+    Args:
+        group: returns the name of a step's group.
+    """
+    flops = {cost.name: cost.flops or 0 for cost in costs.nodes}
+    groups: dict[str, list[NodeStats]] = {}
+    for node in stats.nodes.values():
+        groups.setdefault(group(node), []).append(node)
+    runs = max(stats.runs, 1)
+    total = sum(node.elapsed.total for node in stats.nodes.values()) / runs
+    shares = []
+    for name, nodes in groups.items():
+        micros = sum(node.elapsed.total for node in nodes) / runs
+        count = sum(flops.get(member, 0) for node in nodes for member in node.members)
+        share, rate = (micros / total if total else 0.0), (count / micros / 1e3 if micros else 0.0)
+        shares.append(TimeShare(name, len(nodes), micros, share, count, rate))
+    return sorted(shares, key=lambda s: (-s.microseconds, s.name))
+
+
+def time_table(title: str, shares: Sequence[TimeShare]) -> Iterator[str]:
+    """Yield a line for each group: steps, mean time and operations, each with its share."""
+    yield f"{_RULE} {title} {_RULE}"
+    widths = (9, 10, 10, 16, 10, 10)
+    heads = ("count", "avg ms", "time %", "FLOPs", "FLOPs %", "GFLOP/s")
+    yield _line([f"[{head}]" for head in heads], widths) + "\t[Name]"
+    whole = sum(share.flops for share in shares) or 1
+    for share in shares:
+        cells = [
+            str(share.nodes),
+            f"{share.microseconds / 1000:.3f}",
+            f"{share.share:.2%}",
+            str(share.flops),
+            f"{share.flops / whole:.2%}",
+            f"{share.gflops:.3f}",
+        ]
+        yield f"{_line(cells, widths)}\t{share.name or '(none)'}"
     yield ""
 
 

@@ -86,6 +86,7 @@ class NodeStats:
         memory: bytes of the outputs; 0 for views.
         calls: number of executions.
         outputs: the types and shapes of its last outputs.
+        members: names of the nodes that are computed together.
     """
 
     name: str
@@ -96,6 +97,7 @@ class NodeStats:
     memory: Stat = field(default_factory=Stat)
     calls: int = 0
     outputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    members: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -146,7 +148,9 @@ class StepStats:
         name = nodes[0].name
         stats = self.nodes.get(name)
         if stats is None:
-            stats = NodeStats(name, "+".join(n.op for n in nodes), len(self.nodes) + 1)
+            members = tuple(n.name for n in nodes)
+            kind = "+".join(n.op for n in nodes)
+            stats = NodeStats(name, kind, len(self.nodes) + 1, members=members)
             self.nodes[name] = stats
         return stats
 

@@ -274,6 +274,9 @@ targets:
     assert len(set(tasks(plan))) == len(plan.stages)
     packages = [parameters(s)["file"] for s in plan.stages if s.kind == "package"]
     assert packages == ["first.pb", "first.pb", "second.pb", "second.pb"]
+    # Both targets have the same device and runtime.
+    counted = [parameters(s)["model"] for s in plan.stages if s.kind == "candidate"]
+    assert counted == ["first", "second"]
 
 
 def test_recipes_share_equal_stages(folder: Path) -> None:

@@ -6,7 +6,7 @@ import { DIFFER_TITLES, differing } from "./differ.js";
 import { choice, el, replace } from "./dom.js";
 import { GraphView } from "./graph.js";
 import { Target } from "./model.js";
-import { accuracy, budgets, files, ops, overview, pipeline, section, stages, stepsTable } from "./sections.js";
+import { accuracy, budgets, candidates, files, ops, overview, pipeline, section, stages, stepsTable } from "./sections.js";
 
 const read = (id) => {
   const found = document.getElementById(id);
@@ -18,7 +18,7 @@ const data = read("data");
 let other = read("compared");
 const main = el("main", { id: "main", tabindex: -1 });
 const links = el("ul");
-const TITLES = { overview: "Overview", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", scopes: "Scopes", tensors: "Tensors",
+const TITLES = { overview: "Overview", candidates: "Models", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", scopes: "Scopes", tensors: "Tensors",
   ops: "Ops", budgets: "Budgets", pipeline: "Pipeline", files: "Files", stages: "Build", compare: "Compare" };
 
 function link(titles) {
@@ -43,6 +43,7 @@ function show(raw) {
   }
   replace(main,
     overview(target),
+    candidates(data.targets),
     section("sizes", "Size at each step", sizes(target), stepsTable(target)),
     view.element,
     accuracy(target, go),

@@ -55,6 +55,22 @@ function warnings(target) {
   ];
 }
 
+export function candidates(targets) {
+  const found = targets.filter((t) => t.report.candidate);
+  if (!found.length) return null;
+  const ends = (values, text) => (values.length ? [...new Set(values.map(text))].join(" to ") : "-");
+  const milliseconds = (seconds) => real(seconds * 1e3, 3);
+  const rows = found.map(({ report: { target, candidate: c } }) => [short(target), count(c.parameters), bytes(c.float_bytes), bytes(c.eightbit_bytes),
+    ends(c.compressed_bytes, bytes), `${c.uncounted.length ? ">" : ""}${count(c.flops)}`, c.best_seconds === null ? "-" : milliseconds(c.best_seconds),
+    ends(c.likely_seconds, milliseconds), bytes(c.ram_bytes), c.lacks.join(", ") || "-"]);
+  const notes = [...new Set(found.flatMap(({ report: { candidate: c } }) => [
+    ...[c.reason, ...c.notes].filter(Boolean).map((text) => `${c.model}: ${text}`), ...c.assumptions]))];
+  return section("candidates", "Models of the recipe",
+    table("Source models side by side", ["target", number("parameters"), number("float"), number("8-bit"), number("compressed"), number("FLOPs"),
+      number("best ms"), number("likely ms"), number("RAM"), "lacks ops"], rows, { "data-chart": "candidates" }),
+    el("ul", { class: "quiet" }, notes.map((text) => el("li", null, text))));
+}
+
 export function stepsTable(target) {
   const { source, steps, check, model, compressed } = target.report;
   const rows = [{ name: "frozen source", ...source }, ...steps];

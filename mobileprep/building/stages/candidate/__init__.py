@@ -1,0 +1,1 @@
+"""Count a source model, to compare the models of a recipe."""
