@@ -22,7 +22,7 @@ from tests.fuzz.runs import case_of
 SEED = 9
 CASES_PER_VERB = 12
 """Cases to run for each verb."""
-NO_FILES = frozenset({"completion", "schema"})
+NO_FILES = frozenset({"completion", "ops", "schema"})
 ENDLESS = frozenset({"watch"})  # runs builds until it is interrupted
 
 if not sys.platform.startswith("linux"):
@@ -52,7 +52,9 @@ def test_every_verb_rejects_damaged_files_with_help(verb: str) -> None:
     chosen = random.Random(SEED).sample(cases, min(CASES_PER_VERB, len(cases)))
     outcomes = list(run_cases(chosen))
     assert [problems(case, outcome) for case, outcome in outcomes] == [[]] * len(chosen)
-    assert any(outcome.code > 1 for _, outcome in outcomes), "no case failed"
+    # `choose` prints the problem of each model in its table.
+    least = 1 if verb == "choose" else 2
+    assert any(outcome.code >= least for _, outcome in outcomes), "no case failed"
 
 
 def error_classes(base: type[MobileprepError] = MobileprepError) -> Iterator[type[MobileprepError]]:

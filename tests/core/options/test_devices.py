@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import UsageError
+from mobileprep.targets.op_classes import ClassCost
 from mobileprep.targets.targets import devices, find_device
 
 
@@ -14,7 +15,8 @@ def test_known_devices_have_their_gflops() -> None:
 
 
 def test_minimum_time_is_computed_from_gflops() -> None:
-    assert find_device("phone-2016").seconds(10_000_000_000) == 0.5
+    costs = [ClassCost("convolution", 2, 9 * 10**9, 10**6), ClassCost("other", 1, 10**9, 0)]
+    assert find_device("phone-2016").seconds(costs) == 0.5
 
 
 def test_every_device_names_its_source() -> None:

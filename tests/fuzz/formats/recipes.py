@@ -26,6 +26,7 @@ _VERBS = (
     "validate recipe.yaml", "plan recipe.yaml", "build recipe.yaml --dry-run", "validate . --json",
     "build recipe.yaml", "calibrate recipe.yaml", "clean recipe.yaml", "lock recipe.yaml",
     "report recipe.yaml", "debug-quantization recipe.yaml", "plan recipe.yaml --json",
+    "device script recipe.yaml",
 )  # fmt: skip
 
 
