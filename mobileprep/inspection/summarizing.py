@@ -216,7 +216,7 @@ def summary_of(
         notes=(*loaded.notes, *counted.notes),
         device=None if costs is None else _on_device(costs, options.device),
         diagnosis=None if run is None else _diagnosis(run, counted),
-        memory={} if costs is None else _memory(frozen, proposal, path, options),
+        memory={} if costs is None else _memory(counted.graph, proposal, path, options),
     )
 
 
