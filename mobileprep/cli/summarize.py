@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from mobileprep.errors import InvalidGraphError, UsageError
 if TYPE_CHECKING:
     from mobileprep.inspection.costs import LoopCount, ModelCosts, Share
     from mobileprep.inspection.summarizing import LikelyTensor, Summary
+    from mobileprep.targets.targets import Memory
 
 _ROWS: Final = 10
 # Long names are cut in the middle; the numbers next to them take 60 columns.
@@ -136,6 +137,7 @@ def _details(summary: Summary, rows: int) -> Iterator[str]:
     yield from (f"  {reason}" for reason in summary.reasons)
     if summary.costs is not None:
         yield from _costs(summary.costs, rows)
+    yield from _memory(summary.memory)
     if summary.device is not None:
         best = f"{number_text(summary.device.latency_ms)} ms on {plain(summary.device.device)}"
         yield f"{summary.device.bound.capitalize()} {best} ({plain(summary.device.basis)})"
@@ -165,6 +167,15 @@ def _costs(costs: ModelCosts, rows: int) -> Iterator[str]:
         yield f"Operations not known of: {', '.join(costs.uncounted)}"
     yield from _table("op", costs.by_op, rows)
     yield from _table("scope", costs.by_scope, rows)
+
+
+def _memory(kinds: Mapping[str, Memory]) -> Iterator[str]:
+    if kinds:
+        peaks = (f"{kind} {m.load_peak:,} and {m.run_peak:,}" for kind, m in kinds.items())
+        yield f"Peak memory in bytes while loading and running: {', '.join(peaks)}"
+        unknown = max(len(memory.unknown) for memory in kinds.values())
+        if unknown:
+            yield f"  without the outputs of {unknown:,} nodes, whose sizes are not known"
 
 
 def _loop(loop: LoopCount) -> str:

@@ -27,7 +27,15 @@ from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost, inferred_costs, run_costs
+from mobileprep.runtime.accounting.costs import (
+    Executed,
+    GraphCosts,
+    NodeCost,
+    TensorLayout,
+    inferred_costs,
+    inferred_run,
+    run_costs,
+)
 from mobileprep.runtime.engines.subgraph import known_ref
 from mobileprep.runtime.interpreter import in_line, runs_functions
 from mobileprep.runtime.selection import needed_nodes
@@ -280,23 +288,43 @@ def costs_with_loops(
     Returns:
         The graph with inlined functions, its costs, and its loops.
     """
+    graph, nodes, fed = _inlined(graph, outputs, shapes, where)
+    if not any(n.op in NEXT_ITERATIONS for n in nodes):
+        return graph, inferred_costs(graph, outputs, shapes, where), ()
+    assumed = _first_shapes(graph, nodes, shapes)
+    costs = inferred_costs(graph, outputs, shapes, where, assumed)
+    loops = Loops(graph, nodes, infer_shapes(graph, shapes), fed)
+    # A loop that ends depending on data may not end on zeros.
+    if costs.uncounted and all(loop.iterations is not None for loop in loops.counts()):
+        costs = _with_run(graph, costs, outputs, shapes)
+    times = tuple(_times(cost, loops.runs(cost.name)) for cost in costs.nodes)
+    return graph, replace(costs, nodes=times), loops.counts()
+
+
+def _inlined(
+    graph: Graph, outputs: Sequence[str], shapes: Mapping[str, TensorShape], where: str
+) -> tuple[Graph, list[Node], frozenset[Edge]]:
+    """Return the graph with inlined functions if possible, the needed nodes, and fed tensors."""
     fetches = [known_ref(graph, name, "fetch", where) for name in outputs]
     feeds = [known_ref(graph, name, "feed", where) for name in shapes]
     fed = {edge(ref) for ref in feeds}
     if any(runs_functions(n, graph) for n in needed_nodes(graph, fetches, fed, where)):
         with contextlib.suppress(MobileprepError):
             graph = in_line(graph, fetches, feeds, where)
-    nodes = needed_nodes(graph, fetches, fed, where)
-    if not any(n.op in NEXT_ITERATIONS for n in nodes):
-        return graph, inferred_costs(graph, outputs, shapes, where), ()
-    assumed = _first_shapes(graph, nodes, shapes)
-    costs = inferred_costs(graph, outputs, shapes, where, assumed)
-    loops = Loops(graph, nodes, infer_shapes(graph, shapes), frozenset(fed))
-    # A loop that ends depending on data may not end on zeros.
-    if costs.uncounted and all(loop.iterations is not None for loop in loops.counts()):
-        costs = _with_run(graph, costs, outputs, shapes)
-    times = tuple(_times(cost, loops.runs(cost.name)) for cost in costs.nodes)
-    return graph, replace(costs, nodes=times), loops.counts()
+    return graph, needed_nodes(graph, fetches, fed, where), frozenset(fed)
+
+
+def run_once(
+    graph: Graph, outputs: Sequence[str], shapes: Mapping[str, TensorShape], where: str
+) -> tuple[Graph, list[Executed], dict[Edge, TensorLayout]]:
+    """Return the graph with inlined functions, the executed nodes, and the layouts of the feeds.
+
+    Each loop runs once.
+    """
+    graph, nodes, _ = _inlined(graph, outputs, shapes, where)
+    has_loops = any(n.op in NEXT_ITERATIONS for n in nodes)
+    assumed = _first_shapes(graph, nodes, shapes) if has_loops else {}
+    return (graph, *inferred_run(graph, outputs, shapes, where, assumed))
 
 
 def _first_shapes(

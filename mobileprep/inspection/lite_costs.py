@@ -104,31 +104,25 @@ def lite_costs(
     Args:
         feeds: input shapes that replace the recorded ones.
     """
-    layouts: dict[Edge, TensorLayout] = {}
+    layouts = lite_layouts(graph, feeds, batch)
     ran: list[Executed] = []
     costs: list[NodeCost] = []
     constants: set[str] = set()
     for node in graph:
-        if node.op == "Const":
-            tensor = node.attr_tensor("value")
-            layouts[(node.name, 0)] = TensorLayout(tensor.shape, tensor.dtype.itemsize)
-        elif node.op == "Placeholder":
-            shape = feeds.get(node.name) or node.attr_shape("shape") or ()
-            width = node.attr_dtype("dtype").itemsize
-            layouts[(node.name, 0)] = TensorLayout(_closed(shape, batch), width)
-        else:
-            sizes = [t.itemsize for t in node.attr_dtypes("T")]
-            shapes = [_closed(shape or (), batch) for shape in node.attr_shapes(SHAPES)]
-            outputs_of_node = tuple(map(TensorLayout, shapes, sizes))
-            layouts.update({(node.name, i): layout for i, layout in enumerate(outputs_of_node)})
-            inputs = [layouts[edge(ref)] for ref in node.data_inputs]
-            weights = [graph[ref.node].op == "Const" for ref in node.data_inputs]
-            constants |= {r.node for r, is_constant in zip(node.data_inputs, weights, strict=True)
-                          if is_constant}  # fmt: skip
-            operator = _Operator(node, [i.shape or () for i in inputs], weights, shapes)
-            read, written = (sum(t.nbytes for t in side) for side in (inputs, outputs_of_node))
-            costs.append(NodeCost(node.name, node.op, _flops(operator), read, written))
-            ran.append(Executed(node, outputs_of_node))
+        if node.op in ("Const", "Placeholder"):
+            continue
+        outputs_of_node = tuple(layouts[(node.name, i)] for i in range(len(node.attr_dtypes("T"))))
+        inputs = [layouts[edge(ref)] for ref in node.data_inputs]
+        weights = [graph[ref.node].op == "Const" for ref in node.data_inputs]
+        constants |= {
+            r.node for r, is_constant in zip(node.data_inputs, weights, strict=True) if is_constant
+        }
+        operator = _Operator(
+            node, [i.shape or () for i in inputs], weights, [o.shape or () for o in outputs_of_node]
+        )
+        read, written = (sum(t.nbytes for t in side) for side in (inputs, outputs_of_node))
+        costs.append(NodeCost(node.name, node.op, _flops(operator), read, written))
+        ran.append(Executed(node, outputs_of_node))
     fed = {(n.name, 0): layouts[n.name, 0] for n in graph if n.op == "Placeholder"}
     values = [graph[name].attr_tensor("value") for name in sorted(constants)]
     return GraphCosts(
@@ -137,6 +131,31 @@ def lite_costs(
         sum(v.nbytes for v in values),
         peak_bytes(ran, fed, [edge(parse_ref(name)) for name in outputs]),
     )
+
+
+def lite_layouts(
+    graph: Graph, feeds: Mapping[str, TensorShape], batch: int
+) -> dict[Edge, TensorLayout]:
+    """Return the layouts of all tensors of the main subgraph; see ``lite_costs``."""
+    layouts: dict[Edge, TensorLayout] = {}
+    for node in graph:
+        if node.op == "Const":
+            layouts[(node.name, 0)] = _constant(node)
+        elif node.op == "Placeholder":
+            shape = feeds.get(node.name) or node.attr_shape("shape") or ()
+            width = node.attr_dtype("dtype").itemsize
+            layouts[(node.name, 0)] = TensorLayout(_closed(shape, batch), width)
+        else:
+            shapes, types = node.attr_shapes(SHAPES), node.attr_dtypes("T")
+            for index, (sizes, dtype) in enumerate(zip(shapes, types, strict=True)):
+                layout = TensorLayout(_closed(sizes or (), batch), dtype.itemsize)
+                layouts[(node.name, index)] = layout
+    return layouts
+
+
+def _constant(node: Node) -> TensorLayout:
+    tensor = node.attr_tensor("value")
+    return TensorLayout(tensor.shape, tensor.dtype.itemsize)
 
 
 def _closed(shape: Sequence[int], batch: int) -> tuple[int, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mobileprep.core.arguments import FilePath
@@ -23,6 +23,7 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.inspection.costs import CountedRun, ModelCosts, counted_run, model_costs
 from mobileprep.inspection.diagnosis import Diagnosis, diagnose
+from mobileprep.inspection.memory import memory_by_kind, memory_of
 from mobileprep.inspection.summary import (
     GraphSummary,
     VariableCount,
@@ -31,7 +32,7 @@ from mobileprep.inspection.summary import (
     with_zeros,
 )
 from mobileprep.targets.target_check import TargetGap, target_gaps
-from mobileprep.targets.targets import Device, DeviceCost
+from mobileprep.targets.targets import Device, DeviceCost, Memory
 
 _PLATFORM: Final = "android"
 
@@ -70,6 +71,8 @@ class Summary(Struct, frozen=True):
         notes: sentences about missing information, with the reasons.
         device: cost of one run on the named device.
         diagnosis: where the run wastes operations and bytes; None if the costs are unknown.
+        memory: memory while loading and running by kind of artifact; empty if the costs are not
+            known.
     """
 
     model: str
@@ -86,6 +89,7 @@ class Summary(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     device: DeviceCost | None = None
     diagnosis: Diagnosis | None = None
+    memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
 class SummaryOptions(Struct, frozen=True):
@@ -212,6 +216,7 @@ def summary_of(
         notes=(*loaded.notes, *counted.notes),
         device=None if costs is None else _on_device(costs, options.device),
         diagnosis=None if run is None else _diagnosis(run, counted),
+        memory={} if costs is None else _memory(counted.graph, proposal, path, options),
     )
 
 
@@ -276,6 +281,24 @@ def _proposal(source: LoadedSource, options: SummaryOptions) -> Proposal:
 def _diagnosis(run: CountedRun, counted: CountedModel) -> Diagnosis:
     inputs = [proposed.spec.name for proposed in counted.proposal.inputs]
     return diagnose(run, inputs, counted.proposal.outputs, is_frozen=counted.is_frozen)
+
+
+def _memory(
+    graph: Graph, proposal: Proposal, path: str, options: SummaryOptions
+) -> Mapping[str, Memory]:
+    shapes = {
+        i.spec.name: i.spec.shape and tuple(options.batch if n < 0 else n for n in i.spec.shape)
+        for i in proposal.inputs
+        if parse_ref(i.spec.name).node in graph
+    }
+    try:
+        if not is_tflite_graph(graph):
+            return memory_by_kind(graph, shapes, proposal.outputs)
+        size = Path(path).stat().st_size
+        outputs = proposal.outputs
+        return {"tflite": memory_of(graph, shapes, outputs, kind="tflite", file_bytes=size)}
+    except MobileprepError:
+        return {}
 
 
 def _on_device(costs: ModelCosts, device: Device | None) -> DeviceCost | None:

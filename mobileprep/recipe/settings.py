@@ -341,6 +341,14 @@ class Budget(Struct, frozen=True):
             definition="size",
         ),
     ] = None
+    ram: Annotated[
+        int | None,
+        Option(
+            "Largest memory of the model while it is loaded and while one sample runs, estimated "
+            "for the target's `artifact` ([RAM](../how-to/set-budgets.md#limit-ram)).",
+            definition="size",
+        ),
+    ] = None
     latency_ms: Annotated[
         float | None,
         Option(

@@ -277,3 +277,65 @@ def likely_seconds(device: Device, costs: GraphCosts) -> LikelyLatency:
         (low, high), reason = _UNKNOWN_SHARES, "of the rate, as its profile does not call it a peak"
     assumption = f"{low:.0%} to {high:.0%} {reason}"
     return LikelyLatency(seconds / high, seconds / low, assumption)
+
+
+class MemoryPhase(Struct, frozen=True):
+    """A phase of loading or running, with its largest memory in bytes.
+
+    Args:
+        name: ``read``, ``parse``, ``prepare``, or ``run``.
+        file: pages of the mapped file. They are clean: the system can drop and read them again.
+        constants: constants as they are parsed from the file.
+        weights: constants in the form that kernels read: copied, folded, or dequantized.
+        activations: tensors of one run; for ``tflite``, the arena.
+    """
+
+    name: str
+    file: int = 0
+    constants: int = 0
+    weights: int = 0
+    activations: int = 0
+
+    @property
+    def total(self) -> int:
+        """Sum of all parts."""
+        return self.file + self.constants + self.weights + self.activations
+
+    @property
+    def text(self) -> str:
+        """The parts that are not empty, in bytes: ``90 constants, 8 activations``."""
+        parts = {
+            "file": self.file,
+            "constants": self.constants,
+            "weights": self.weights,
+            "activations": self.activations,
+        }
+        return ", ".join(f"{size:,} {name}" for name, size in parts.items() if size) or "0"
+
+
+class Memory(Struct, frozen=True):
+    """Memory of a model over time.
+
+    Args:
+        kind: ``frozen``, ``memmapped``, or ``tflite``.
+        phases: phases in order; those before ``run`` are loading.
+        load_peak: largest total while loading, in bytes.
+        run_peak: largest total during a run, in bytes.
+        unknown: nodes whose outputs have unknown sizes, which the numbers omit.
+    """
+
+    kind: str
+    phases: tuple[MemoryPhase, ...]
+    load_peak: int
+    run_peak: int
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def peak(self) -> int:
+        """Larger peak of loading and running."""
+        return max(self.load_peak, self.run_peak)
+
+    @property
+    def timeline(self) -> str:
+        """The parts of each phase: ``parse: 90 constants; run: 90 constants, 8 activations``."""
+        return "; ".join(f"{phase.name}: {phase.text}" for phase in self.phases)

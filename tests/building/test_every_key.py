@@ -117,6 +117,7 @@ EDITS: Final[Mapping[str, Any]] = {
     "budget.parameters": 1_000_000,
     "budget.flops": "9 GFLOP",
     "budget.activation_bytes": "9 MB",
+    "budget.ram": "99 MB",
     "budget.kernels": 100,
     "budget.kernel_bytes": "9 MB",
     "budget.ops": {"forbid": ["Sin"]},

@@ -220,7 +220,7 @@ def test_checkpoints_without_graph_and_other_files_are_refused(run: Run) -> None
     assert "a NumPy archive" in result.err
 
 
-def test_shapes_are_inferred_twice(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shapes_are_inferred_three_times(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     passes = []
 
     def counted(graph: Graph, *args: Any, **kwargs: Any) -> Mapping[str, Shapes]:
@@ -230,8 +230,8 @@ def test_shapes_are_inferred_twice(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     for module in (guess, costs):
         monkeypatch.setattr(module, "infer_shapes", counted)
     assert "  out (float32 [-1, 4, 4, 2])" in run("summarize", "--in_graph=g.pb").out
-    # Once to guess the outputs, and once with the batch size of the costs.
-    assert sum(size > 1 for size in passes) == 2
+    # To guess the outputs, and for the costs and the memory with their batch size.
+    assert sum(size > 1 for size in passes) == 3
 
 
 def test_tensorflow_option_selects_the_release(tmp_path: Path, run: Run) -> None:

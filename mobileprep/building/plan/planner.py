@@ -167,7 +167,9 @@ class _TargetPlanner:
         compress = self._add(compress_spec(target, graph, shipped))
         download = self._add_all(download_spec(target, file, shipped))
         sizes = (compress, *download)
-        budget = self._add_all(budget_spec(target, frozen, graph, shipped, package, *sizes))
+        budget = self._add_all(
+            budget_spec(target, frozen, graph, shipped, package, *sizes, lite=model)
+        )
         candidate = self._add_all(candidate_spec(target, frozen))
         migration = self._add_all(migration_spec(target, frozen, steps))
         package_check = self._add_all(
@@ -403,6 +405,8 @@ def _budget_settings(budget: Budget) -> Mapping[str, Any]:
     limits = structs.asdict(budget)
     if budget.download_bytes is None:
         del limits["download_bytes"]
+    if budget.ram is None:
+        del limits["ram"]
     return {name: digestible(limit) for name, limit in limits.items()}
 
 

@@ -35,7 +35,7 @@ from mobileprep.building.stages.transform.report import StepLine, step_line
 from mobileprep.building.stages.transform.spec import TransformRecord
 from mobileprep.building.stages.validate.report import accuracy_of
 from mobileprep.building.stages.validate.spec import Accuracy, ValidationRecord
-from mobileprep.targets.targets import DeviceCost
+from mobileprep.targets.targets import DeviceCost, Memory
 
 
 class Report(Struct, frozen=True):
@@ -72,6 +72,7 @@ class Report(Struct, frozen=True):
             absent in JSON if there is no list.
         candidate: sizes and cost of the source model, if the recipe has several models; absent in
             JSON otherwise.
+        memory: memory while loading and running, if the budget limits it; absent in JSON otherwise.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -102,10 +103,11 @@ class Report(Struct, frozen=True):
     pipeline: PipelineRecord | None = None
     validations: DataSets | None = None
     candidate: Candidate | None = None
+    memory: Memory | None = None
     schema_version: int = 1
     preprocessing: PreprocessingRecord | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
-        {"candidate", "download", "measured", "pipeline", "preprocessing", "validations"}
+        {"candidate", "download", "measured", "memory", "pipeline", "preprocessing", "validations"}
     )
     """Fields that are absent from JSON if they are None."""
 
@@ -164,6 +166,7 @@ def collect_report(
         preprocessing=records.first(PreprocessingRecord),
         validations=records.first(DataSets),
         candidate=records.first(Candidate),
+        memory=None if budget is None else budget.memory,
     )
 
 

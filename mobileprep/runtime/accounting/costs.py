@@ -246,6 +246,22 @@ def inferred_costs(
         feeds: shapes of the fed tensors, by name.
         assumed: shapes of other tensors, used if inference does not find them.
     """
+    ran, layouts = inferred_run(graph, fetches, feeds, where, assumed)
+    refs = [known_ref(graph, name, "fetch", where) for name in fetches]
+    return executed_costs(graph, ran, layouts, [edge(r) for r in refs])
+
+
+def inferred_run(
+    graph: Graph,
+    fetches: Iterable[str],
+    feeds: Mapping[str, TensorShape],
+    where: str = "graph",
+    assumed: Mapping[str, TensorShape] | None = None,
+) -> tuple[list[Executed], dict[Edge, TensorLayout]]:
+    """Return the nodes that a run executes, except constants, and the layouts of its feeds.
+
+    See ``inferred_costs``.
+    """
     refs = [known_ref(graph, name, "fetch", where) for name in fetches]
     fed = [edge(known_ref(graph, name, "feed", where)) for name in feeds]
     shapes = infer_shapes(graph, {**(assumed or {}), **feeds})
@@ -255,8 +271,7 @@ def inferred_costs(
         if n.op != "Const"
     ]
     specs = {name: _specs(graph[name], graph, shapes.get(name, ())) for name, _ in fed}
-    layouts = {(n, i): specs[n][i] if i < len(specs[n]) else _UNKNOWN for n, i in fed}
-    return executed_costs(graph, ran, layouts, [edge(r) for r in refs])
+    return ran, {(n, i): specs[n][i] if i < len(specs[n]) else _UNKNOWN for n, i in fed}
 
 
 def _specs(node: Node, graph: Graph, shapes: Sequence[TensorShape]) -> tuple[TensorLayout, ...]:

@@ -18,6 +18,7 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import constant
 from mobileprep.graph.opdef import OpDef
+from mobileprep.graph.serde import serialized_size
 from mobileprep.graph.tensor import Tensor
 from mobileprep.recipe.settings import Budget, InputSpec, OpLimits
 from mobileprep.targets.measurements import MeasuredOp, Measurement
@@ -277,3 +278,43 @@ def test_stale_measurement_is_replaced_by_the_estimate(tmp_path: Path) -> None:
     without = replace(done, asked=replace(done.asked, device=None), warn=warnings.append)
     with pytest.raises(RecipeError, match="an estimate needs a device"):
         run(without)
+
+
+# The graph has 3 x 3 weights and a bias of 3 for float32 inputs of 3 values.
+WEIGHTS = 4 * (3 * 3 + 3)
+
+
+def test_ram_is_the_larger_peak_and_the_record_has_the_timeline(tmp_path: Path) -> None:
+    record = budget_record(tmp_path, Budget(ram=10_000))
+    (line,) = record["lines"]
+    size = serialized_size(classifier())
+    # The input and the product, over which BiasAdd writes, take 64 bytes each.
+    assert (line["name"], line["found"]) == ("ram", size + WEIGHTS + 2 * 64)
+    parse, prepare, run_phase = record["memory"]["phases"]
+    assert (parse["name"], parse["constants"], parse["weights"]) == ("parse", size, 0)
+    assert (prepare["name"], prepare["weights"]) == ("prepare", WEIGHTS)
+    assert (run_phase["name"], run_phase["activations"]) == ("run", 2 * 64)
+    assert line["basis"].startswith(f"parse: {size:,} constants; prepare: ")
+
+
+def test_exceeded_ram_names_the_phases_and_other_artifacts(tmp_path: Path) -> None:
+    size = serialized_size(classifier())
+    with pytest.raises(AccuracyError) as caught:
+        run(budget_job(tmp_path, Budget(ram=size)))
+    assert f"running one sample takes {size + WEIGHTS + 2 * 64:,} bytes" in caught.value.message
+    assert f"run: {size:,} constants, {WEIGHTS} weights, 128 activations" in caught.value.message
+    assert caught.value.hint.startswith("no other artifact would meet it; ")
+
+
+def test_exceeded_ram_suggests_an_artifact_that_meets_it(tmp_path: Path) -> None:
+    large = Tensor.of(np.ones((3, 2000), np.float32))
+    graph = Graph([placeholder((1, 3)), constant("w", large), op("y", "MatMul", "x", "w")])
+    with pytest.raises(AccuracyError) as caught:
+        run(budget_job(tmp_path, Budget(ram=45_000), graph))
+    first, _, _ = caught.value.hint.partition(" would meet it; ")
+    assert "'artifact: memmapped' (" in first
+    assert "'artifact: tflite' (" in first
+
+
+def test_memory_is_recorded_only_with_its_limit(tmp_path: Path) -> None:
+    assert budget_record(tmp_path, Budget(parameters=100))["memory"] is None

@@ -24,14 +24,19 @@ from mobileprep.building.stages.running import with_assets
 from mobileprep.core.files import sha256_file
 from mobileprep.data.source import data_inputs
 from mobileprep.errors import AccuracyError, InvalidGraphError, RecipeError, UsageError
+from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.op_sets import BATCH_NORMS
 from mobileprep.graph.opdefs.definitions import slip_in
+from mobileprep.graph.serde import serialized_size
+from mobileprep.graph.tflite import read_tflite
+from mobileprep.inspection.memory import memory_by_kind, memory_of
 from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost, sample_costs
+from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.targets.memmapped import removal
 from mobileprep.targets.op_classes import ClassCost, class_costs
 from mobileprep.targets.selective_registration import KERNEL_CODE_BASIS
-from mobileprep.targets.targets import Device, DeviceCost
+from mobileprep.targets.targets import Device, DeviceCost, Memory
 
 
 def run(job: Job[BudgetStage]) -> None:
@@ -64,7 +69,9 @@ def run(job: Job[BudgetStage]) -> None:
         raise AccuracyError("; ".join(messages), hint, job.place("budget"))
     lines = [BudgetLine(s.name, s.amount, limit, s.basis) for limit, s in usages]
     cost = _cost(model)
-    job.write_record(job.asked.RECORD, BudgetRecord(tuple(lines), cost, _measured(model, cost)))
+    memory = None if job.asked.budget.ram is None else model.memory
+    record = BudgetRecord(tuple(lines), cost, _measured(model, cost), memory)
+    job.write_record(job.asked.RECORD, record)
 
 
 class _Usage(Struct, frozen=True):
@@ -142,17 +149,54 @@ class _Model:
         return self.job.graph(self.job.asked.graph)
 
     @cached_property
+    def interface(self) -> Interface:
+        return self.job.record(Interface, self.job.asked.interface)
+
+    @cached_property
+    def inputs(self) -> list[FedTensor]:
+        declared = {fed.name: fed.shape for fed in self.job.asked.inputs}
+        try:
+            return data_inputs(self.graph, self.interface.inputs, declared)
+        except (InvalidGraphError, UsageError) as error:
+            raise RecipeError(error.message, error.hint, self.job.place("inputs")) from error
+
+    @cached_property
     def costs(self) -> GraphCosts:
         """Cost of one sample."""
-        job = self.job
-        interface = job.record(Interface, job.asked.interface)
-        declared = {fed.name: fed.shape for fed in job.asked.inputs}
         try:
-            inputs = data_inputs(self.graph, interface.inputs, declared)
-            with with_assets(self.graph, job.path(job.asked.assets)) as graph:
-                return sample_costs(graph, inputs, interface.outputs)
+            with with_assets(self.graph, self.job.path(self.job.asked.assets)) as graph:
+                return sample_costs(graph, self.inputs, self.interface.outputs)
         except (InvalidGraphError, UsageError) as error:
-            raise RecipeError(error.message, error.hint, job.place("inputs")) from error
+            raise RecipeError(error.message, error.hint, self.job.place("inputs")) from error
+
+    @cached_property
+    def memory(self) -> Memory:
+        """Memory of the published file while it is loaded and one sample runs."""
+        asked = self.job.asked
+        if asked.lite is not None:
+            lite = read_tflite(self.job.path(asked.lite))
+            size = self.package.model.bytes
+            return memory_of(lite.graph, {}, lite.outputs, kind="tflite", file_bytes=size)
+        # TensorFlow parses text into the same message.
+        kind = "memmapped" if asked.artifact == "memmapped" else "frozen"
+        outputs, size = self.interface.outputs, serialized_size(self.graph)
+        memory = memory_of(self.graph, self._shapes, outputs, kind=kind, file_bytes=size)
+        if memory.unknown:
+            count, first = len(memory.unknown), memory.unknown[0]
+            tensors = f"{count} tensors, such as of {first!r}"
+            self.job.warn(f"{self.job.place('budget')}: 'ram' is without the sizes of {tensors}")
+        return memory
+
+    def smaller_kinds(self, limit: float) -> Iterator[str]:
+        """Yield other artifacts that do not exceed a limit of memory."""
+        kinds = memory_by_kind(self.graph, self._shapes, self.interface.outputs)
+        for kind, memory in kinds.items():
+            if kind != self.memory.kind and memory.peak <= limit:
+                yield f"'artifact: {kind}' ({memory.peak:,})"
+
+    @property
+    def _shapes(self) -> dict[str, TensorShape]:
+        return {fed.name: fed.shape for fed in self.inputs}
 
     @cached_property
     def is_stale(self) -> bool:
@@ -210,6 +254,17 @@ def _activation_bytes(model: _Model) -> _Usage:
     text = "the tensors of one sample take {} bytes at once"
     hint = _activations_hint(model.costs)
     return _Usage("activation_bytes", model.costs.peak_bytes, text, hint, model.basis())
+
+
+def _ram(model: _Model) -> _Usage:
+    memory, limit = model.memory, model.job.asked.budget.ram or 0
+    phase = "loading the model" if memory.load_peak >= memory.run_peak else "running one sample"
+    hint = ""
+    if memory.peak > limit:
+        kinds = list(model.smaller_kinds(limit))
+        meets = f"{', '.join(kinds)} would meet it" if kinds else "no other artifact would meet it"
+        hint = f"{meets}; feed smaller inputs, or quantize the weights"
+    return _Usage("ram", memory.peak, f"{phase} takes {{}} bytes", hint, memory.timeline)
 
 
 def _latency(model: _Model) -> _Usage:
@@ -284,6 +339,7 @@ _USAGES: Final[dict[str, Callable[[_Model], _Usage]]] = {
     "parameters": _parameters,
     "flops": _flops,
     "activation_bytes": _activation_bytes,
+    "ram": _ram,
     "latency_ms": _latency,
     "kernels": _kernels,
     "kernel_bytes": _kernel_bytes,

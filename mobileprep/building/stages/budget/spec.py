@@ -11,9 +11,9 @@ from mobileprep.building.stages.download.spec import DownloadStage
 from mobileprep.building.stages.freeze.spec import Frozen
 from mobileprep.building.stages.package.spec import CompressStage, PackageStage
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.settings import Budget, InputSpec
+from mobileprep.recipe.settings import Artifact, Budget, InputSpec
 from mobileprep.targets.measurements import Measurement
-from mobileprep.targets.targets import Device, DeviceCost
+from mobileprep.targets.targets import Device, DeviceCost, Memory
 
 
 class OpCost(Struct, frozen=True):
@@ -64,11 +64,13 @@ class BudgetRecord(Struct, frozen=True):
         lines: one for each limit.
         cost: cost on the device, if the target names one and the cost is known.
         measured: measurement of the model, if the target names one.
+        memory: memory while loading and running, if the budget limits it.
     """
 
     lines: tuple[BudgetLine, ...]
     cost: DeviceCost | None = None
     measured: MeasuredCost | None = None
+    memory: Memory | None = None
 
 
 class BudgetStage(Stage, frozen=True, kw_only=True):
@@ -86,10 +88,12 @@ class BudgetStage(Stage, frozen=True, kw_only=True):
         graph: graph of the published model.
         interface: inputs and outputs.
         assets: files that the graph reads.
+        artifact: format of the model.
+        lite: the .tflite file before it is encrypted, if its memory is limited.
     """
 
     stage_name: ClassVar[str] = "budget"
-    stage_version: ClassVar[int] = 6
+    stage_version: ClassVar[int] = 7
     RECORD: ClassVar[str] = "budget.json"
     reported: ClassVar[type[Struct] | None] = BudgetRecord
 
@@ -104,6 +108,8 @@ class BudgetStage(Stage, frozen=True, kw_only=True):
     graph: Upstream
     interface: Upstream
     assets: Upstream
+    artifact: Artifact = "frozen"
+    lite: Upstream | None = None
 
 
 class BudgetLine(Struct, frozen=True):
@@ -135,10 +141,13 @@ def budget_spec(
     package: str,
     compress: str,
     download: str | None = None,
+    *,
+    lite: Upstream,
 ) -> StageSpec | None:
     """Return the stage that checks a target against its limits; None without anything to check."""
     if target.budget == Budget() and target.device is None and target.measurement is None:
         return None
+    needs_file = target.budget.ram is not None and target.artifact == "tflite"
     stage = BudgetStage(
         budget=target.budget,
         device=target.device,
@@ -151,6 +160,8 @@ def budget_spec(
         graph=graph,
         interface=frozen.interface,
         assets=frozen.assets,
+        artifact=target.artifact,
+        lite=lite if needs_file else None,
     )
     named = places(target, "budget", "inputs", "measurement")
     return StageSpec(f"{target.folder}/budget", stage, named)
