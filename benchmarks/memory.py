@@ -134,7 +134,8 @@ def compare_litert(network: Network, mode: Mode = "float") -> Compared:
         inputs = list(network.shapes)
         mobileprep.to_tflite(
             *(network.path, file),
-            inputs=inputs, outputs=network.outputs,
+            inputs=inputs,
+            outputs=network.outputs,
             shapes=network.shapes,
             mode=mode,
             warn=lambda _: None,

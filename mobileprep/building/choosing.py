@@ -32,6 +32,7 @@ from mobileprep.inspection.summarizing import (
     CountedModel,
     SummaryOptions,
     counted_model,
+    memory_as_saved,
     named_device,
 )
 from mobileprep.litert.in_memory import tflite_in_memory
@@ -154,8 +155,13 @@ def _candidate(
         counted = counted_model(found.source, options)
         if counted.run is None:
             return Candidate(model, counted.notes[-1])
+        memory = memory_as_saved(counted, path, options)
         candidate = counted_candidate(
-            model, counted.run, options.device, is_trained=counted.is_frozen
+            model,
+            counted.run,
+            options.device,
+            ram_bytes=None if memory is None else memory.peak,
+            is_trained=counted.is_frozen,
         )
         lacks = _lacks(counted, options.tensorflow, platform)
     except MobileprepError as error:

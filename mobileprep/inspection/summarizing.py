@@ -17,6 +17,7 @@ from mobileprep.freezing.loading import FoundSource, find_source
 from mobileprep.freezing.model import FreezeOptions, LoadedSource
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
 from mobileprep.freezing.trace import variables_of
+from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.graph.refs import parse_ref
@@ -216,7 +217,7 @@ def summary_of(
         notes=(*loaded.notes, *counted.notes),
         device=None if costs is None else _on_device(costs, options.device),
         diagnosis=None if run is None else _diagnosis(run, counted),
-        memory={} if costs is None else _memory(counted.graph, proposal, path, options),
+        memory={} if costs is None else _memory(counted, Path(path), options),
     )
 
 
@@ -283,22 +284,38 @@ def _diagnosis(run: CountedRun, counted: CountedModel) -> Diagnosis:
     return diagnose(run, inputs, counted.proposal.outputs, is_frozen=counted.is_frozen)
 
 
-def _memory(
-    graph: Graph, proposal: Proposal, path: str, options: SummaryOptions
-) -> Mapping[str, Memory]:
-    shapes = {
-        i.spec.name: i.spec.shape and tuple(options.batch if n < 0 else n for n in i.spec.shape)
-        for i in proposal.inputs
-        if parse_ref(i.spec.name).node in graph
-    }
+def _memory(counted: CountedModel, path: Path, options: SummaryOptions) -> Mapping[str, Memory]:
+    graph, outputs = counted.graph, counted.proposal.outputs
+    if is_tflite_graph(graph):
+        memory = memory_as_saved(counted, path, options)
+        return {} if memory is None else {"tflite": memory}
     try:
-        if not is_tflite_graph(graph):
-            return memory_by_kind(graph, shapes, proposal.outputs)
-        size = Path(path).stat().st_size
-        outputs = proposal.outputs
-        return {"tflite": memory_of(graph, shapes, outputs, kind="tflite", file_bytes=size)}
+        return memory_by_kind(graph, _input_shapes(counted, options), outputs)
     except MobileprepError:
         return {}
+
+
+def memory_as_saved(counted: CountedModel, path: Path, options: SummaryOptions) -> Memory | None:
+    """Estimate the memory of a ``.tflite`` file, or of any other model as a frozen graph.
+
+    Returns:
+        None if the sizes of tensors are not known.
+    """
+    kind = "tflite" if is_tflite_graph(counted.graph) else "frozen"
+    size = path.stat().st_size if kind == "tflite" else 0
+    shapes, outputs = _input_shapes(counted, options), counted.proposal.outputs
+    try:
+        return memory_of(counted.graph, shapes, outputs, kind=kind, file_bytes=size)
+    except MobileprepError:
+        return None
+
+
+def _input_shapes(counted: CountedModel, options: SummaryOptions) -> dict[str, TensorShape]:
+    return {
+        i.spec.name: i.spec.shape and tuple(options.batch if n < 0 else n for n in i.spec.shape)
+        for i in counted.proposal.inputs
+        if parse_ref(i.spec.name).node in counted.graph
+    }
 
 
 def _on_device(costs: ModelCosts, device: Device | None) -> DeviceCost | None:

@@ -50,7 +50,7 @@ def test_table_has_a_row_for_each_model(run: Run) -> None:
         # 4 times 500 weights; 508,000 operations at 20 GFLOP/s are 25.4 us.
         [
             *("small.pb", "2k", "8 KB", "2.01 KB", "1.9 KB", "4k"),
-            *("0.2 us", "0.2 us to 0.4 us", "10 KB", "0"),
+            *("0.2 us", "0.2 us to 0.4 us", "10.1 KB", "0"),
         ],
         [
             *("large.pb", "254k", "1.02 MB", "254 KB", "218 KB", "508k"),
@@ -62,7 +62,7 @@ def test_table_has_a_row_for_each_model(run: Run) -> None:
         "  missing.pb is not counted: does not exist",
         "  best on a high-end phone of 2016: 20 GFLOP/s, a rule of thumb for what networks reach",
         "  likely: 50% to 100% of a rate that networks reach",
-        "  RAM: the weights as stored, and the tensors of one run that are live at once",
+        "  RAM: peak while the model is loaded and run, without the runtime itself",
     ]
 
 

@@ -20,6 +20,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.graph.tensor import Tensor
 from mobileprep.inspection.costs import CountedRun, counted_run
+from mobileprep.inspection.memory import memory_of
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.refusals import InexpressibleError
@@ -47,7 +48,9 @@ def run(job: Job[CandidateStage]) -> None:
     try:
         inputs = {fed.name: fed.shape for fed in data_inputs(graph, ends.inputs, declared)}
         counted = counted_run(graph, ends.outputs, inputs)
-        candidate = counted_candidate(settings.model, counted, settings.device)
+        candidate = counted_candidate(
+            settings.model, counted, settings.device, ram_bytes=_peak(counted, inputs, ends.outputs)
+        )
         if settings.artifact == "tflite":
             lacks = litert_lacks(graph, inputs, ends.outputs)
         else:
@@ -60,11 +63,17 @@ def run(job: Job[CandidateStage]) -> None:
 
 
 def counted_candidate(
-    model: str, run: CountedRun, device: Device | None, *, is_trained: bool = True
+    model: str,
+    run: CountedRun,
+    device: Device | None,
+    *,
+    ram_bytes: int | None,
+    is_trained: bool = True,
 ) -> Candidate:
     """Return the numbers of a counted model, without unsupported ops and metric.
 
     Args:
+        ram_bytes: peak memory while the model is loaded and run; None if it is not known.
         is_trained: whether the constants have the model's values, which are then compressed.
     """
     tensors = [node.attr_tensor("value") for node in run.constants()]
@@ -87,10 +96,17 @@ def counted_candidate(
         uncounted=run.costs.uncounted,
         best_seconds=_best_seconds(run, device),
         likely_seconds=() if likely is None else (likely.low, likely.high),
-        ram_bytes=sum(t.nbytes for t in tensors) + run.costs.peak_bytes,
+        ram_bytes=ram_bytes,
         notes=tuple(_notes(run)),
         assumptions=tuple(_assumptions(run, device, is_trained=is_trained)),
     )
+
+
+def _peak(run: CountedRun, inputs: Mapping[str, TensorShape], outputs: Sequence[str]) -> int | None:
+    try:
+        return memory_of(run.graph, inputs, outputs, kind="frozen", file_bytes=0).peak
+    except MobileprepError:
+        return None
 
 
 def _best_seconds(run: CountedRun, device: Device | None) -> float | None:
@@ -121,7 +137,7 @@ def _assumptions(run: CountedRun, device: Device | None, *, is_trained: bool) ->
         else:
             yield f"best on {device.title}: {device.rate}"
             yield f"likely: {likely}"
-    yield "RAM: the weights as stored, and the tensors of one run that are live at once"
+    yield "RAM: peak while the model is loaded and run, without the runtime itself"
 
 
 def _float_size(tensor: Tensor) -> int:

@@ -28,7 +28,7 @@ class Candidate(Struct, frozen=True):
         uncounted: ops with an unknown number of operations.
         best_seconds: time of one run at the device's rate.
         likely_seconds: range of the time of one run.
-        ram_bytes: the constants as stored, and the tensors of a run that are live at once.
+        ram_bytes: peak memory while the model is loaded and run; None if it is not known.
         lacks: ops that the runtime lacks, with the cause if it is TensorFlow Mobile.
         metric: the metric on labelled samples.
         notes: sentences about missing information for this model.
