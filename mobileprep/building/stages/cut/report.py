@@ -10,6 +10,8 @@ from mobileprep.building.stages.cut.spec import PreprocessingRecord
 def preprocessing_lines(record: PreprocessingRecord) -> Iterator[str]:
     """Yield the preprocessing, and the comparison with the source."""
     yield f"preprocessing: {record.summary}; input {record.preprocessing.input}"
+    if record.largest_difference is None or record.tolerance is None:
+        return
     samples = f"{record.samples} sample{'s' * (record.samples != 1)}"
     yield (
         f"  agrees with the graph on {samples} ({record.data}): largest difference "
