@@ -107,9 +107,9 @@ class StatedPreprocessing(Struct, frozen=True):
             message = (
                 f"{self.channels!r} has {self.channel_count} channels, and the input {name!r} "
             )
-            hint = {1: "write 'channels: grayscale'", 3: "write 'channels: rgb' or 'channels: bgr'"}
-            none = "name an input with 1 or 3 channels"
-            yield Conflict("channels", f"{message}{count}", hint.get(count, none))
+            hints = {1: "write 'channels: grayscale'", 3: "write 'channels: rgb' or 'bgr'"}
+            hint = hints.get(count, "name an input with 1 or 3 channels")
+            yield Conflict("channels", f"{message}{count}", hint)
         if self.resize is None:
             if (height < 0) != (width < 0):
                 message = f"the input {name!r} has only one known side: {list(shape)}"
