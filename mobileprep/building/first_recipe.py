@@ -192,6 +192,7 @@ def _preprocessed(
         draft,
         about_data=(*about, *found.table()),
         reading=(*draft.reading, *reading) if is_folder else (),
+        stated=tuple(reading),
     )
 
 
