@@ -1,18 +1,26 @@
 """Builds of graphs without a decoder whose preprocessing the recipe states."""
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from mobileprep.building.builder import build
+from mobileprep.building.stages.cut.run import stated_preprocessing
 from mobileprep.cli.main import main
+from mobileprep.data.file_samples import ImageReading
+from mobileprep.data.options import Reading
 from mobileprep.errors import AccuracyError, RecipeError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.preprocessing import StatedPreprocessing
+from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.transforms.cut_preprocessing import prepared
 from tests.building.stages.jobs import placeholder
 from tests.building.test_cut_preprocessing import code_of
 from tests.transforms.graphs import node
@@ -78,6 +86,18 @@ def test_code_and_report_have_the_stated_preprocessing(
     assert "(resized(y, x, 2) - 104.0f) / 1.0f" in files["Photos.cc"]
     assert "preprocess(int[] pixels, int width, int height)" in files["Photos.java"]
     assert "fun preprocess(pixels: IntArray, width: Int, height: Int)" in files["Photos.kt"]
+
+
+def test_conversion_is_that_of_samples() -> None:
+    png = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(3).integers(0, 256, (9, 7, 3), np.uint8)
+    file = io.BytesIO()
+    png.fromarray(pixels).save(file, "png")
+    keys: dict[str, Any] = {"channels": "bgr", "central_crop": 0.75, "mean": (1.0, 2.0, 3.0)}
+    fed = FedTensor("x", DType.FLOAT, (1, 5, 4, 3))
+    sample = ImageReading(fed, Reading(**keys), "").sample(file.getvalue(), "a.png")
+    found = stated_preprocessing(StatedPreprocessing(**keys), fed)
+    np.testing.assert_array_equal(prepared(found, pixels), sample.reshape(5, 4, 3))
 
 
 def test_defaults_are_those_of_samples(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def run_stated(job: Job[StatedStage]) -> None:
     (fed,) = fed_tensors(job.graph(settings.graph), stated.chosen(names), declared)
     for conflict in (*_dtype_conflicts(stated, fed), *stated.conflicts_with(fed.name, fed.shape)):
         raise AccuracyError(conflict.message, conflict.hint, job.place("preprocessing"))
-    found = _stated(stated, fed)
+    found = stated_preprocessing(stated, fed)
     job.write_record(settings.RECORD, PreprocessingRecord(found, str(found)))
 
 
@@ -101,7 +101,7 @@ def _dtype_conflicts(stated: StatedPreprocessing, fed: FedTensor) -> Iterator[Co
         yield Conflict("mean", message, "remove 'mean' and 'std'")
 
 
-def _stated(stated: StatedPreprocessing, fed: FedTensor) -> Preprocessing:
+def stated_preprocessing(stated: StatedPreprocessing, fed: FedTensor) -> Preprocessing:
     """Return stated preprocessing with the defaults that samples of the input have."""
     size = stated.resize or (fed.shape or (-1, -1, -1))[-3:-1]
     return Preprocessing(
