@@ -50,6 +50,7 @@ from mobileprep.recipe.pipeline_settings import (  # noqa: E402
     Scales,
     Windows,
 )
+from mobileprep.recipe.preprocessing import StatedPreprocessing  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
     OUTPUT_SCHEMAS,
     SCHEMA_FOLDER,
@@ -114,6 +115,7 @@ _SECTIONS = (
     RunCounts,
     Scales,
     Source,
+    StatedPreprocessing,
     Target,
     Validation,
     Windows,

@@ -168,6 +168,7 @@ _SECTIONS = (
     ("validation", "`validation`"),
     ("data", "`data`"),
     ("feature", "`data.features.<input>`"),
+    ("preprocessing", "`preprocessing`"),
     ("metric_choice", "`validation.metrics`"),
     ("metric", "`validation.metric`"),
     ("model", "`models.<name>`"),

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mobileprep.building.fit import check_models
 from mobileprep.building.pipeline.runner import collect
 from mobileprep.building.pipeline.state import State
-from mobileprep.building.preprocessing import Preprocessing, find_preprocessing
+from mobileprep.building.preprocessing import PreprocessingFit, find_preprocessing
 from mobileprep.building.report.collect import Report
 from mobileprep.building.targets import build_report, plan_state
 from mobileprep.core.paths import opened
@@ -71,7 +71,7 @@ def first_recipe(
     path: Path,
     wishes: Wishes,
     run: RunStages | None,
-    show: Callable[[Preprocessing], None] = lambda _: None,
+    show: Callable[[PreprocessingFit], None] = lambda _: None,
 ) -> tuple[str, str]:
     """Return the text of a recipe, and a summary of its build.
 
@@ -163,7 +163,7 @@ def _preprocessed(
     draft: Draft,
     model: FoundModel,
     wishes: Wishes,
-    show: Callable[[Preprocessing], None],
+    show: Callable[[PreprocessingFit], None],
 ) -> Draft:
     """Add the preprocessing of images to a draft, if it is clear."""
     data = wishes.data
@@ -192,10 +192,11 @@ def _preprocessed(
         draft,
         about_data=(*about, *found.table()),
         reading=(*draft.reading, *reading) if is_folder else (),
+        stated=tuple(reading),
     )
 
 
-def _described(found: Preprocessing) -> tuple[list[str], list[tuple[str, str]]]:
+def _described(found: PreprocessingFit) -> tuple[list[str], list[tuple[str, str]]]:
     """Return comments on a preprocessing, and the keys of ``data`` that apply it."""
     choice = found.choice
     if choice is None:

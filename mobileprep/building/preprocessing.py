@@ -98,7 +98,7 @@ class Trial(Struct, frozen=True):
         return _tail(wins, wins + losses, 0.5) < _CHANCE
 
 
-class Preprocessing(Struct, frozen=True):
+class PreprocessingFit(Struct, frozen=True):
     """The preprocessing that fits the samples best.
 
     Args:
@@ -128,7 +128,7 @@ class Preprocessing(Struct, frozen=True):
 
 def find_preprocessing(
     graph: Graph, inputs: Sequence[str], outputs: Sequence[str], data: DataFiles, labels: str
-) -> Preprocessing | None:
+) -> PreprocessingFit | None:
     """Run a classifier of images with the usual scalings, orders of channels, and label offsets.
 
     All combinations see a few samples, and the best scalings see more.
@@ -178,7 +178,7 @@ class _Search:
         self._images = images
         self._classes = 0
 
-    def run(self) -> Preprocessing | None:
+    def run(self) -> PreprocessingFit | None:
         """Return the result; None without class scores or labels."""
         width = len(self._orders)
         scalings = [s for s in SCALINGS if width > 1 or len(s.mean) == 1]
@@ -191,7 +191,7 @@ class _Search:
             labels = self._images.labels
             ends = f"labels are {labels.min()} to {labels.max()}"
             doubt = f"{ends}, and the model has {self._classes} classes"
-            return Preprocessing((), None, self._images.stored, doubt)
+            return PreprocessingFit((), None, self._images.stored, doubt)
         if not trials:
             return None
         trials.sort(key=lambda t: -t.accuracy)
@@ -202,26 +202,26 @@ class _Search:
         longer.sort(key=lambda t: -t.accuracy)
         return self._judged([*longer, *(t for t in trials if t not in rivals)])
 
-    def _judged(self, trials: list[Trial]) -> Preprocessing:
+    def _judged(self, trials: list[Trial]) -> PreprocessingFit:
         best, count = trials[0], len(trials[0].hits)
         labels = self._images.labels[:count]
         share = max(int(n) for n in np.unique(labels, return_counts=True)[1]) / len(labels)
         chance = max(1 / self._classes, share)
         if _tail(sum(best.hits), count, chance) >= _CHANCE / (len(trials) * len(_OFFSETS)):
             doubt = f"no preprocessing is clearly better than chance, which is {chance:.3f}"
-            return Preprocessing(tuple(trials), None, self._images.stored, doubt)
+            return PreprocessingFit(tuple(trials), None, self._images.stored, doubt)
         rivals = [t for t in _each_scaling(trials)[1:] if not best.is_clearly_better(t)]
         if rivals:
             names = ", ".join(t.scaling.name for t in rivals)
             doubt = f"{best.scaling.name} is not clearly better than {names} on {count} samples"
-            return Preprocessing(tuple(trials), None, self._images.stored, doubt)
+            return PreprocessingFit(tuple(trials), None, self._images.stored, doubt)
         same = [t for t in trials[1:] if t.scaling == best.scaling]
         orders = [t for t in same if not best.is_clearly_better(t)]
         if not orders:
-            return Preprocessing(tuple(trials), best, self._images.stored)
+            return PreprocessingFit(tuple(trials), best, self._images.stored)
         plain = next((t for t in (best, *orders) if t.channels != "bgr"), best)
         doubt = "the order of channels makes no clear difference"
-        return Preprocessing(tuple(trials), plain, self._images.stored, doubt)
+        return PreprocessingFit(tuple(trials), plain, self._images.stored, doubt)
 
     def _trial(self, scaling: Scaling, channels: Channels, count: int) -> Trial | None:
         predictions: list[Array] = []

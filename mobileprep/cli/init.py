@@ -23,7 +23,7 @@ from mobileprep.errors import (
 if TYPE_CHECKING:
     from mobileprep.building.first_recipe import Wishes
     from mobileprep.building.pipeline.state import State
-    from mobileprep.building.preprocessing import Preprocessing
+    from mobileprep.building.preprocessing import PreprocessingFit
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(found: Preprocessing) -> None:
+def _show(found: PreprocessingFit) -> None:
     """Print the accuracy with each preprocessing."""
     print(*found.table(), sep="\n", file=sys.stderr)
 

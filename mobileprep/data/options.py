@@ -173,8 +173,8 @@ class Preprocessing(Struct, frozen=True):
     """The conversion of a decoded image or sound to an input, in the order of the fields.
 
     Args:
-        decoded: the tensor of the decoder in the original graph.
-        input: the input that replaces it.
+        decoded: the tensor of the decoder in the original graph; empty if it has none.
+        input: the input that replaces it, or that the app feeds.
         central_crop: share of each side to keep; None for the whole image.
         resize: height and width; None for the image's own.
         interpolation: how to resize.

@@ -11,6 +11,7 @@ from mobileprep.recipe.data import data_problems, device_problems, measurement_p
 from mobileprep.recipe.decode import ENVIRONMENT, SOURCE_KINDS, validation_nodes
 from mobileprep.recipe.model import Language, Target
 from mobileprep.recipe.pipeline import step_problems
+from mobileprep.recipe.preprocessing import StatedPreprocessing, stated_conflicts
 from mobileprep.recipe.sections import ModelSections, is_null
 from mobileprep.recipe.settings import ABIS, SIGN_IN, Artifact, Cache
 from mobileprep.recipe.tree import (
@@ -369,7 +370,10 @@ def amount_problems(key: str, node: Node | None) -> Iterator[Problem]:
 
 
 def _preprocessing(target: Target, tree: MappingNode) -> Iterator[Problem]:
-    """Report a step that changes the inputs, which only the section ``preprocessing`` can do."""
+    """Report keys that do not fit together, and a step that changes the inputs."""
+    if isinstance(target.preprocessing, StatedPreprocessing):
+        for key, message, hint in stated_conflicts(target.preprocessing, target.inputs):
+            yield Problem(place_of(tree, ("preprocessing", key)), message, hint)
     if any(step.name == "cut_preprocessing" for step in target.transforms):
         message = "the transform cut_preprocessing cannot be a step of a recipe"
         yield Problem(place_of(tree, ("transforms",)), message, "write 'preprocessing: cut'")

@@ -60,6 +60,7 @@ class Draft(Struct, frozen=True):
         release: TensorFlow release of the app.
         release_reason: reason if the release is not the default; otherwise empty.
         preprocessing: what the app does instead of the graph's first ops; empty for nothing.
+        stated: keys of the preprocessing of images with which a graph without a decoder fits them.
         downgrade: reason why ``downgrade`` ends the chain; empty if it does not.
     """
 
@@ -82,6 +83,7 @@ class Draft(Struct, frozen=True):
     downgrade: str = ""
     lowered: str = ""
     preprocessing: str = ""
+    stated: tuple[tuple[str, str], ...] = ()
 
 
 def recipe_text(draft: Draft) -> str:
@@ -100,6 +102,10 @@ def recipe_text(draft: Draft) -> str:
     if draft.preprocessing:
         about = f"The app decodes, and does the first ops: {draft.preprocessing}."
         lines += [*_comments([about]), "preprocessing: cut"]
+    if draft.stated:
+        about = "The app prepares pixels of 0 to 255 like this, as the code of 'integration' does."
+        keys = ", ".join(f"{key}: {value}" for key, value in draft.stated)
+        lines += [*_comments([about]), f"preprocessing: {{{keys}}}"]
     lines += [*DEFAULT_CHAIN.splitlines(), *_downgrade(draft), *_checks(draft)]
     lines += ["targets:", "  phone:", "    platform: android", *_quantize(draft)]
     reason = _comments([draft.release_reason] if draft.release_reason else [])

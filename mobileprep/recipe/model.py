@@ -11,6 +11,7 @@ from msgspec import Struct, field, structs
 from mobileprep.core.declare import Located, Option
 from mobileprep.freezing.settings import Freeze
 from mobileprep.recipe.pipeline_settings import Pipeline
+from mobileprep.recipe.preprocessing import StatedPreprocessing
 from mobileprep.recipe.settings import (
     Abi,
     Artifact,
@@ -235,15 +236,7 @@ class Target(Located, frozen=True):
             "`quantize_weights` and `quantize_nodes`. Not with `artifact: tflite`."
         ),
     ] = False
-    preprocessing: Annotated[
-        Literal["cut", "keep"],
-        Option(
-            "`cut` moves the decoder of images or sounds, and the ops that crop, resize, reorder, "
-            "and scale its output, from the graph into the app: an input replaces them, the code "
-            "of `integration` does the same, and the build compares both on the image or sound "
-            "files of the recipe, or on random pixels. `keep` leaves them in the graph."
-        ),
-    ] = "keep"
+    preprocessing: Literal["cut", "keep"] | StatedPreprocessing = "keep"
     platform: Annotated[Platform, Option("Platform of the target.")] = "generic"
     abis: Annotated[
         tuple[Abi, ...],

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.building.preprocessing import SCALINGS, Preprocessing, Trial, find_preprocessing
+from mobileprep.building.preprocessing import SCALINGS, PreprocessingFit, Trial, find_preprocessing
 from mobileprep.data.source import DataFiles
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -50,13 +50,13 @@ def images(count: int = 64, colors: np.ndarray = COLORS) -> tuple[np.ndarray, np
 
 def found(
     folder: Path, graph: Graph, pixels: np.ndarray, labels: np.ndarray
-) -> Preprocessing | None:
+) -> PreprocessingFit | None:
     np.savez(folder / "data.npz", image=pixels, label=labels)
     data = DataFiles("data.npz", folder / "data.npz")
     return find_preprocessing(graph, ["image"], ["out"], data, "label")
 
 
-def choice(result: Preprocessing | None) -> Trial:
+def choice(result: PreprocessingFit | None) -> Trial:
     assert result is not None
     assert result.choice is not None, result.doubt
     return result.choice

@@ -16,6 +16,7 @@ from mobileprep.graph.files import read_graph, write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.preprocessing import StatedPreprocessing
 from mobileprep.runtime.interpreter import Interpreter
 from tests.building.stages.jobs import classifier
 from tests.building.test_preprocessing import COLORS, SCALINGS, images
@@ -521,6 +522,7 @@ def test_preprocessing_of_images_is_found(workdir: Path, run: Run) -> None:
     assert target.validation.data is not None
     reading = target.validation.data.reading
     assert (reading.mean, reading.std, reading.channels) == ((127.5,), (127.5,), "bgr")
+    assert target.preprocessing == StatedPreprocessing(channels="bgr", mean=(127.5,), std=(127.5,))
     built = run("build", "recipe.yaml")
     assert built.code == 0, built.err
     assert "top-1 1.0000 before" in built.err + built.out
@@ -545,6 +547,10 @@ def test_preprocessing_of_arrays_is_a_comment(workdir: Path, run: Run) -> None:
     assert result.code == 0, result.err
     text = Path("recipe.yaml").read_text()
     assert "# The arrays contain 0 to 255: scale pixels of 0 to 255 as (pixel - 0) / 255.\n" in text
+    assert "\npreprocessing: {mean: 0, std: 255, channels: rgb}\n" in text
+    built = run("build", "recipe.yaml")
+    assert built.code == 0, built.err
+    assert "preprocessing: rgb; bilinear 8 x 8; mean 0; std 255; input image" in built.out
 
 
 def test_unclear_preprocessing_is_not_guessed(workdir: Path, run: Run) -> None:

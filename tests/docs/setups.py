@@ -167,6 +167,9 @@ def _photos() -> None:
     ]
     write_graph(Path("photos.pb"), Graph(front))
     Path("photo_labels.txt").write_text("red\ngreen\nblue\n")
+    write_graph(
+        Path("scenes.pb"), Graph([placeholder("image"), node("scores", "Softmax", "image")])
+    )
 
 
 def _data_sets() -> None:

@@ -27,7 +27,7 @@ SECTIONS: dict[str, tuple[Any, Any]] = {
     "migration_report": (False, True),
     "ops": ({"A": {"kernel": "AOp"}}, {"B": {"kernel": ["BOp"], "source": "a.npz"}}),
     "outputs": (["y"], ["z"]),
-    "preprocessing": ("cut", "keep"),
+    "preprocessing": ({"channels": "bgr", "mean": 1}, {"mean": 2}),
     "protect": ({"obfuscate": False}, {"obfuscate": True}),
     "quantization_report": (True, False),
     "source": (SOURCE, {"frozen": "other.pb"}),

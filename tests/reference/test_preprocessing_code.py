@@ -172,6 +172,7 @@ IMAGES = {
         "d", "image", resize=(3, 2), interpolation="nearest", align_corners=True
     ),
     "own size": Preprocessing("d", "image"),
+    "uint8": Preprocessing("", "image", resize=(5, 4), channels="bgr"),
 }
 PIXELS = np.random.default_rng(2).integers(0, 256, (8, 6, 3), np.uint8)
 ARGB = ", ".join(str((r << 16) | (g << 8) | b) for r, g, b in PIXELS.reshape(-1, 3).tolist())
@@ -198,7 +199,8 @@ fun main() {
 
 
 def image_model(found: Preprocessing, **changes: Any) -> AppModel:
-    inputs = (AppTensor("image", DType.FLOAT, (1, -1, -1, 3)),)
+    dtype = DType.UINT8 if found == IMAGES["uint8"] else DType.FLOAT
+    inputs = (AppTensor("image", dtype, (1, -1, -1, 3)),)
     return app_model(inputs=inputs, images=None, preprocessing=found, ranks=True, **changes)
 
 
@@ -206,6 +208,10 @@ def check_printed(found: Preprocessing, output: str) -> None:
     """Check printed values, and the indices of the three highest scores."""
     values = [float(line) for line in output.split()]
     expected = prepared(found, PIXELS).reshape(-1)
+    if found == IMAGES["uint8"]:
+        assert not np.array_equal(expected, np.rint(expected))
+        expected = np.rint(expected)
+        values[:-3] = [value % 256 for value in values[:-3]]  # bytes of Java are signed
     # Compilers may join a product and a sum.
     np.testing.assert_allclose(values[:-3], expected, rtol=1e-6, atol=1e-4)
     assert values[-3:] == [1, 3, 2]
@@ -217,7 +223,7 @@ def test_java_code_prepares_images(kind: str, tmp_path: Path) -> None:
     check_printed(IMAGES[kind], compiled_java(image_model(IMAGES[kind]), tmp_path, main))
 
 
-@pytest.mark.parametrize("kind", ["crop", "bgr", "corners"])
+@pytest.mark.parametrize("kind", ["crop", "bgr", "corners", "uint8"])
 def test_kotlin_code_prepares_images(kind: str, tmp_path: Path) -> None:
     main = KOTLIN_MAIN.replace("PIXELS", ARGB)
     check_printed(IMAGES[kind], compiled_kotlin(image_model(IMAGES[kind]), tmp_path, main))
@@ -241,7 +247,10 @@ int main() {
 def test_cpp_code_prepares_images(original: Path, kind: str, tmp_path: Path) -> None:
     code = write_code(image_model(IMAGES[kind]), "cpp", tmp_path) / "cpp"
     rgba = np.dstack([PIXELS, np.full((8, 6), 255, np.uint8)]).reshape(-1).tolist()
-    (tmp_path / "main.cc").write_text(CPP_MAIN.replace("PIXELS", ", ".join(map(str, rgba))))
+    main = CPP_MAIN.replace("PIXELS", ", ".join(map(str, rgba)))
+    if kind == "uint8":
+        main = main.replace("<float>", "<std::uint8_t>").replace("flat(i))", "1.0 * flat(i))")
+    (tmp_path / "main.cc").write_text(main)
     sources = [tmp_path / "main.cc", code / "Classifier.cc"]
     compile_program(sources, tmp_path / "app", original / "tensorflow_core", [f"-I{code}"])
     check_printed(IMAGES[kind], run_program(tmp_path / "app"))

@@ -31,7 +31,7 @@ from mobileprep.building.stages.check.spec import (
     package_check_spec,
     samples_spec,
 )
-from mobileprep.building.stages.cut.spec import CutStage, cut_spec
+from mobileprep.building.stages.cut.spec import CutStage, cut_spec, stated_spec
 from mobileprep.building.stages.damage.spec import damage_spec
 from mobileprep.building.stages.download.spec import download_spec
 from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labelled
@@ -162,7 +162,8 @@ class _TargetPlanner:
         self.model = PlannedModel(target, frozen, graph, package)
         model = Upstream(package, file if target.protect.key else f"{PUBLISHED}{file}")
         shipped = self._shipped(model, file)
-        moved = Upstream(cut[0], CutStage.RECORD) if cut else None
+        stated = self._add_all(stated_spec(target, frozen))
+        moved = Upstream([*cut, *stated][0], CutStage.RECORD) if cut or stated else None
         code = self._add_all(integration_spec(target, file, graph, frozen.interface, moved))
         compress = self._add(compress_spec(target, graph, shipped))
         download = self._add_all(download_spec(target, file, shipped))
@@ -179,7 +180,16 @@ class _TargetPlanner:
         default_check = self._default_check(frozen, steps, model)
         source_nodes, nodes = self._nodes(frozen, graph)
         tasks = (
-            *(freeze, *cut, *samples, *self._calibrations, *self._searches, *steps, *checks),
+            *(
+                freeze,
+                *cut,
+                *stated,
+                *samples,
+                *self._calibrations,
+                *self._searches,
+                *steps,
+                *checks,
+            ),
             *(*damage, package, *{shipped.task} - {package}, *code, *sizes, *budget),
             *(*package_check, *candidate, *migration, *validation, *default_check),
             *(source_nodes, *{nodes} - {source_nodes}),
@@ -361,7 +371,11 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "abis": list(target.abis),
         "artifact": target.artifact,
         **({"flex": True} if target.flex else {}),
-        **({"preprocessing": "cut"} if target.preprocessing == "cut" else {}),
+        **(
+            {}
+            if target.preprocessing == "keep"
+            else {"preprocessing": digestible(target.preprocessing)}
+        ),
         **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
         # For other artifacts, the transforms below quantize.
         **({"quantize": digestible(target.quantize)} if target.artifact == "tflite" else {}),

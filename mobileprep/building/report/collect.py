@@ -67,7 +67,7 @@ class Report(Struct, frozen=True):
         migration: runtimes that can run the graph, if the recipe asks for them.
         download: delta from the installed model; absent in JSON if there is none.
         pipeline: cost of the pipeline that ends with this model; absent in JSON if there is none.
-        preprocessing: preprocessing that moved into the app, if the recipe asks for it.
+        preprocessing: preprocessing that the app does, if the recipe asks for it.
         validations: accuracy on each data set of a list of validations, and the gaps between them;
             absent in JSON if there is no list.
         candidate: sizes and cost of the source model, if the recipe has several models; absent in

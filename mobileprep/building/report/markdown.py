@@ -12,6 +12,7 @@ from mobileprep.building.stages.budget.spec import BudgetLine, OpCost
 from mobileprep.building.stages.calibrate.report import calibration_text
 from mobileprep.building.stages.candidate.report import candidate_markdown
 from mobileprep.building.stages.check.report import Checked
+from mobileprep.building.stages.cut.report import preprocessing_lines
 from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
 from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.download.report import download_text
@@ -120,7 +121,7 @@ def _optional(report: Report) -> Iterator[str]:
 
 
 def _sentences(report: Report) -> Iterator[str]:
-    """Yield the download, the cost, the measurement, and the kernels."""
+    """Yield the download, the cost, the measurement, the kernels, and the preprocessing."""
     if report.download is not None:
         yield f"Download: {download_text(report.download)}"
     if report.cost is not None:
@@ -128,6 +129,10 @@ def _sentences(report: Report) -> Iterator[str]:
     if report.measured is not None:
         yield f"Measured: {measured_text(report.measured)}"
     yield from map(kernels_text, report.kernels)
+    if report.preprocessing is not None:
+        summary, *compared = preprocessing_lines(report.preprocessing)
+        yield f"P{summary[1:]}"
+        yield from (f"The app's preprocessing {line.strip()}" for line in compared)
 
 
 def _check(check: Checked) -> Iterator[str]:

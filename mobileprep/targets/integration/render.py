@@ -484,6 +484,8 @@ def _preprocessing(model: AppModel, inputs: Sequence[Named]) -> dict[str, object
         "pre_kotlin": Code("FloatArray" if is_float else "ByteArray"),
         "pre_swift": Code("Float" if is_float else "UInt8"),
         "pre_channels": _channels(Images(pre.input, pre.channels, mean, std)),
+        # The values of a bilinear resize are not whole.
+        "pre_rounds": not is_float and pre.resize is not None and pre.interpolation == "bilinear",
         "crop": "" if pre.central_crop is None else Code(repr(pre.central_crop)),
     }
 

@@ -9,10 +9,12 @@ from mobileprep.building.report.markdown import reports_markdown
 from mobileprep.building.report.text import report_text
 from mobileprep.building.stages.budget.spec import BudgetLine
 from mobileprep.building.stages.check.report import Checked
+from mobileprep.building.stages.cut.spec import PreprocessingRecord
 from mobileprep.building.stages.freeze.spec import FreezeRecord
 from mobileprep.building.stages.package.spec import CompressRecord, KernelsRecord, ModelFacts
 from mobileprep.building.stages.transform.report import StepLine
 from mobileprep.building.stages.validate.spec import Accuracy, MetricRecord, OutputRecord
+from mobileprep.data.options import Preprocessing
 from mobileprep.targets.targets import DeviceCost
 from tests.building.report.reports import MEASURED
 
@@ -131,3 +133,20 @@ def test_cost_on_a_device_has_a_line() -> None:
     assert f"\nCost: {expected}.\n" in reports_markdown([report])
     assert f"\ncost     {expected}\n" in report_text(report)
     assert "cost " not in report_text(REPORT)
+
+
+def test_preprocessing_has_a_line() -> None:
+    moved = Preprocessing("d", "image", resize=(5, 4), mean=(128.0,), std=(64.0,))
+    record = PreprocessingRecord(moved, str(moved))
+    text = reports_markdown([structs.replace(REPORT, preprocessing=record)])
+    line = "rgb; bilinear 5 x 4; mean 128; std 64; input image"
+    assert f"\nPreprocessing: {line}.\n" in text
+    assert "agrees" not in text
+    compared = structs.replace(
+        record, data="photos", samples=4, largest_difference=2.5e-6, tolerance=1e-4
+    )
+    text = reports_markdown([structs.replace(REPORT, preprocessing=compared)])
+    assert (
+        "\nThe app's preprocessing agrees with the graph on 4 samples (photos): largest difference "
+        "2.5e-06 of the peak, at most 1e-04.\n"
+    ) in text

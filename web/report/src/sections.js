@@ -33,7 +33,15 @@ export function overview(target) {
     const tight = budget.reduce((a, b) => (b.found / b.limit > a.found / a.limit ? b : a));
     cards.push(card("Tightest budget", percent(tight.found / tight.limit), tight.name));
   }
-  return section("overview", "Overview", el("dl", { class: "cards" }, cards), warnings(target));
+  return section("overview", "Overview", el("dl", { class: "cards" }, cards), preprocessing(target), warnings(target));
+}
+
+function preprocessing(target) {
+  const { preprocessing: found } = target.report;
+  if (!found) return null;
+  const compared = found.largest_difference === null ? "" : ` It agrees with the graph on ${whole(found.samples)} samples (${found.data}): `
+    + `largest difference ${real(found.largest_difference, 2)} of the peak, at most ${real(found.tolerance)}.`;
+  return el("p", { "data-chart": "preprocessing" }, `Preprocessing in the app: ${found.summary}; input ${found.preprocessing.input}.${compared}`);
 }
 
 function warnings(target) {

@@ -1,4 +1,4 @@
-"""Cut preprocessing off the graph, and compare the cut graph with the source."""
+"""Cut preprocessing off the graph and compare it with the source, or check what is stated."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Final
 import numpy as np
 
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.cut.spec import CutStage, PreprocessingRecord
+from mobileprep.building.stages.cut.spec import CutStage, PreprocessingRecord, StatedStage
 from mobileprep.building.stages.freeze.spec import GRAPH, INTERFACE, Interface
 from mobileprep.building.stages.running import data_files
 from mobileprep.data.opening import open_dataset
+from mobileprep.data.options import Preprocessing
 from mobileprep.data.source import SampleChoice
 from mobileprep.errors import AccuracyError, TransformError
 from mobileprep.formats.dtypes import DType
@@ -20,9 +21,10 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.differences import differences, shown_difference
+from mobileprep.recipe.preprocessing import Conflict, StatedPreprocessing
 from mobileprep.runtime.engines.agreement import TOLERANCE
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
 from mobileprep.transforms.cut_preprocessing import (
     Front,
     NoFrontError,
@@ -69,6 +71,51 @@ def run(job: Job[CutStage]) -> None:
         TOLERANCE,
     )
     job.write_record(settings.RECORD, record)
+
+
+def run_stated(job: Job[StatedStage]) -> None:
+    """Write ``preprocessing.json`` for the preprocessing that the recipe states.
+
+    Raises:
+        AccuracyError: it does not fit the input.
+    """
+    settings = job.asked
+    stated = settings.stated
+    names = job.record(Interface, settings.interface).inputs
+    for conflict in stated.conflicts_among(names):
+        raise AccuracyError(conflict.message, conflict.hint, job.place("preprocessing"))
+    declared = {spec.name: spec.shape for spec in settings.inputs}
+    (fed,) = fed_tensors(job.graph(settings.graph), stated.chosen(names), declared)
+    for conflict in (*_dtype_conflicts(stated, fed), *stated.conflicts_with(fed.name, fed.shape)):
+        raise AccuracyError(conflict.message, conflict.hint, job.place("preprocessing"))
+    found = stated_preprocessing(stated, fed)
+    job.write_record(settings.RECORD, PreprocessingRecord(found, str(found)))
+
+
+def _dtype_conflicts(stated: StatedPreprocessing, fed: FedTensor) -> Iterator[Conflict]:
+    if fed.dtype not in (DType.FLOAT, DType.UINT8):
+        message = f"the input {fed.name!r} is {fed.dtype.short}, not float32 or uint8"
+        yield Conflict("input", message, "remove 'preprocessing'")
+    if fed.dtype is DType.UINT8 and (any(stated.mean or ()) or {*(stated.std or ()), 1} != {1}):
+        message = f"the input {fed.name!r} is uint8, which the code does not scale"
+        yield Conflict("mean", message, "remove 'mean' and 'std'")
+
+
+def stated_preprocessing(stated: StatedPreprocessing, fed: FedTensor) -> Preprocessing:
+    """Return stated preprocessing with the defaults that samples of the input have."""
+    size = stated.resize or (fed.shape or (-1, -1, -1))[-3:-1]
+    return Preprocessing(
+        "",
+        fed.name,
+        central_crop=stated.central_crop,
+        resize=None if min(size) < 0 else (size[0], size[1]),
+        interpolation=stated.interpolation,
+        align_corners=stated.align_corners,
+        half_pixel_centers=stated.half_pixel_centers,
+        channels=stated.channels,
+        mean=stated.mean or (0.0,),
+        std=stated.std or (255.0 if fed.dtype is DType.FLOAT else 1.0,),
+    )
 
 
 def _interface(graph: Graph, ends: Interface, front: Front) -> Interface:

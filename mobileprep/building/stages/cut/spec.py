@@ -11,17 +11,19 @@ from mobileprep.building.plan.spec import Files, Stage, StageSpec, Upstream, pla
 from mobileprep.building.stages.freeze.spec import GRAPH, INTERFACE, Frozen
 from mobileprep.data.options import Preprocessing
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.settings import Data
+from mobileprep.recipe.preprocessing import StatedPreprocessing
+from mobileprep.recipe.settings import Data, InputSpec
 
 
 class PreprocessingRecord(Struct, frozen=True):
-    """Preprocessing that moved from the graph into the app, ``preprocessing.json``.
+    """Preprocessing that the app does before the model, ``preprocessing.json``.
 
     Args:
-        preprocessing: the conversion of a decoded image or sound to the new input.
+        preprocessing: the conversion of a decoded image or sound to the input.
         summary: the same in one line.
         nodes: number of nodes that the cut removed.
-        data: the files of the comparison, or ``drawn`` for random pixels or samples.
+        data: the files of the comparison, or ``drawn`` for random pixels or samples; None if the
+            recipe states the preprocessing, so that there is nothing to compare.
         samples: number of samples of the comparison.
         largest_difference: largest difference of the new input or an output between the source and
             the cut graph, as a share of its largest magnitude.
@@ -30,11 +32,11 @@ class PreprocessingRecord(Struct, frozen=True):
 
     preprocessing: Preprocessing
     summary: str
-    nodes: int
-    data: str
-    samples: int
-    largest_difference: float
-    tolerance: float
+    nodes: int = 0
+    data: str | None = None
+    samples: int = 0
+    largest_difference: float | None = None
+    tolerance: float | None = None
 
 
 class CutStage(Stage, frozen=True, kw_only=True):
@@ -75,6 +77,40 @@ def cut_spec(target: Target, frozen: Frozen) -> StageSpec | None:
         interface=frozen.interface,
     )
     return StageSpec("cut_preprocessing", stage, places(target, "preprocessing", "outputs"))
+
+
+class StatedStage(Stage, frozen=True, kw_only=True):
+    """Check that the stated preprocessing fits the input.
+
+    Args:
+        stated: preprocessing of the recipe.
+        inputs: inputs that the recipe declares.
+        graph: the frozen graph.
+        interface: its inputs and outputs.
+    """
+
+    stage_name: ClassVar[str] = "stated"
+    stage_version: ClassVar[int] = 1
+    RECORD: ClassVar[str] = CutStage.RECORD
+    reported: ClassVar[type[Struct] | None] = PreprocessingRecord
+
+    stated: StatedPreprocessing
+    inputs: tuple[InputSpec, ...] = ()
+    graph: Upstream
+    interface: Upstream
+
+
+def stated_spec(target: Target, frozen: Frozen) -> StageSpec | None:
+    """Return the stage that checks the preprocessing that the recipe states, if it does."""
+    if not isinstance(target.preprocessing, StatedPreprocessing):
+        return None
+    stage = StatedStage(
+        stated=target.preprocessing,
+        inputs=target.inputs,
+        graph=frozen.graph,
+        interface=frozen.interface,
+    )
+    return StageSpec("stated_preprocessing", stage, places(target, "preprocessing", "inputs"))
 
 
 def _file_data(target: Target) -> Data | None:

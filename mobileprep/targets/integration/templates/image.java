@@ -79,7 +79,7 @@
           float upper = color{{ loop.index0 }}(p00) + (color{{ loop.index0 }}(p01) - color{{ loop.index0 }}(p00)) * weightX;
           float lower = color{{ loop.index0 }}(p10) + (color{{ loop.index0 }}(p11) - color{{ loop.index0 }}(p10)) * weightX;
           float value = upper + (lower - upper) * weightY;
-          values[at++] = {% if pre_java == "float" %}(value - {{ channel.mean | float }}) / {{ channel.std | float }}{% else %}(byte) (int) value{% endif %};
+          values[at++] = {% if pre_java == "float" %}(value - {{ channel.mean | float }}) / {{ channel.std | float }}{% else %}(byte) (int) {% if pre_rounds %}Math.rint(value){% else %}value{% endif %}{% endif %};
         }
 {% endfor %}
       }

@@ -71,7 +71,7 @@
                         val upper = color(y0, x0) + (color(y0, x1) - color(y0, x0)) * weightX
                         val lower = color(y1, x0) + (color(y1, x1) - color(y1, x0)) * weightX
                         val value = upper + (lower - upper) * weightY
-                        values[at++] = {% if pre_java == "float" %}(value - MEAN[channel]) / STD[channel]{% else %}value.toInt().toByte(){% endif %}
+                        values[at++] = {% if pre_java == "float" %}(value - MEAN[channel]) / STD[channel]{% elif pre_rounds %}Math.rint(value.toDouble()).toInt().toByte(){% else %}value.toInt().toByte(){% endif %}
 
                     }
                 }

@@ -237,7 +237,7 @@ public final class {{ class_name }} {
         for c in 0..<{{ pre_channels | length }} {
           let upper = color(y0, x0, c) + (color(y0, x1, c) - color(y0, x0, c)) * weightX
           let lower = color(y1, x0, c) + (color(y1, x1, c) - color(y1, x0, c)) * weightX
-          values.append({{ pre_swift }}((upper + (lower - upper) * weightY - mean[c]) / std[c]))
+          values.append({{ pre_swift }}({% if pre_rounds %}({% endif %}(upper + (lower - upper) * weightY - mean[c]) / std[c]{% if pre_rounds %}).rounded(.toNearestOrEven){% endif %}))
         }
       }
     }

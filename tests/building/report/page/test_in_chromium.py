@@ -190,6 +190,18 @@ def test_hostile_names_are_text(chrome: Any, page_file: Path, tmp_path: Path) ->
         assert "\\u202e" in text
 
 
+def test_overview_has_the_preprocessing(chrome: Any, page_file: Path, tmp_path: Path) -> None:
+    data = data_of_page(page_file.read_bytes())
+    for target in data["targets"]:
+        moved = {"summary": "rgb; mean 0; std 255", "preprocessing": {"input": "x"}}
+        target["report"]["preprocessing"] = {**moved, "largest_difference": None}
+    path = tmp_path / "report.html"
+    path.write_bytes(render_page(data))
+    with opened(chrome, path) as page:
+        shown = page.locator("[data-chart=preprocessing]").first.inner_text()
+    assert shown == "Preprocessing in the app: rgb; mean 0; std 255; input x."
+
+
 def test_comparison_of_two_builds(chrome: Any, page_file: Path, tmp_path: Path) -> None:
     data = data_of_page(page_file.read_bytes())
     earlier = json.loads(json.dumps(data))
