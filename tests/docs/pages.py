@@ -110,8 +110,11 @@ def run_page(page: Path, scripts: Path) -> int:
 
 def copy_recipes(page: Path) -> None:
     """Copy the recipes that a page uses to the current directory."""
-    if "recipes/" in page.read_text("utf-8"):
+    text = page.read_text("utf-8")
+    if "recipes/" in text:
         shutil.copytree(ROOT / "recipes", "recipes")
+    if "=mnist/" in text or " mnist/" in text:
+        shutil.copytree(ROOT / "recipes" / "mnist", "mnist")
     shutil.copytree(ROOT / "recipes" / "digits", "digits")
 
 
