@@ -26,7 +26,7 @@ from mobileprep.recipe.validation_settings import (
 # The TensorFlow release that does not pad 8-bit tensors; the default of quantize_nodes.
 _WITHOUT_PADS: Final = "1.15"
 # Repairs that run the graph on samples.
-_MEASURING: Final = ("absorb_high_biases", "correct_bias")
+_MEASURING: Final = ("absorb_high_biases", "correct_bias", "reconstruct_weights")
 # Fields of a target for the keys of its section ``registration``.
 _REGISTRATION: Final = {"tensorflow": "registration", "allow": "allow"}
 # Modes that store weights in floating point, where every difference from the previous model counts.

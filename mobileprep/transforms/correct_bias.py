@@ -381,7 +381,7 @@ def empirically_corrected(biased: Biased, rounded: Mapping[str, Node], runs: Run
     expected = _float_means(biased, runs)
     now = replaced(biased.graph, rounded)
     names = [layer.layer.name for layer in biased.layers]
-    last = _last_uses(biased.graph, names)
+    last = last_uses(biased.graph, names)
     fed: list[dict[str, Array]] = [dict(run) for run in runs]
     corrected: dict[str, Node] = {}
     for at, layer in enumerate(biased.layers):
@@ -422,7 +422,7 @@ def _by_channel(output: Array, layer: BiasedLayer) -> Array:
     return np.moveaxis(output, layer.axis, -1).reshape(-1, layer.channels)
 
 
-def _last_uses(graph: Graph, layers: Sequence[str]) -> dict[str, int]:
+def last_uses(graph: Graph, layers: Sequence[str]) -> dict[str, int]:
     """Return the index of the last layer that directly uses each layer's output."""
     done: set[str] = set()
     last = {}
