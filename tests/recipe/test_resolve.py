@@ -249,6 +249,7 @@ def test_repairs_come_between_then_and_quantization(target):
     [
         ("", "correct_bias", "data/c.npz", "data/c.npz"),
         ("", "absorb_high_biases", "data/c.npz", "data/c.npz"),
+        ("", "reconstruct_weights: {bits: 4}", "data/c.npz", "data/c.npz"),
         ("", "correct_bias: {data: own.npz}", "data/c.npz", "own.npz"),
         ("", "correct_bias", "photos", None),
         ("", "correct_bias", "{npz: c.npz, inputs: {x: y}}", None),

@@ -32,6 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cast_weights": {"minimum_size": 16},
     "clip_weights": {"minimum_size": 16, "bits": 2},
     "correct_bias": {**SAMPLES, "minimum_size": 16},
+    "reconstruct_weights": SAMPLES,
     "freeze_requantization_ranges": {"min_max_log_file": "run.log"},
     "fuse_remote_graph": {
         "fused_nodes": "same",

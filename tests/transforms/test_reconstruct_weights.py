@@ -1,0 +1,175 @@
+"""reconstruct_weights: rounded weights with which layers compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import TransformError
+from mobileprep.formats.arrays import write_arrays
+from mobileprep.graph.graph import Graph
+from mobileprep.ops.numerics.ranges import channel_steps
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
+
+
+def correlated(*shape: int, seed: int) -> np.ndarray:
+    """Return positive images whose channels and neighbors resemble each other."""
+    images = normal(*shape, seed=seed)
+    images += images.mean(axis=-1, keepdims=True) * 4
+    return np.abs(images + np.roll(images, 1, axis=1) + np.roll(images, 1, axis=2))
+
+
+IMAGES = correlated(24, 8, 8, 4, seed=1)
+OTHERS = correlated(24, 8, 8, 4, seed=2)
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "data.npz"
+    write_arrays(path, {"x": IMAGES})
+    return str(path)
+
+
+def network(*more) -> Graph:
+    return Graph(
+        [
+            placeholder(),
+            const("w", normal(3, 3, 4, 16, seed=1)),
+            conv("layer", "x w"),
+            const("b", normal(16, seed=2)),
+            node("biased", "BiasAdd", "layer b", data_format="NHWC"),
+            node("act", "Relu", "biased"),
+            const("d", normal(3, 3, 16, 2, seed=3)),
+            conv("deep", "act d", "DepthwiseConv2dNative"),
+            node("act2", "Relu", "deep"),
+            const("w2", normal(1, 1, 32, 8, seed=4)),
+            conv("out", "act2 w2"),
+            *more,
+        ]
+    )
+
+
+def weights(graph: Graph, name: str) -> np.ndarray:
+    return graph[name].attr_tensor("value").array()
+
+
+def nearest(values: np.ndarray, axes: tuple[int, ...], most: int, method="min_max") -> np.ndarray:
+    """Round each weight to the nearest step."""
+    steps = channel_steps(values, axes, method, most)
+    return np.clip(np.rint(values / steps), -most, most) * steps
+
+
+def with_weights(graph: Graph, new: dict[str, np.ndarray]) -> Graph:
+    return graph.with_nodes(const(n.name, new[n.name]) if n.name in new else n for n in graph)
+
+
+def off_by(graph: Graph, images: np.ndarray) -> float:
+    """Return the error of the output as a share of its spread."""
+    expected = run(network(), images, "out")
+    difference = run(graph, images, "out") - expected
+    return float(np.sqrt(np.square(difference).mean()) / expected.std())
+
+
+AXES = {"w": (-1,), "d": (-2, -1), "w2": (-1,)}
+
+
+@pytest.mark.parametrize(("bits", "method"), [(8, "min_max"), (4, "mse")])
+def test_outputs_change_less_than_with_the_nearest_steps(data, bits, method):
+    most = (1 << (bits - 1)) - 1
+    result = apply("reconstruct_weights", network(), data=data, bits=bits)
+    plain = {k: nearest(weights(network(), k), axes, most, method) for k, axes in AXES.items()}
+    assert result.matched == 3
+    assert 1.7 * off_by(result.graph, OTHERS) < off_by(with_weights(network(), plain), OTHERS)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_weights_are_on_the_steps_that_quantization_chooses(data, bits):
+    result = apply("reconstruct_weights", network(), data=data, bits=bits)
+    most = (1 << (bits - 1)) - 1
+    for name, axes in AXES.items():
+        values = weights(result.graph, name)
+        levels = values / channel_steps(values, axes, "min_max", most)
+        np.testing.assert_allclose(levels, np.rint(levels), atol=1e-4)
+        assert np.abs(np.rint(levels)).max() == most
+
+
+def test_one_scale_for_the_tensor(data):
+    result = apply("reconstruct_weights", network(), data=data, granularity="tensor")
+    for name in AXES:
+        values = weights(result.graph, name)
+        levels = values / (np.abs(values).max() / 127)
+        np.testing.assert_allclose(levels, np.rint(levels), atol=1e-4)
+
+
+def test_biases_keep_the_means(data):
+    result = apply("reconstruct_weights", network(), data=data, bits=4)
+    moved = run(result.graph, IMAGES, "biased").mean(axis=(0, 1, 2), dtype=np.float64)
+    expected = run(network(), IMAGES, "biased").mean(axis=(0, 1, 2), dtype=np.float64)
+    np.testing.assert_allclose(moved, expected, atol=1e-4)
+
+
+def test_two_inputs_that_are_always_equal_round_together(tmp_path):
+    # Both inputs are the same, so only the sum of the two weights matters: the nearest steps of
+    # 0.4 and 0.4 are 0 and 0, but 0 and 1 are closer to their sum.
+    graph = Graph(
+        [
+            placeholder(),
+            const("w", np.array([[0.4], [0.4], [127]], np.float32)),
+            node("out", "MatMul", "x w"),
+        ]
+    )
+    rows = np.repeat(normal(64, 1, seed=5), 3, axis=1)
+    rows[:, 2] = normal(64, seed=6)
+    write_arrays(tmp_path / "rows.npz", {"x": rows})
+    result = apply("reconstruct_weights", graph, data=str(tmp_path / "rows.npz"), damping=1e-4)
+    assert sorted(weights(result.graph, "w").reshape(-1).tolist()) == [0, 1, 127]
+
+
+def test_transposed_products(tmp_path):
+    values = normal(5, 12, seed=7)
+    rows = correlated(40, 1, 1, 12, seed=8).reshape(40, 12)
+    write_arrays(tmp_path / "rows.npz", {"x": rows})
+    straight, turned = (
+        Graph(
+            [placeholder(), const("w", array), node("out", "MatMul", "x w", **how)]
+        )
+        for array, how in ((values.T.copy(), {}), (values, {"transpose_b": True}))
+    )
+    options = {"data": str(tmp_path / "rows.npz"), "bits": 4}
+    one, other = (apply("reconstruct_weights", g, **options).graph for g in (straight, turned))
+    np.testing.assert_array_equal(weights(one, "w"), weights(other, "w").T)
+
+
+def test_channels_first(data, tmp_path):
+    images = np.moveaxis(IMAGES, -1, 1).copy()
+    write_arrays(tmp_path / "first.npz", {"x": images})
+    last, first = (
+        Graph(
+            [
+                placeholder(),
+                const("w", normal(3, 3, 4, 16, seed=1)),
+                conv("out", "x w", data_format=layout),
+            ]
+        )
+        for layout in ("NHWC", "NCHW")
+    )
+    one = apply("reconstruct_weights", last, data=data).graph
+    other = apply("reconstruct_weights", first, data=str(tmp_path / "first.npz")).graph
+    np.testing.assert_array_equal(weights(one, "w"), weights(other, "w"))
+
+
+def test_layers_that_share_weights_keep_them(data):
+    more = [const("v", normal(1, 1, 8, 8, seed=9)), conv("again", "out v"), conv("twice", "again v")]
+    result = apply("reconstruct_weights", network(*more), outputs=("twice",), data=data)
+    assert result.skipped == {"several layers share the weights": 2}
+    np.testing.assert_array_equal(weights(result.graph, "v"), normal(1, 1, 8, 8, seed=9))
+
+
+def test_samples_are_needed():
+    with pytest.raises(TransformError, match="it needs samples"):
+        apply("reconstruct_weights", network())
+
+
+def test_the_same_bytes_again(data):
+    one, other = (apply("reconstruct_weights", network(), data=data).graph for _ in range(2))
+    assert shown(one) == shown(other)
