@@ -171,7 +171,7 @@ class ReconstructWeights(Transform, frozen=True):
         steps = self._steps(matrix, fitted, most)
         rounded = _levels_in_order(fitted / steps, squares, most) * steps
         shift = sums.mean @ weights - sums.changed_mean @ rounded
-        packed = Tensor.packed(matrix.restored(rounded).astype(np.float32))
+        packed = Tensor.packed(matrix.restored(rounded + 0.0).astype(np.float32))
         new = constant(old.name, packed, old.device, old.inputs)
         return new, shifted(layer.bias, shift.reshape(-1))
 
