@@ -37,11 +37,16 @@ from quantization_networks import NETWORKS
 
 Array = np.ndarray[Any, Any]
 REPAIR = ["equalize_ranges", {"correct_bias": {"data": "calibration.npz"}}]
+EQUAL = "equalize_ranges"
 MODES: Mapping[str, Any] = {
     "weights": "weights",
     "int8": "int8",
     "int8, repaired": {"mode": "int8", "repair": REPAIR},
+    "int8, reconstructed": {"mode": "int8", "repair": [EQUAL, "reconstruct_weights"]},
     "int16x8": "int16x8",
+    "int16x8, reconstructed": {"mode": "int16x8", "repair": [EQUAL, "reconstruct_weights"]},
+    "int4": "int4",
+    "int4, reconstructed": {"mode": "int4", "repair": [{"reconstruct_weights": {"bits": 4}}]},
 }
 SETS = ("calibration", "test")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -105,9 +106,10 @@ class ReconstructWeights(Transform, frozen=True):
             return layer.name in needed and size >= max(self.minimum_size, 1)
 
         biased = with_biases(graph, is_candidate, context.protected)
-        users = Counter(layer.weights.name for layer in biased.layers)
+        # Files store equal constants once, whether or not they are one node.
+        users = Counter(map(_content, biased.layers))
         reasons = {
-            layer.layer.name: _reason(layer, users[layer.weights.name]) for layer in biased.layers
+            layer.layer.name: _reason(layer, users[_content(layer)]) for layer in biased.layers
         }
         layers = [layer for layer in biased.layers if not reasons[layer.layer.name]]
         skipped = Counter(reason for reason in reasons.values() if reason)
@@ -182,6 +184,11 @@ class ReconstructWeights(Transform, frozen=True):
         axes = matrix.axes if self.granularity == "channel" else ()
         steps = channel_steps(weights, axes, method, most).astype(np.float64)
         return matrix.grouped(np.broadcast_to(steps, weights.shape))[:, :1]
+
+
+def _content(layer: BiasedLayer) -> tuple[tuple[int, ...], bytes]:
+    weights = layer.weights.attr_tensor("value").array()
+    return weights.shape, hashlib.sha256(np.ascontiguousarray(weights)).digest()
 
 
 def _reason(layer: BiasedLayer, users: int) -> str:

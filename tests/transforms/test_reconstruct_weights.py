@@ -130,9 +130,7 @@ def test_transposed_products(tmp_path):
     rows = correlated(40, 1, 1, 12, seed=8).reshape(40, 12)
     write_arrays(tmp_path / "rows.npz", {"x": rows})
     straight, turned = (
-        Graph(
-            [placeholder(), const("w", array), node("out", "MatMul", "x w", **how)]
-        )
+        Graph([placeholder(), const("w", array), node("out", "MatMul", "x w", **how)])
         for array, how in ((values.T.copy(), {}), (values, {"transpose_b": True}))
     )
     options = {"data": str(tmp_path / "rows.npz"), "bits": 4}
@@ -158,8 +156,11 @@ def test_channels_first(data, tmp_path):
     np.testing.assert_array_equal(weights(one, "w"), weights(other, "w"))
 
 
-def test_layers_that_share_weights_keep_them(data):
-    more = [const("v", normal(1, 1, 8, 8, seed=9)), conv("again", "out v"), conv("twice", "again v")]
+@pytest.mark.parametrize("other", ["v", "copy"])
+def test_layers_that_share_weights_keep_them(data, other):
+    values = normal(1, 1, 8, 8, seed=9)
+    more = [const("v", values), const("copy", values)]
+    more += [conv("again", "out v"), conv("twice", f"again {other}")]
     result = apply("reconstruct_weights", network(*more), outputs=("twice",), data=data)
     assert result.skipped == {"several layers share the weights": 2}
     np.testing.assert_array_equal(weights(result.graph, "v"), normal(1, 1, 8, 8, seed=9))
