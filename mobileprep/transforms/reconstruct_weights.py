@@ -188,7 +188,7 @@ class ReconstructWeights(Transform, frozen=True):
 
 def _content(layer: BiasedLayer) -> tuple[tuple[int, ...], bytes]:
     weights = layer.weights.attr_tensor("value").array()
-    return weights.shape, hashlib.sha256(np.ascontiguousarray(weights)).digest()
+    return weights.shape, hashlib.sha256(weights.tobytes()).digest()
 
 
 def _reason(layer: BiasedLayer, users: int) -> str:
