@@ -93,6 +93,10 @@ def test_generated_recipe_builds_and_preserves_outputs(models: Path, source: str
         assert set(map(parse_ref, expected)) <= set(map(parse_ref, target.outputs))
     rounding = COARSE.get(source.split("/")[0], ROUNDING)
     text = recipe.read_text()
+    if "preprocessing: cut\n" in text:  # compared by the build itself
+        text = text.replace("preprocessing: cut\n", "")
+        recipe.write_text(text)
+        assert main(["build", "recipe.yaml"]) == 0
     plain = SMALL_WEIGHTS.sub("", text)
     is_small = plain != text
     _compare(recipe, feeds, expected, EIGHT_BIT if is_small else rounding)
