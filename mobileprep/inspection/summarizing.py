@@ -21,6 +21,7 @@ from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.serde import serialized_size
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.inspection.costs import CountedRun, ModelCosts, counted_run, model_costs
 from mobileprep.inspection.diagnosis import Diagnosis, diagnose
@@ -301,13 +302,23 @@ def memory_as_saved(counted: CountedModel, path: Path, options: SummaryOptions) 
     Returns:
         None if the sizes of tensors are not known.
     """
-    kind = "tflite" if is_tflite_graph(counted.graph) else "frozen"
-    size = path.stat().st_size if kind == "tflite" else 0
+    kind, size = "frozen", serialized_size(_frozen_part(counted))
+    if is_tflite_graph(counted.graph):
+        kind, size = "tflite", path.stat().st_size
     shapes, outputs = _input_shapes(counted, options), counted.proposal.outputs
     try:
         return memory_of(counted.graph, shapes, outputs, kind=kind, file_bytes=size)
     except MobileprepError:
         return None
+
+
+def _frozen_part(counted: CountedModel) -> Graph:
+    """Return the graph that is left after freezing: without the nodes of training."""
+    graph, run = counted.graph, counted.run
+    if counted.is_frozen or run is None:
+        return graph
+    names = {cost.name for cost in run.costs.nodes} | {node.name for node in run.constants()}
+    return graph.with_nodes(node for node in graph if node.name in names)
 
 
 def _input_shapes(counted: CountedModel, options: SummaryOptions) -> dict[str, TensorShape]:

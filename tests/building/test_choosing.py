@@ -54,8 +54,8 @@ def test_numbers_of_a_trained_model() -> None:
     assert (candidate.reason, candidate.parameters, candidate.flops) == ("", 8192, 2 * 4 * 2048)
     # The 8-bit constant, and the two floats of its range.
     assert (candidate.float_bytes, candidate.eightbit_bytes) == (32768, 8192 + 8)
-    # The weights, the input in a buffer of 64 bytes, and the output.
-    assert candidate.ram_bytes == 32768 + 64 + 8192
+    # The parsed graph, the weights, the input in a buffer of 64 bytes, and the output.
+    assert candidate.ram_bytes == Path("trained.pb").stat().st_size + 32768 + 64 + 8192
     assert candidate.best_seconds == 16384 / 5e9
     assert candidate.likely_seconds == (16384 / 5e9, 16384 / 2.5e9)
     assert candidate.lacks == ()
@@ -78,8 +78,8 @@ def test_untrained_model_has_sizes_and_a_range() -> None:
     assert candidate.float_bytes == trained.float_bytes
     assert candidate.eightbit_bytes == trained.eightbit_bytes
     assert candidate.flops == trained.flops
-    # TensorFlow folds the read of the frozen variable, and holds the weights twice.
-    assert candidate.ram_bytes == trained.ram_bytes + 32768
+    # The nodes have other names.
+    assert abs(candidate.ram_bytes - trained.ram_bytes) < 100
     assert candidate.compressed_bytes == (3280, 7790)
     assert candidate.notes[-1] == "not frozen: sizes are those of the variables' shapes"
     assert "compressed without weights: 40% to 95% of the 8-bit size" in candidate.assumptions
@@ -90,7 +90,7 @@ def test_double_weights_count_as_float() -> None:
     write_graph(Path("double.pb"), Graph(product(weights, dtype=DType.DOUBLE)))
     candidate = only("double.pb")
     assert (candidate.float_bytes, candidate.eightbit_bytes) == (32768, 8200)
-    assert candidate.ram_bytes == 65536 + 64 + 16384
+    assert candidate.ram_bytes == Path("double.pb").stat().st_size + 65536 + 64 + 16384
     assert candidate.compressed_bytes == only("trained.pb").compressed_bytes
 
 

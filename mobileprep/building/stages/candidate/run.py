@@ -18,6 +18,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
+from mobileprep.graph.serde import serialized_size
 from mobileprep.graph.tensor import Tensor
 from mobileprep.inspection.costs import CountedRun, counted_run
 from mobileprep.inspection.memory import memory_of
@@ -103,8 +104,9 @@ def counted_candidate(
 
 
 def _peak(run: CountedRun, inputs: Mapping[str, TensorShape], outputs: Sequence[str]) -> int | None:
+    size = serialized_size(run.graph)
     try:
-        return memory_of(run.graph, inputs, outputs, kind="frozen", file_bytes=0).peak
+        return memory_of(run.graph, inputs, outputs, kind="frozen", file_bytes=size).peak
     except MobileprepError:
         return None
 
