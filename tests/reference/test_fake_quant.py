@@ -333,6 +333,12 @@ def import_transformed(tf: Any, meta: Any, **options: Any) -> None:
         tf.train.import_meta_graph(str(target))
 
 
+def one_thread(tf):
+    """Create a session whose sums have the same order in each run: rounding is not continuous."""
+    config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    return tf.Session(config=config)
+
+
 def trained(tf: Any, graph: Any, initial: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Loss and gradients of three batches, and the ranges after them."""
     loss = tf.reduce_mean(tf.square(graph.get_tensor_by_name("out:0") - 0.5))
@@ -342,7 +348,7 @@ def trained(tf: Any, graph: Any, initial: dict[str, np.ndarray]) -> dict[str, np
     gradients = {name: gradient for name, gradient in pairs if gradient is not None}
     images = np.random.default_rng(0).standard_normal((3, 16, 8, 8, 3)).astype(np.float32)
     results = {}
-    with tf.Session() as session:
+    with one_thread(tf) as session:
         session.run(tf.global_variables_initializer())
         for variable in tf.global_variables():
             if variable.name in initial:
