@@ -79,8 +79,8 @@ def compare_tensorflow(network: Network) -> Compared:
     """Compare the activations of a run in TensorFlow."""
     graph = mobileprep.load_graph(network.path)
     size = network.path.stat().st_size
-    found = memory_of(graph, network.shapes, network.outputs, kind="frozen", file_bytes=size)
-    return Compared(found.phases[-1].activations, tensorflow_peak(network))
+    estimate = memory_of(graph, network.shapes, network.outputs, kind="frozen", file_bytes=size)
+    return Compared(estimate.phases[-1].activations, tensorflow_peak(network))
 
 
 def tensorflow_peak(network: Network) -> int:
@@ -142,8 +142,10 @@ def compare_litert(network: Network, mode: Mode = "float") -> Compared:
         )
         lite = read_tflite(file)
         size = file.stat().st_size
-        found = memory_of(lite.graph, {}, lite.outputs, kind="tflite", file_bytes=size).phases[-1]
-        return Compared(found.activations + found.weights, litert_arenas(file))
+        estimate = memory_of(lite.graph, {}, lite.outputs, kind="tflite", file_bytes=size).phases[
+            -1
+        ]
+        return Compared(estimate.activations + estimate.weights, litert_arenas(file))
 
 
 def litert_arenas(file: Path) -> int:
@@ -187,13 +189,13 @@ def main() -> None:
         cells = [network.path.stem]
         for compare in (compare_tensorflow, compare_litert):
             try:
-                found = compare(network)
+                compared = compare(network)
             except (mobileprep.MobileprepError, ValueError) as error:
                 print(f"{network.path}: {error}", file=sys.stderr)
                 cells += ["-"] * 3
                 continue
-            worst = max(worst, abs(found.ratio - 1))
-            cells += [f"{found.measured:,}", f"{found.estimate:,}", f"{found.ratio:.3f}"]
+            worst = max(worst, abs(compared.ratio - 1))
+            cells += [f"{compared.measured:,}", f"{compared.estimate:,}", f"{compared.ratio:.3f}"]
         print(f"| {' | '.join(cells)} |", flush=True)
     if args.limit is not None and worst > args.limit / 100:
         sys.exit(f"an estimate is off by {worst:.1%}")

@@ -111,7 +111,7 @@ def choose(
         runtime: runtime whose unsupported ops are listed: TensorFlow Mobile or LiteRT.
         tensorflow: release of TensorFlow Mobile.
         platform: platform of TensorFlow Mobile.
-        data: labelled samples; without them, there is no metric.
+        data: labelled samples for the metric, or None.
         warn: called with each warning; by default it is a ``MobileprepWarning``.
 
     Raises:
@@ -151,8 +151,8 @@ def _candidate(
     """
     model = str(path)
     try:
-        found = find_source(path)
-        counted = counted_model(found.source, options)
+        source = find_source(path)
+        counted = counted_model(source.source, options)
         if counted.run is None:
             return Candidate(model, counted.notes[-1])
         memory = memory_as_saved(counted, path, options)
@@ -166,7 +166,7 @@ def _candidate(
         lacks = _lacks(counted, options.tensorflow, platform)
     except MobileprepError as error:
         return Candidate(model, error.message)
-    notes = [*found.notes, *candidate.notes]
+    notes = [*source.notes, *candidate.notes]
     if not counted.is_frozen:
         notes.append("not frozen: sizes are those of the variables' shapes")
     metric = None
@@ -174,7 +174,7 @@ def _candidate(
         notes.append(f"no {data.metric}: the variables have no values")
     elif data is not None:
         try:
-            metric = _metric(counted, Path(found.source.where), data, warn)
+            metric = _metric(counted, Path(source.source.where), data, warn)
         except MobileprepError as error:
             notes.append(f"no {data.metric}: {error.message}")
     return replace(candidate, lacks=lacks, metric=metric, notes=tuple(notes))

@@ -79,15 +79,17 @@ def import_measurement(
     warn = warn or as_warning
     read = read_log(Path(log))
     (loaded,) = load_recipes(recipe)
-    known = dict.fromkeys(FACTS, "") | dict(read.facts) | dict(facts or {})
-    target = device_target(loaded, known["target"])
-    if not known["device"]:
+    details = dict.fromkeys(FACTS, "") | dict(read.facts) | dict(facts or {})
+    target = device_target(loaded, details["target"])
+    if not details["device"]:
         message = "the log does not name the device"
         raise UsageError(message, "pass its name with --device", str(log))
     model = built_model(loaded, target, out)
     digest = sha256_file(model)
-    if known["sha256"] not in ("", digest):
-        message = f"the log is of a model with SHA-256 {known['sha256']}, and {model} has {digest}"
+    if details["sha256"] not in ("", digest):
+        message = (
+            f"the log is of a model with SHA-256 {details['sha256']}, and {model} has {digest}"
+        )
         raise UsageError(
             message, "measure the published model, or build the measured one", str(log)
         )
@@ -98,14 +100,14 @@ def import_measurement(
     graph, nodes = _costs(model, warn)
     measurement = Measurement(
         target.folder,
-        known["device"],
-        known["build"],
-        known["governor"],
-        known["date"],
-        known["tool"] or read.format,
+        details["device"],
+        details["build"],
+        details["governor"],
+        details["date"],
+        details["tool"] or read.format,
         digest,
         read.mean_ms,
-        _threads(known["threads"]),
+        _threads(details["threads"]),
         read.std_ms,
         read.min_ms,
         read.runs,
@@ -116,7 +118,7 @@ def import_measurement(
     )
     data = measurement_bytes(measurement)
     measurement_from(data[: MAX_BYTES + 1], str(log))  # the bounds that builds check
-    name = f"{_file_name(target.folder)}-{_file_name(known['device'])}.json"
+    name = f"{_file_name(target.folder)}-{_file_name(details['device'])}.json"
     path = Path(loaded.file).parent / FOLDER / name
     path.parent.mkdir(exist_ok=True)
     write_bytes(path, data)

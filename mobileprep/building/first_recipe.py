@@ -179,40 +179,40 @@ def _preprocessed(
     try:
         graph = freeze(load_found(model, wishes.tags), options).graph
         names = [i.name for i in draft.inputs]
-        found = find_preprocessing(graph, names, draft.outputs, files, labels)
+        fit = find_preprocessing(graph, names, draft.outputs, files, labels)
     except NoLabelsError:
         return replace(draft, validation=(name, ""), reading=())
     except MobileprepError:
         return draft  # The build reports the error.
-    if found is None:
+    if fit is None:
         return draft
-    show(found)
-    about, reading = _described(found)
+    show(fit)
+    about, reading = _described(fit)
     return replace(
         draft,
-        about_data=(*about, *found.table()),
+        about_data=(*about, *fit.table()),
         reading=(*draft.reading, *reading) if is_folder else (),
         stated=tuple(reading),
     )
 
 
-def _described(found: PreprocessingFit) -> tuple[list[str], list[tuple[str, str]]]:
+def _described(fit: PreprocessingFit) -> tuple[list[str], list[tuple[str, str]]]:
     """Return comments on a preprocessing, and the keys of ``data`` that apply it."""
-    choice = found.choice
+    choice = fit.choice
     if choice is None:
-        return [f"The preprocessing is not clear: {found.doubt}."], []
+        return [f"The preprocessing is not clear: {fit.doubt}."], []
     accuracy = f"top-1 accuracy {choice.accuracy:.3f} on {len(choice.hits)} samples"
     about = [f"Pixels scaled to {choice.scaling.name}, channels {choice.channels}: {accuracy}."]
-    if found.doubt:
-        about.append(f"Note: {found.doubt}.")
+    if fit.doubt:
+        about.append(f"Note: {fit.doubt}.")
     mean, std = choice.ordered
-    if found.stored and found.stored != choice.scaling.name:
+    if fit.stored and fit.stored != choice.scaling.name:
         scaled = f"(pixel - {mean}) / {std}"
-        about.append(f"The arrays contain {found.stored}: scale pixels of 0 to 255 as {scaled}.")
-    if found.stored and choice.channels == "bgr":
+        about.append(f"The arrays contain {fit.stored}: scale pixels of 0 to 255 as {scaled}.")
+    if fit.stored and choice.channels == "bgr":
         about.append("The arrays have the channels in another order: reverse the last axis.")
     if choice.offset > 0:
-        fix = "add 1 to the labels" if found.stored else "list it first in a file, 'classes: FILE'"
+        fix = "add 1 to the labels" if fit.stored else "list it first in a file, 'classes: FILE'"
         about.append(f"The model has a class before that of the first label: {fix}.")
     elif choice.offset < 0:
         about.append("The model counts classes from 0 and the labels count from 1: subtract 1.")

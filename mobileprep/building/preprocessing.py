@@ -105,7 +105,7 @@ class PreprocessingFit(Struct, frozen=True):
         trials: the best label offset of each scaling and order of channels, best first.
         choice: the best trial; None if it is not clear.
         stored: name of the scaling of an array's values; empty for image files.
-        doubt: why there is no choice, or which part of it is not clear; empty otherwise.
+        doubt: reason for the missing choice, or the unclear part of it; empty otherwise.
     """
 
     trials: tuple[Trial, ...]
@@ -232,9 +232,9 @@ class _Search:
             if scores is None:
                 return None
             predictions.append(np.argmax(scores, axis=1))
-        found = np.concatenate(predictions)
+        classes = np.concatenate(predictions)
         labels = self._images.labels
-        gaps = found - labels[: len(found)]
+        gaps = classes - labels[: len(classes)]
         trials = [
             Trial(scaling, channels, offset, tuple(bool(hit) for hit in gaps == offset))
             for offset in _OFFSETS

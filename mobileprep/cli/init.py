@@ -97,9 +97,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(found: PreprocessingFit) -> None:
+def _show(fit: PreprocessingFit) -> None:
     """Print the accuracy with each preprocessing."""
-    print(*found.table(), sep="\n", file=sys.stderr)
+    print(*fit.table(), sep="\n", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep ops '*Pool*' --tensorflow 2.21",
 )
 def run(args: argparse.Namespace) -> int:
-    """Print each op, or a line for each if a pattern is given."""
+    """Print each op, or a line for each match of a pattern."""
     from mobileprep.targets.op_facts import is_pattern, op_facts
 
     facts = op_facts(args.ops, tensorflow=args.tensorflow, platform=args.platform)

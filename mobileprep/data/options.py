@@ -170,7 +170,7 @@ Interpolation: TypeAlias = Literal["bilinear", "nearest"]
 
 
 class Preprocessing(Struct, frozen=True):
-    """The conversion of a decoded image or sound to an input, in the order of the fields.
+    """The conversion of decoded images or audio to an input, in the order of the fields.
 
     Args:
         decoded: the tensor of the decoder in the original graph; empty if it has none.
@@ -183,10 +183,10 @@ class Preprocessing(Struct, frozen=True):
         channels: order of an image's channels.
         mean: subtracted from each channel, after resizing.
         std: divisor of each channel.
-        desired_samples: length of a sound in samples, or None.
-        desired_channels: number of channels of a sound, or None.
-        rate: the input for the sample rate of a sound; empty if the graph does not read it.
-        is_sound: whether the input is a sound: samples from -1 to 1.
+        desired_samples: length of audio in samples, or None.
+        desired_channels: number of channels of audio, or None.
+        rate: the input for the sample rate of audio; empty if the graph does not read it.
+        is_audio: whether the input is audio: samples from -1 to 1.
     """
 
     decoded: str
@@ -202,15 +202,15 @@ class Preprocessing(Struct, frozen=True):
     desired_samples: int | None = None
     desired_channels: int | None = None
     rate: str = ""
-    is_sound: bool = False
+    is_audio: bool = False
 
     def __str__(self) -> str:
         """Describe the conversion in one line."""
-        if self.is_sound:
+        if self.is_audio:
             length = "" if self.desired_samples is None else f"{self.desired_samples} samples, "
             count = self.desired_channels
             channels = "" if count is None else f"{count} channel{'s' * (count != 1)}, "
-            return f"sound, {length}{channels}-1 to 1"
+            return f"audio, {length}{channels}-1 to 1"
         parts: list[str] = [self.channels]
         if self.central_crop is not None:
             parts.append(f"central crop {self.central_crop:g}")

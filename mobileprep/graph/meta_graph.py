@@ -37,7 +37,7 @@ def write_meta_graph(path: Path, meta: MetaGraph, before: Graph, after: Graph) -
     """Write a MetaGraph with another graph.
 
     New variables are added to the collections, and removed nodes are removed from them. With new
-    variables, the saver is left out: ``import_meta_graph`` then creates one for all variables.
+    variables, the saver is omitted: ``import_meta_graph`` then creates one for all variables.
 
     Raises:
         CorruptFileError: a collection of variables is damaged.

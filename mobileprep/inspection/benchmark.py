@@ -145,8 +145,8 @@ def benchmarked(subject: TimedGraph, timings: Timings, device: Device | None = N
     if stats is not None:
         seconds = {n.name: n.elapsed.total / 1e6 for n in stats.nodes.values()}
     run = CountedRun(graph, costs)
-    found = diagnose(run, tuple(subject.feeds), subject.fetches, seconds=seconds)
-    return Benchmark(timings, costs, device, found)
+    diagnosis = diagnose(run, tuple(subject.feeds), subject.fetches, seconds=seconds)
+    return Benchmark(timings, costs, device, diagnosis)
 
 
 def _ignore(_: str) -> None:

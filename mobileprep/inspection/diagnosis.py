@@ -106,7 +106,7 @@ _MANY: Final = 100
 # The transforms that compute weights do not run on more elements than this.
 _MAX_PARAMETERS: Final = 1 << 28
 
-# For each transform: what the nodes that it removes are, and whether it computes weights.
+# For each transform: a noun for the nodes that it removes, and whether it computes weights.
 _BY_TRANSFORM: Final[tuple[tuple[str, str, bool], ...]] = (
     ("choose_inference", "branches that choose between training and inference", False),
     ("remove_dropout", "dropout, which only training needs", False),
@@ -214,8 +214,8 @@ def _by_transforms(subject: _Subject, *, is_frozen: bool) -> Iterator[Finding]:
         if computes_weights and not (is_frozen and is_small):
             continue
         try:
-            made = make_transform(name, dict(_OPTIONS.get(name, {})))
-            after = made.apply(subject.after, subject.context).graph
+            step = make_transform(name, dict(_OPTIONS.get(name, {})))
+            after = step.apply(subject.after, subject.context).graph
         except MobileprepError:
             continue
         nodes = [node.name for node in subject.nodes if _is_gone(node, after)]
@@ -225,21 +225,21 @@ def _by_transforms(subject: _Subject, *, is_frozen: bool) -> Iterator[Finding]:
 
 
 def _is_gone(node: Node, after: Graph) -> bool:
-    left = after.get(node.name)
-    return left is None or left.op != node.op
+    rest = after.get(node.name)
+    return rest is None or rest.op != node.op
 
 
 def _training_ops(subject: _Subject) -> Iterator[Finding]:
     """Yield ops that only training and debugging need, by fix."""
-    found: dict[str, list[Node]] = {}
+    by_fix: dict[str, list[Node]] = {}
     for node in subject.nodes:
         # A transposed convolution is named after the gradient.
         is_needed = node.op in VIEWS or _is_layer(node.op)
         is_of_training = reason_left_out(node.op) == "training" and not is_needed
         if node.op in _ASIDE or is_of_training:
             advice = removal(node.op) or f"`remove_nodes: {{op: [{node.op}]}}` removes it"
-            found.setdefault(advice, []).append(node)
-    for advice, nodes in found.items():
+            by_fix.setdefault(advice, []).append(node)
+    for advice, nodes in by_fix.items():
         ops = ", ".join(dict.fromkeys(node.op for node in nodes))
         named = re.search("`([a-z_]+)", advice)
         transform = "strip_unused_nodes" if named is None else named[1]

@@ -56,7 +56,7 @@ class _Use(Struct):
         nbytes: size.
         first: index of the operator that writes it.
         last: index of the last operator that reads it.
-        is_whole: whether it is kept for the whole run.
+        is_whole: whether it lives for the whole run.
     """
 
     nbytes: int
@@ -113,8 +113,8 @@ class _Plan:
                 owned[place] = _Use(self._layouts[place].nbytes, step, end)
             for ref in node.data_inputs:
                 last[self._owner_of(edge(ref))] = step
-            temporary, kept = _temporaries(node, self._layouts)
-            self.persistent += sum(map(_aligned, kept))
+            temporary, persistent = _temporaries(node, self._layouts)
+            self.persistent += sum(map(_aligned, persistent))
             yield from (_Use(nbytes, step, step) for nbytes in temporary)
         final = {self._owner_of(place) for place in self._kept}
         for place, use in owned.items():

@@ -26,12 +26,12 @@ def measured_ops(
     the order of the model: convolutions and products match in this order if their numbers agree.
     """
     by_name = {node.name: node for node in nodes}
-    found = [_named(op, graph, by_name) for op in ops]
-    if not any(found):
-        found = _in_order(ops, nodes)
+    matches = [_named(op, graph, by_name) for op in ops]
+    if not any(matches):
+        matches = _in_order(ops, nodes)
     return tuple(
         MeasuredOp(op.op, op.name, op.ms, None if node is None else _cost(node))
-        for op, node in zip(ops, found, strict=True)
+        for op, node in zip(ops, matches, strict=True)
     )
 
 
@@ -57,11 +57,11 @@ def _in_order(ops: Sequence[OpTime], nodes: Sequence[NodeCost]) -> list[NodeCost
     """Return the convolution or product of each op; None for other ops, or if numbers differ."""
     places = [i for i, op in enumerate(ops) if op_class(op.op) in HEAVY_CLASSES and op.count == 1]
     heavy = [node for node in nodes if op_class(node.op) in HEAVY_CLASSES]
-    found: list[NodeCost | None] = [None] * len(ops)
+    matches: list[NodeCost | None] = [None] * len(ops)
     pairs = list(zip(places, heavy, strict=False))
     kinds = ({op_class(ops[i].op), op_class(node.op)} for i, node in pairs)
     if len(places) != len(heavy) or not all(len(k) == 1 or k == _INTERCHANGEABLE for k in kinds):
-        return found
+        return matches
     for place, node in pairs:
-        found[place] = node
-    return found
+        matches[place] = node
+    return matches

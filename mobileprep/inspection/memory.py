@@ -203,8 +203,8 @@ class _Run:
         fed = tuple(name for name, _ in self._feeds)
         merging = make_transform("merge_duplicate_nodes", {})
         graph = merging.apply(self._graph, Context(fed, tuple(self._outputs))).graph
-        kept = (e for e in self._ran if e.node.name in graph)
-        return graph, [replace(e, node=graph[e.node.name]) for e in kept]
+        merged = (e for e in self._ran if e.node.name in graph)
+        return graph, [replace(e, node=graph[e.node.name]) for e in merged]
 
 
 def _is_mapped(node: Node) -> bool:

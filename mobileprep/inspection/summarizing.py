@@ -313,7 +313,7 @@ def memory_as_saved(counted: CountedModel, path: Path, options: SummaryOptions) 
 
 
 def _frozen_part(counted: CountedModel) -> Graph:
-    """Return the graph that is left after freezing: without the nodes of training."""
+    """Return the graph without the nodes that freezing removes."""
     graph, run = counted.graph, counted.run
     if counted.is_frozen or run is None:
         return graph

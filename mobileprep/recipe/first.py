@@ -59,7 +59,7 @@ class Draft(Struct, frozen=True):
         about_data: comments above ``validation``.
         release: TensorFlow release of the app.
         release_reason: reason if the release is not the default; otherwise empty.
-        preprocessing: what the app does instead of the graph's first ops; empty for nothing.
+        preprocessing: steps that the app does instead of the first ops; empty for none.
         stated: keys of the preprocessing of images with which a graph without a decoder fits them.
         downgrade: reason why ``downgrade`` ends the chain; empty if it does not.
     """

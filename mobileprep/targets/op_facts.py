@@ -128,23 +128,23 @@ def is_pattern(name: str) -> bool:
 
 
 def _matching(names: Sequence[str]) -> list[str]:
-    known = sorted({op for release in RELEASES for op in op_names(release)})
-    found: dict[str, None] = {}
+    all_ops = sorted({op for release in RELEASES for op in op_names(release)})
+    selected: dict[str, None] = {}
     for name in names:
         matches = [name]
         if is_pattern(name):
             # Names of internal ops start with an underscore.
             matches = [
-                op for op in known if fnmatchcase(op, name) and (op[0] != "_" or name[0] == "_")
+                op for op in all_ops if fnmatchcase(op, name) and (op[0] != "_" or name[0] == "_")
             ]
         if not matches:
             message = f"no op matches {name!r}"
             raise UsageError(message, "quote the pattern, such as '*Pool*'")
-        if matches == [name] and name not in known:
+        if matches == [name] and name not in all_ops:
             message = f"TensorFlow {' and '.join(RELEASES)} do not have an op {name!r}"
-            raise UsageError(message, nearest_hint(name, known) or _OWN_OP)
-        found.update(dict.fromkeys(matches))
-    return list(found)
+            raise UsageError(message, nearest_hint(name, all_ops) or _OWN_OP)
+        selected.update(dict.fromkeys(matches))
+    return list(selected)
 
 
 def _facts(op: str, release: str, platform: str) -> OpFacts:

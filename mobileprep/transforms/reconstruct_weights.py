@@ -125,7 +125,7 @@ class ReconstructWeights(Transform, frozen=True):
     ) -> Graph:
         """Return the graph with the rounded weights of all layers.
 
-        Outputs of layers are kept while later layers need them, in the float network and in the
+        Stores outputs of layers while later layers need them, in the float network and in the
         rounded one, so that each part of both runs once.
         """
         floats, rounded = [dict(run) for run in runs], [dict(run) for run in runs]
@@ -235,9 +235,9 @@ class _Matrix:
             return value[_spread(len(value), count)][np.newaxis]
         x = self._channels_last(value)
         window = filter_window(self._layer, x, self._weights, layout_of(self._layer))
-        found = patches(x, window, whole_tile(x, window), window.positions(x.shape[1:-1]))
-        places = found.shape[: x.ndim - 1]
-        chosen = found[np.unravel_index(_spread(math.prod(places), count), places)]
+        windows = patches(x, window, whole_tile(x, window), window.positions(x.shape[1:-1]))
+        places = windows.shape[: x.ndim - 1]
+        chosen = windows[np.unravel_index(_spread(math.prod(places), count), places)]
         split = chosen.reshape(len(chosen), -1, self._groups, self._depth).transpose(2, 0, 1, 3)
         return split.reshape(self._groups, len(chosen), -1)
 

@@ -157,7 +157,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "freeze.restore_op_name": "of graphs with several savers",
     "calibration.decay": "of another method",
     "calibration.dask": "needs a cluster",
-    "preprocessing": "of graphs that decode images or sounds",
+    "preprocessing": "of graphs that decode images or audio",
     "integration.labels": "needs a label for each score",
     "check.engine": "needs LiteRT",
     "validation.engine": "needs LiteRT",

@@ -96,8 +96,8 @@ def test_conversion_is_that_of_samples() -> None:
     keys: dict[str, Any] = {"channels": "bgr", "central_crop": 0.75, "mean": (1.0, 2.0, 3.0)}
     fed = FedTensor("x", DType.FLOAT, (1, 5, 4, 3))
     sample = ImageReading(fed, Reading(**keys), "").sample(file.getvalue(), "a.png")
-    found = stated_preprocessing(StatedPreprocessing(**keys), fed)
-    np.testing.assert_array_equal(prepared(found, pixels), sample.reshape(5, 4, 3))
+    preprocessing = stated_preprocessing(StatedPreprocessing(**keys), fed)
+    np.testing.assert_array_equal(prepared(preprocessing, pixels), sample.reshape(5, 4, 3))
 
 
 def test_defaults_are_those_of_samples(tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_a_target_overrides_keys(tmp_path: Path) -> None:
     target = ", preprocessing: {channels: rgb}"
     (phone,) = load_recipe(stated_recipe(tmp_path, "channels: bgr, mean: 3", target=target)).targets
     assert phone.preprocessing == StatedPreprocessing(channels="rgb", mean=(3.0,))
-    kept = stated_recipe(tmp_path, "channels: bgr", target=", preprocessing: keep")
-    assert load_recipe(kept).targets[0].preprocessing == "keep"
+    unchanged = stated_recipe(tmp_path, "channels: bgr", target=", preprocessing: keep")
+    assert load_recipe(unchanged).targets[0].preprocessing == "keep"
 
 
 @pytest.mark.parametrize(

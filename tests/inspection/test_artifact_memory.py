@@ -79,15 +79,15 @@ def weighted(columns: int) -> list[Node]:
 
 def test_frozen_file_is_parsed_and_constants_are_folded_and_copied() -> None:
     nodes = weighted(16)
-    found = memory(nodes)
+    estimate = memory(nodes)
     file = serialized_size(Graph([feed("x", (1, FLOATS)), *nodes]))
     folded = 4 * FLOATS * 16
     parse = MemoryPhase("parse", 0, file)
     prepare = MemoryPhase("prepare", 0, file + folded, folded)
     run = MemoryPhase("run", 0, file + folded, folded, 2 * SIZE)
-    assert found.phases == (parse, prepare, run)
-    assert (found.load_peak, found.run_peak) == (prepare.total, run.total)
-    assert found.timeline.endswith(
+    assert estimate.phases == (parse, prepare, run)
+    assert (estimate.load_peak, estimate.run_peak) == (prepare.total, run.total)
+    assert estimate.timeline.endswith(
         f"run: {file + folded:,} constants, {folded:,} weights, {2 * SIZE} activations"
     )
 
@@ -95,16 +95,16 @@ def test_frozen_file_is_parsed_and_constants_are_folded_and_copied() -> None:
 def test_memmapped_constants_stay_in_the_file() -> None:
     nodes = weighted(64)  # exactly one page
     nodes[1:] = [op("y", "MatMul", ["x", "w"])]
-    found = memory(nodes, kind="memmapped")
+    estimate = memory(nodes, kind="memmapped")
     rest = serialized_size(Graph([feed("x", (1, FLOATS)), *nodes])) - 4096
     run = MemoryPhase("run", 4096, rest, 0, SIZE + 4 * 64)
-    assert found.phases[-1] == run
+    assert estimate.phases[-1] == run
 
 
 def test_memmapped_session_computes_constants_in_each_run() -> None:
-    found = memory(weighted(64), kind="memmapped")
+    estimate = memory(weighted(64), kind="memmapped")
     # The fed tensor, the negated constant, and the result.
-    assert found.phases[-1].activations == SIZE + 4096 + 4 * 64
+    assert estimate.phases[-1].activations == SIZE + 4096 + 4 * 64
 
 
 def test_small_constants_of_memmapped_files_are_copied() -> None:
@@ -135,8 +135,8 @@ def lite(name: str, op_name: str, inputs: Sequence[str], shape: tuple[int, ...])
 
 
 def arena(nodes: Sequence[Node], shape: tuple[int, ...] = (1, FLOATS)) -> tuple[int, int]:
-    found = lite_arena(Graph([feed("x", shape), *nodes]), {}, ["y"])
-    return found.arena, found.persistent
+    estimate = lite_arena(Graph([feed("x", shape), *nodes]), {}, ["y"])
+    return estimate.arena, estimate.persistent
 
 
 WIDE = (1, 4 * FLOATS)

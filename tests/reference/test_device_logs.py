@@ -59,8 +59,8 @@ def check_matches(measurement: Measurement) -> None:
     """Check that all convolutions and products of the model have measured times."""
     expected = {c.kind: c.nodes for c in measurement.costs if c.kind in HEAVY_CLASSES}
     matched = [op.cost for op in measurement.ops if op.cost is not None]
-    found = {kind: sum(c.nodes for c in matched if c.kind == kind) for kind in expected}
-    assert found == expected
+    counts = {kind: sum(c.nodes for c in matched if c.kind == kind) for kind in expected}
+    assert counts == expected
     part = sum(op.ms for op in measurement.ops) / measurement.mean_ms
     assert 0.3 < part < 1.1
 

@@ -213,7 +213,7 @@ def test_places_are_those_in_a_network_that_1_15_trained(contrib, tf):
 
 def without_fake_quants(tf: Any, definition: Any) -> Any:
     """Undo the rewrite: read the rounded tensors, and the batch norms that were folded."""
-    made = ("_quant/", "_Fold", "_fold", "correction_", "post_conv_mul", "fake_quantization_step")
+    parts = ("_quant/", "_Fold", "_fold", "correction_", "post_conv_mul", "fake_quantization_step")
     nodes = {n.name: n for n in definition.node}
     graph = tf.GraphDef(versions=definition.versions)
 
@@ -229,7 +229,7 @@ def without_fake_quants(tf: Any, definition: Any) -> Any:
 
     for node in definition.node:
         of_optimizer = node.name.startswith(("gradients/", "Adam", "save/", "init", "beta"))
-        if of_optimizer or "/Adam" in node.name or any(part in node.name for part in made):
+        if of_optimizer or "/Adam" in node.name or any(part in node.name for part in parts):
             continue
         copy = graph.node.add()
         copy.CopyFrom(node)
@@ -237,11 +237,11 @@ def without_fake_quants(tf: Any, definition: Any) -> Any:
         copy.input.extend(map(source, node.input))
     names = {n.name for n in graph.node}
     for node in graph.node:
-        kept = [i for i in node.input if i.lstrip("^").partition(":")[0] in names]
-        if not all(i.startswith("^") for i in node.input if i not in kept):
+        inputs = [i for i in node.input if i.lstrip("^").partition(":")[0] in names]
+        if not all(i.startswith("^") for i in node.input if i not in inputs):
             raise AssertionError(node.name)
         del node.input[:]
-        node.input.extend(kept)
+        node.input.extend(inputs)
     return graph
 
 
@@ -405,8 +405,10 @@ def test_the_mnist_network_trains_and_keeps_its_accuracy_in_8_bits(tf, monkeypat
         image = tf.placeholder(tf.float32, [None, 28, 28, 1], name="image")
         logits = network.network(image, network.FloatLayers(training=False))
         tf.train.Saver().restore(session, checkpoint)
-        labels, found = (np.argmax(session.run(logits, {image: x}), 1) for x in (images, tests))
-    in_float = float(np.mean(found == answers))
+        labels, predictions = (
+            np.argmax(session.run(logits, {image: x}), 1) for x in (images, tests)
+        )
+    in_float = float(np.mean(predictions == answers))
     assert in_float == 0.987
     with tf.Graph().as_default():
         import_transformed(tf, before)
@@ -414,8 +416,8 @@ def test_the_mnist_network_trains_and_keeps_its_accuracy_in_8_bits(tf, monkeypat
         updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
         with tf.control_dependencies(updates):
             step = step.minimize(tf.losses.get_total_loss())
-        known = {name for name, _ in tf.train.list_variables(checkpoint)}
-        saved = [v for v in tf.global_variables() if v.op.name in known]
+        stored = {name for name, _ in tf.train.list_variables(checkpoint)}
+        saved = [v for v in tf.global_variables() if v.op.name in stored]
         assert len(saved) == 57
         chance = np.random.default_rng(0)
         with tf.Session() as session:

@@ -71,10 +71,10 @@ def test_memory_of_constants_is_that_of_tensorflow(
         memmap(graph, file, warn=lambda _: None)
     else:
         write_graph(file, graph)
-    found = memory_of(graph, {"x": (1, 1000)}, ["y"], kind=kind, file_bytes=file.stat().st_size)
-    parse, _, run = found.phases
+    estimate = memory_of(graph, {"x": (1, 1000)}, ["y"], kind=kind, file_bytes=file.stat().st_size)
+    parse, _, run = estimate.phases
     measured = loaded(original, file, kind)
     # The runtime's own objects take up to 3 MB.
     assert measured["parse"] == pytest.approx(parse.constants, abs=3e6)
-    kept = run.constants + run.weights
-    assert measured["first"] == pytest.approx(kept, rel=0.1, abs=3e6)
+    resident = run.constants + run.weights
+    assert measured["first"] == pytest.approx(resident, rel=0.1, abs=3e6)

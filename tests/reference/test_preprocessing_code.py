@@ -198,17 +198,17 @@ fun main() {
 """
 
 
-def image_model(found: Preprocessing, **changes: Any) -> AppModel:
-    dtype = DType.UINT8 if found == IMAGES["uint8"] else DType.FLOAT
+def image_model(preprocessing: Preprocessing, **changes: Any) -> AppModel:
+    dtype = DType.UINT8 if preprocessing == IMAGES["uint8"] else DType.FLOAT
     inputs = (AppTensor("image", dtype, (1, -1, -1, 3)),)
-    return app_model(inputs=inputs, images=None, preprocessing=found, ranks=True, **changes)
+    return app_model(inputs=inputs, images=None, preprocessing=preprocessing, ranks=True, **changes)
 
 
-def check_printed(found: Preprocessing, output: str) -> None:
+def check_printed(preprocessing: Preprocessing, output: str) -> None:
     """Check printed values, and the indices of the three highest scores."""
     values = [float(line) for line in output.split()]
-    expected = prepared(found, PIXELS).reshape(-1)
-    if found == IMAGES["uint8"]:
+    expected = prepared(preprocessing, PIXELS).reshape(-1)
+    if preprocessing == IMAGES["uint8"]:
         assert not np.array_equal(expected, np.rint(expected))
         expected = np.rint(expected)
         values[:-3] = [value % 256 for value in values[:-3]]  # bytes of Java are signed
@@ -256,12 +256,14 @@ def test_cpp_code_prepares_images(original: Path, kind: str, tmp_path: Path) -> 
     check_printed(IMAGES[kind], run_program(tmp_path / "app"))
 
 
-SOUND = Preprocessing("wav", "image", desired_samples=4, desired_channels=1, is_sound=True)
+SOUND = Preprocessing("wav", "image", desired_samples=4, desired_channels=1, is_audio=True)
 
 
-@pytest.mark.parametrize("found", [IMAGES["crop"], SOUND], ids=["image", "sound"])
-def test_objective_cpp_code_compiles(original: Path, found: Preprocessing, tmp_path: Path) -> None:
-    write_code(image_model(found), "objc", tmp_path)
+@pytest.mark.parametrize("preprocessing", [IMAGES["crop"], SOUND], ids=["image", "sound"])
+def test_objective_cpp_code_compiles(
+    original: Path, preprocessing: Preprocessing, tmp_path: Path
+) -> None:
+    write_code(image_model(preprocessing), "objc", tmp_path)
     flags = ["-x", "objective-c++", "-fobjc-arc", "-fobjc-runtime=macosx-10.13", "-std=c++14"]
     checks = ["-fsyntax-only", "-Wall", "-Werror", f"-I{STUBS}", f"-I{tmp_path / 'cpp'}"]
     tf = original / "tensorflow_core/include"
@@ -273,15 +275,17 @@ def test_objective_cpp_code_compiles(original: Path, found: Preprocessing, tmp_p
 @pytest.mark.parametrize("kind", ["crop", "nearest"])
 def test_litert_code_prepares_images_in_java(kind: str, tmp_path: Path) -> None:
     inputs = (AppTensor("image", DType.FLOAT, (1, -1, -1, 3)),)
-    found = IMAGES[kind]
-    model = lite_model(inputs=inputs, images=None, preprocessing=found, ranks=True)
-    check_printed(found, compiled_java(model, tmp_path, JAVA_MAIN.replace("PIXELS", ARGB)))
+    preprocessing = IMAGES[kind]
+    model = lite_model(inputs=inputs, images=None, preprocessing=preprocessing, ranks=True)
+    check_printed(preprocessing, compiled_java(model, tmp_path, JAVA_MAIN.replace("PIXELS", ARGB)))
 
 
-@pytest.mark.parametrize("found", [IMAGES["crop"], SOUND], ids=["image", "sound"])
-def test_litert_cpp_code_compiles_without_warnings(found: Preprocessing, tmp_path: Path) -> None:
+@pytest.mark.parametrize("preprocessing", [IMAGES["crop"], SOUND], ids=["image", "sound"])
+def test_litert_cpp_code_compiles_without_warnings(
+    preprocessing: Preprocessing, tmp_path: Path
+) -> None:
     inputs = (AppTensor("image", DType.FLOAT, (1, -1, -1, 3)),)
-    model = lite_model(inputs=inputs, images=None, preprocessing=found, ranks=True)
+    model = lite_model(inputs=inputs, images=None, preprocessing=preprocessing, ranks=True)
     code = write_code(model, "cpp", tmp_path) / "cpp"
     flags = ["-std=c++14", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{STUBS}"]
     run_program(tool("g++"), *flags, code / "Classifier.cc")

@@ -166,10 +166,10 @@ def test_tables_of_the_libraries_agree(release, kernels, files):
             for row in rows
             if row["op"] == facts.op
         }
-        found = {
+        actual = {
             (k.kernel, *(c for c in k.constraints if c.split("=")[1].startswith("DT_")))
             for k in facts.kernels
         }
-        assert found == expected, facts.op
+        assert actual == expected, facts.op
         names = {Path(f.file).name for f in facts.files}
         assert names == {Path(f).name for f in registered.get(facts.op, [])}, facts.op

@@ -57,9 +57,9 @@ def _agrees(graph):
 @pytest.mark.parametrize("flags", [{}, {"align_corners": True}, {"half_pixel_centers": True}])
 def test_inception_front(flags):
     graph = _inception(**flags)
-    found = find_front(graph).preprocessing
-    assert (found.resize, found.mean, found.std) == ((5, 4), (128.0,), (128.0,))
-    assert found.align_corners == ("align_corners" in flags)
+    front = find_front(graph).preprocessing
+    assert (front.resize, front.mean, front.std) == ((5, 4), (128.0,), (128.0,))
+    assert front.align_corners == ("align_corners" in flags)
     result = apply("cut_preprocessing", graph, inputs=["file"])
     assert [(n.name, n.op) for n in result.graph] == [("last", "Placeholder"), ("out", "Relu")]
     assert result.graph["last"].attr_shape("shape") == (1, 5, 4, 3)
@@ -94,8 +94,8 @@ def test_reversed_channels_take_their_own_means():
             OUT,
         ]
     )
-    found = find_front(graph).preprocessing
-    assert (found.channels, found.mean) == ("bgr", (3.0, 2.0, 1.0))
+    front = find_front(graph).preprocessing
+    assert (front.channels, front.mean) == ("bgr", (3.0, 2.0, 1.0))
     _agrees(graph)
 
 
@@ -161,7 +161,7 @@ def test_wav_decoder_becomes_samples_and_rate():
         ]
     )
     front = find_front(graph)
-    assert str(front.preprocessing) == "sound, 16000 samples, 1 channel, -1 to 1"
+    assert str(front.preprocessing) == "audio, 16000 samples, 1 channel, -1 to 1"
     cut = apply("cut_preprocessing", graph, inputs=["file"]).graph
     assert cut["wav"].attr_shape("shape") == (16000, 1)
     assert [str(ref) for ref in cut["out"].inputs] == ["spectrum", "wav_sample_rate"]

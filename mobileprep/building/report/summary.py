@@ -39,11 +39,11 @@ def candidates_of(reports: Iterable[Report]) -> tuple[list[Candidate], str]:
 
     A model with several devices or runtimes has a row for each, named like its target.
     """
-    found = [(report, report.candidate) for report in reports if report.candidate is not None]
-    titles = {_first_metric_title(report) for report, _ in found}
+    candidates = [(report, report.candidate) for report in reports if report.candidate is not None]
+    titles = {_first_metric_title(report) for report, _ in candidates}
     metric = titles.pop() if len(titles) == 1 else ""
     rows: dict[Candidate, tuple[str, float | None]] = {}
-    for report, candidate in found:
+    for report, candidate in candidates:
         value = report.accuracy.metrics[0].before if metric and report.accuracy else None
         rows.setdefault(candidate, (report.target, value))
     names = Counter(candidate.model for candidate in rows)

@@ -86,7 +86,7 @@ class AppModel(Struct, frozen=True, kw_only=True):
         images: conversion of images to values of an input, if the recipe specifies it.
         labels: name of the file that lists the classes, or None.
         threads: number of threads that compute an op; None for the runtime's default.
-        preprocessing: conversion of a decoded image or sound to an input, which the code does
+        preprocessing: conversion of decoded images or audio to an input, which the code does
             instead of the graph; None if the app does it.
         ranks: whether to write a function that finds the highest scores.
         package: package or namespace, with dots.

@@ -29,7 +29,7 @@ _STATED: Final = "the app now does this: "
 
 @transform("cut_preprocessing")
 class CutPreprocessing(Transform, frozen=True):
-    """Replace an image or sound decoder, and the ops that prepare its output, with an input."""
+    """Replace an image or audio decoder, and the ops that prepare its output, with an input."""
 
     summary = (
         "Moves decoding, cropping, resizing, channel order, and scaling into the app: an input "
@@ -37,14 +37,14 @@ class CutPreprocessing(Transform, frozen=True):
     )
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Cut the front, and print what the app has to do instead."""
+        """Cut the front, and print the steps that the app has to do instead."""
         try:
             front = find_front(graph)
         except NoFrontError as reason:
             return Result(graph, skipped={str(reason): 1})
-        kept = nodes_of(context.outputs) & set(front.cut)
-        if kept:
-            message = f"the output {min(kept)!r} is before the new input"
+        conflicts = nodes_of(context.outputs) & set(front.cut)
+        if conflicts:
+            message = f"the output {min(conflicts)!r} is before the new input"
             raise refuse(self.transform_name, message, "name outputs after the preprocessing")
         warning = f"{_STATED}{front.preprocessing}"
         return Result(without_front(graph, front, context.outputs), 1, warnings=(warning,))
@@ -52,18 +52,18 @@ class CutPreprocessing(Transform, frozen=True):
 
 def without_front(graph: Graph, front: Front, outputs: tuple[str, ...]) -> Graph:
     """Replace the last recognized op with a placeholder, and drop the nodes that only it needs."""
-    found: Preprocessing = front.preprocessing
+    preprocessing: Preprocessing = front.preprocessing
     new = {front.last.node: _placeholder(front.last.node, front.dtype, front.shape)}
     moved = {control(name): control(front.last.node) for name in front.cut}
-    if found.rate:
-        moved[Ref(found.decoded, 1)] = Ref(found.rate)
+    if preprocessing.rate:
+        moved[Ref(preprocessing.decoded, 1)] = Ref(preprocessing.rate)
     nodes = [new.get(node.name) or _redirected(node, moved) for node in graph]
-    if found.rate:
-        nodes.append(_placeholder(found.rate, DType.INT32, ()))
+    if preprocessing.rate:
+        nodes.append(_placeholder(preprocessing.rate, DType.INT32, ()))
     changed = graph.with_nodes(nodes)
     cut = without_newly_unused(graph, changed, nodes_of(outputs))
-    if found.decoded in cut and found.decoded != front.last.node:
-        user = cut.consumers[found.decoded][0]
+    if preprocessing.decoded in cut and preprocessing.decoded != front.last.node:
+        user = cut.consumers[preprocessing.decoded][0]
         message = f"{user.name!r} ({user.op}) reads the decoded image elsewhere"
         raise refuse(CutPreprocessing.transform_name, message, "keep the decoder in the graph")
     return cut

@@ -1,4 +1,4 @@
-"""Recognize the decoder of an image or sound, and the ops that prepare it for the network."""
+"""Recognize the decoder of images or audio, and the ops that prepare it for the network."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def find_front(graph: Graph) -> Front:
     """
     decoders = [n for n in graph if n.op in IMAGE_DECODERS or n.op == SOUND_DECODER]
     if len(decoders) != 1:
-        message = f"the graph has {len(decoders) or 'no'} decoders of images or sounds, not one"
+        message = f"the graph has {len(decoders) or 'no'} decoders of images or audio, not one"
         raise NoFrontError(message)
     (decoder,) = decoders
     contents = graph.get(decoder.data_inputs[0].node) if decoder.data_inputs else None
@@ -92,7 +92,7 @@ def _sound(graph: Graph, decoder: Node) -> Front:
             desired_samples=samples if samples > 0 else None,
             desired_channels=channels if channels > 0 else None,
             rate=f"{decoder.name}_sample_rate" if reads_rate else "",
-            is_sound=True,
+            is_audio=True,
         ),
         Ref(decoder.name),
         DType.FLOAT,
@@ -135,13 +135,13 @@ class _Walk:
             self._cut.append(node.name)
             self._ref = Ref(node.name)
         std, mean = 1 / self._scale, -self._offset / self._scale
-        found = replace(
+        preprocessing = replace(
             self._found,
             input=str(self._ref),
             mean=_short(mean),
             std=_short(std),
         )
-        return Front(found, self._ref, self._dtype, self._shape, tuple(self._cut))
+        return Front(preprocessing, self._ref, self._dtype, self._shape, tuple(self._cut))
 
     def _next(self) -> Node | None:
         """Return the only node that reads the pixels; nodes that read their shape are ignored."""
@@ -255,14 +255,18 @@ class _Walk:
 
     def _crop(self, node: Node) -> bool:
         """Recognize ``tf.image.central_crop`` by the boxes that the graph computes."""
-        found = self._found
-        if found.central_crop is not None or found.resize is not None or len(self._shape) != 3:
+        preprocessing = self._found
+        if (
+            preprocessing.central_crop is not None
+            or preprocessing.resize is not None
+            or len(self._shape) != 3
+        ):
             return False
         if len(node.data_inputs) != 3 or node.data_inputs[0] != self._ref:
             return False
         for share in self._shares(node):
             if all(self._is_central(node, share, size) for size in _SIZES):
-                self._found = replace(found, central_crop=share)
+                self._found = replace(preprocessing, central_crop=share)
                 return True
         return False
 
@@ -294,10 +298,12 @@ class _Walk:
         except (MobileprepError, ValueError):
             return False
         expected = central_crop(pixels, share).shape
-        first = [(side - kept) // 2 for side, kept in zip(size, expected[:2], strict=True)]
+        first = [(side - length) // 2 for side, length in zip(size, expected[:2], strict=True)]
         full = [
-            side - start if kept < 0 else kept
-            for side, start, kept in zip(pixels.shape, begin.tolist(), extent.tolist(), strict=True)
+            side - start if length < 0 else length
+            for side, start, length in zip(
+                pixels.shape, begin.tolist(), extent.tolist(), strict=True
+            )
         ]
         return begin.tolist() == [*first, 0] and full == list(expected)
 
@@ -338,7 +344,7 @@ def _short(values: Array) -> tuple[float, ...]:
     return (numbers[0],) if len(set(numbers)) == 1 else tuple(numbers)
 
 
-def prepared(found: Preprocessing, pixels: Array) -> Array:
+def prepared(preprocessing: Preprocessing, pixels: Array) -> Array:
     """Convert decoded pixels as the generated code does.
 
     Args:
@@ -347,15 +353,15 @@ def prepared(found: Preprocessing, pixels: Array) -> Array:
     Returns:
         float32 [height, width, channels].
     """
-    if found.central_crop is not None:
-        pixels = central_crop(pixels, found.central_crop)
+    if preprocessing.central_crop is not None:
+        pixels = central_crop(pixels, preprocessing.central_crop)
     images = pixels[np.newaxis]
-    if found.resize is not None:
-        sampling = Sampling(found.align_corners, found.half_pixel_centers)
-        resize = resize_bilinear if found.interpolation == "bilinear" else resize_nearest
-        images = resize(images, found.resize, sampling)
-    if found.channels == "bgr":
+    if preprocessing.resize is not None:
+        sampling = Sampling(preprocessing.align_corners, preprocessing.half_pixel_centers)
+        resize = resize_bilinear if preprocessing.interpolation == "bilinear" else resize_nearest
+        images = resize(images, preprocessing.resize, sampling)
+    if preprocessing.channels == "bgr":
         images = images[..., ::-1]
-    mean, std = np.array(found.mean, np.float32), np.array(found.std, np.float32)
+    mean, std = np.array(preprocessing.mean, np.float32), np.array(preprocessing.std, np.float32)
     values: Array = (images[0].astype(np.float32) - mean) / std
     return values

@@ -1,8 +1,8 @@
 """Fold batch normalizations into the weights of layers in a training or inference graph.
 
-Folded weights are what a runtime quantizes, so training has to round them, not the weights of the
-layer. In training, weights are scaled by the moving variance, which changes slowly, and the layer's
-output is corrected by the variance of the batch.
+Runtimes quantize the folded weights, so training has to round these, not the weights of the layer.
+In training, weights are scaled by the moving variance, which changes slowly, and the layer's output
+is corrected by the variance of the batch.
 
 Source: Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference" (2018),
 section 3.2.2, and ``fold_batch_norms`` of TensorFlow 1.15's ``tf.contrib.quantize``.

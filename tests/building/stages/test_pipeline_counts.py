@@ -29,8 +29,8 @@ def test_percentile_is_exact(trials: int, rate: str) -> None:
 
 def test_percentile_of_a_billion() -> None:
     # Mean 250 million, standard deviation 13,693.06; the normal quantile of 0.95 is 1.644854.
-    found = binomial_percentile(10**9, 0.25)
-    assert found == pytest.approx(250_000_000 + 1.644854 * 13_693.06, abs=2)
+    percentile = binomial_percentile(10**9, 0.25)
+    assert percentile == pytest.approx(250_000_000 + 1.644854 * 13_693.06, abs=2)
 
 
 def test_rates_multiply() -> None:

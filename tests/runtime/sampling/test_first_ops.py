@@ -204,7 +204,7 @@ def test_first_decoder_is_used() -> None:
 
 def test_spectrogram_input_is_audio() -> None:
     result = infer(node("y", "AudioSpectrogram", "x", T=None))
-    assert (result.is_sound, result.layers) == (True, [(1, 0)])
+    assert (result.is_audio, result.layers) == (True, [(1, 0)])
 
 
 def test_resized_input_is_an_image() -> None:

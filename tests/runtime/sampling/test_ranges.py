@@ -70,10 +70,10 @@ def test_unknown_ranges_are_the_usual_ones() -> None:
 
 def test_audio_ranges() -> None:
     usual = [(-1, 1), (-32768, 32767)]
-    assert ranges(is_sound=True) == usual
+    assert ranges(is_audio=True) == usual
     assert ranges(shape=(1, 16000)) == usual
-    assert ranges(is_sound=True, layers=[(1 / 32768, 0.0)]) == [(-32768, 32767)]
-    assert ranges(is_sound=True, layers=[(1.5, 0.0)]) == [(-1, 1)]
+    assert ranges(is_audio=True, layers=[(1 / 32768, 0.0)]) == [(-32768, 32767)]
+    assert ranges(is_audio=True, layers=[(1.5, 0.0)]) == [(-1, 1)]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_arrays_are_split_by_the_input_shape(
 
 
 def test_audio_of_unknown_length_is_fed_whole() -> None:
-    assert cut((-1,), np.ones(500, np.float32), is_sound=True) == [(500,)]
+    assert cut((-1,), np.ones(500, np.float32), is_audio=True) == [(500,)]
     assert cut((-1,), np.ones(3, np.float32)) == [(1,)] * 3
 
 

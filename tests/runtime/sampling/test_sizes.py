@@ -66,7 +66,7 @@ def test_sizes_from_first_layers(shape: Any, ops: dict[str, Any], expected: list
         (fed(None), {"sizes": {-1: 7, -3: 2}}, 3),
         (fed(None), {"elements": 20}, 2),
         (fed(None), {"rows": 9}, 2),
-        (fed(None), {"is_sound": True}, 1),
+        (fed(None), {"is_audio": True}, 1),
         (fed(None, dtype=DType.BOOL), {"rank": 4}, 0),
         (fed(None, "keep_prob"), {"rank": 4}, 0),
     ],
@@ -140,7 +140,7 @@ def test_long_rows_are_audio(shape: tuple[int, ...], expected: bool) -> None:
         ((4, 30, 3), {"is_image": True}, True),
         ((-1, 30, 3), {}, False),
         ((30, -1, 3), {}, False),
-        ((20, 30, 3), {"is_sound": True}, False),
+        ((20, 30, 3), {"is_audio": True}, False),
         ((20, 30), {}, False),
         ((1, 20, 30, 3), {}, False),
     ],
@@ -174,8 +174,8 @@ def test_usual_sequence_lengths_are_first() -> None:
 
 
 def test_usual_audio_lengths_are_first() -> None:
-    assert choices((-1,), 2, is_sound=True) == [(16000,), (4000,)]
-    assert choices((-1, -1), 2, is_sound=True) == [(1, 16000), (1, 4000)]
+    assert choices((-1,), 2, is_audio=True) == [(16000,), (4000,)]
+    assert choices((-1, -1), 2, is_audio=True) == [(1, 16000), (1, 4000)]
 
 
 def test_known_shape_is_the_only_choice() -> None:

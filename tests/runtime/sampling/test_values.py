@@ -81,7 +81,7 @@ def test_values_fill_the_range() -> None:
 
 def test_audio_is_centered() -> None:
     tones = signals.sound(seeded(), 5000)
-    np.testing.assert_allclose(sample((5000,), -1, 1, is_sound=True), tones, atol=1e-6)
+    np.testing.assert_allclose(sample((5000,), -1, 1, is_audio=True), tones, atol=1e-6)
 
 
 def test_settings_and_lengths_by_name() -> None:

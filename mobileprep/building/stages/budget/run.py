@@ -172,13 +172,13 @@ class _Model:
     @cached_property
     def memory(self) -> Memory:
         """Memory of the published file while it is loaded and one sample runs."""
-        asked = self.job.asked
-        if asked.lite is not None:
-            lite = read_tflite(self.job.path(asked.lite))
+        stage = self.job.asked
+        if stage.lite is not None:
+            lite = read_tflite(self.job.path(stage.lite))
             size = self.package.model.bytes
             return memory_of(lite.graph, {}, lite.outputs, kind="tflite", file_bytes=size)
         # TensorFlow parses text into the same message.
-        kind = "memmapped" if asked.artifact == "memmapped" else "frozen"
+        kind = "memmapped" if stage.artifact == "memmapped" else "frozen"
         outputs, size = self.interface.outputs, serialized_size(self.graph)
         memory = memory_of(self.graph, self._shapes, outputs, kind=kind, file_bytes=size)
         if memory.unknown:

@@ -1,4 +1,4 @@
-"""Cut preprocessing off the graph and compare it with the source, or check what is stated."""
+"""Cut preprocessing off the graph and compare it with the source, or check stated preprocessing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mobileprep.transforms.cut_preprocessing import (
 
 # Samples of the comparison; each runs the whole network twice.
 _SAMPLES: Final = 4
-# Sizes of drawn images, and the length and rate of drawn sounds.
+# Sizes of random images, and the length and rate of random audio.
 _SIZES: Final = ((240, 320), (301, 199))
 _LENGTH: Final = 16000
 _RATE: Final = 16000
@@ -60,10 +60,10 @@ def run(job: Job[CutStage]) -> None:
     job.leave_graph(GRAPH, cut)
     job.write_record(INTERFACE, _interface(graph, ends, front))
     data, samples, largest = _compare(job, graph, cut, front, ends)
-    found = front.preprocessing
+    conversion = front.preprocessing
     record = PreprocessingRecord(
-        found,
-        str(found),
+        conversion,
+        str(conversion),
         len(graph.nodes) - len(cut.nodes),
         data,
         samples,
@@ -88,8 +88,8 @@ def run_stated(job: Job[StatedStage]) -> None:
     (fed,) = fed_tensors(job.graph(settings.graph), stated.chosen(names), declared)
     for conflict in (*_dtype_conflicts(stated, fed), *stated.conflicts_with(fed.name, fed.shape)):
         raise AccuracyError(conflict.message, conflict.hint, job.place("preprocessing"))
-    found = stated_preprocessing(stated, fed)
-    job.write_record(settings.RECORD, PreprocessingRecord(found, str(found)))
+    conversion = stated_preprocessing(stated, fed)
+    job.write_record(settings.RECORD, PreprocessingRecord(conversion, str(conversion)))
 
 
 def _dtype_conflicts(stated: StatedPreprocessing, fed: FedTensor) -> Iterator[Conflict]:
@@ -120,10 +120,10 @@ def stated_preprocessing(stated: StatedPreprocessing, fed: FedTensor) -> Preproc
 
 def _interface(graph: Graph, ends: Interface, front: Front) -> Interface:
     """Return the interface with the new inputs in place of the contents of files."""
-    found = front.preprocessing
+    conversion = front.preprocessing
     contents = _contents(graph, front)
     others = tuple(name for name in ends.inputs if parse_ref(name).node != contents)
-    new = (found.input, *((found.rate,) if found.rate else ()))
+    new = (conversion.input, *((conversion.rate,) if conversion.rate else ()))
     return Interface((*new, *others), ends.outputs, ends.init_ops)
 
 
@@ -139,19 +139,22 @@ def _compare(
 
     The new input is compared, too. Both graphs get the pixels of the graph's own decoder.
     """
-    found = front.preprocessing
+    conversion = front.preprocessing
     source, rest = Interpreter(graph), Interpreter(cut)
-    names = [found.input, *ends.outputs]
+    names = [conversion.input, *ends.outputs]
     expected: list[list[Array]] = []
     results: list[list[Array]] = []
     for feeds in _samples(job, graph, front):
-        decoded = [found.decoded, *([f"{found.decoded}:1"] if found.rate else [])]
+        decoded = [conversion.decoded, *([f"{conversion.decoded}:1"] if conversion.rate else [])]
         pixels = source.run(decoded, feeds)
-        values = pixels[0] if found.is_sound else prepared(found, pixels[0])
-        if not found.is_sound and len(front.shape or ()) == 4:
+        values = pixels[0] if conversion.is_audio else prepared(conversion, pixels[0])
+        if not conversion.is_audio and len(front.shape or ()) == 4:
             values = values[np.newaxis]
         values = values.astype(front.dtype.numpy)
-        fed = {found.input: values, **({found.rate: pixels[1]} if found.rate else {})}
+        fed = {
+            conversion.input: values,
+            **({conversion.rate: pixels[1]} if conversion.rate else {}),
+        }
         expected.append(source.run(names, feeds))
         results.append([values, *rest.run(list(ends.outputs), fed)])
     gaps = differences(names, expected, results, job.place("preprocessing"))
@@ -167,8 +170,8 @@ def _compare(
 
 
 def _samples(job: Job[CutStage], graph: Graph, front: Front) -> Iterator[dict[str, Array]]:
-    """Yield the feeds of the source: encoded files, or drawn pixels or sounds at the decoder."""
-    found, settings = front.preprocessing, job.asked
+    """Yield the feeds of the source: encoded files, or random pixels or audio at the decoder."""
+    conversion, settings = front.preprocessing, job.asked
     if settings.data is not None:
         fed = FedTensor(_contents(graph, front), DType.STRING, ())
         files = data_files(settings.data, settings.reading)
@@ -177,11 +180,11 @@ def _samples(job: Job[CutStage], graph: Graph, front: Front) -> Iterator[dict[st
             yield {fed.name: batch.feeds[fed.name][0]}
         return
     random = np.random.default_rng(0)
-    if found.is_sound:
-        shape = (found.desired_samples or _LENGTH, found.desired_channels or 1)
-        sound = random.uniform(-1, 1, shape).astype(np.float32)
-        yield {found.decoded: sound, f"{found.decoded}:1": np.array(_RATE, np.int32)}
+    if conversion.is_audio:
+        shape = (conversion.desired_samples or _LENGTH, conversion.desired_channels or 1)
+        audio = random.uniform(-1, 1, shape).astype(np.float32)
+        yield {conversion.decoded: audio, f"{conversion.decoded}:1": np.array(_RATE, np.int32)}
         return
-    count = 1 if found.channels == "grayscale" else 3
+    count = 1 if conversion.channels == "grayscale" else 3
     for height, width in _SIZES:
-        yield {found.decoded: random.integers(0, 256, (height, width, count), np.uint8)}
+        yield {conversion.decoded: random.integers(0, 256, (height, width, count), np.uint8)}

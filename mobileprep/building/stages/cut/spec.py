@@ -19,7 +19,7 @@ class PreprocessingRecord(Struct, frozen=True):
     """Preprocessing that the app does before the model, ``preprocessing.json``.
 
     Args:
-        preprocessing: the conversion of a decoded image or sound to the input.
+        preprocessing: the conversion of decoded images or audio to the input.
         summary: the same in one line.
         nodes: number of nodes that the cut removed.
         data: the files of the comparison, or ``drawn`` for random pixels or samples; None if the
@@ -43,7 +43,8 @@ class CutStage(Stage, frozen=True, kw_only=True):
     """Replace the decoder and the ops that prepare its output with an input.
 
     Args:
-        data: images or sounds on which the source and the cut graph must agree; None to draw them.
+        data: images or audio on which the source and the cut graph must agree; None for random
+            values.
         reading: reading options of ``data``.
         graph: the frozen graph.
         interface: its inputs and outputs.
@@ -114,7 +115,7 @@ def stated_spec(target: Target, frozen: Frozen) -> StageSpec | None:
 
 
 def _file_data(target: Target) -> Data | None:
-    """Return the first samples of the recipe that are image or sound files."""
+    """Return the first samples of the recipe that are image or audio files."""
     sections = (target.validation, target.calibration, target.check)
     named = (section.data for section in sections if section is not None)
     return next((d for d in named if d is not None and d.kind in ("pictures", "wav")), None)

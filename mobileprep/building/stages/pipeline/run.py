@@ -369,11 +369,11 @@ def _check(job: Job[PipelineStage], record: PipelineRecord, lines: Sequence[Budg
 
 def _usage(line: BudgetLine) -> str:
     _, name, *case = line.name.split()
-    found = number_text(line.found)
+    usage = number_text(line.found)
     if name == "ram":
-        return f"the models of the pipeline take {found} bytes of memory"
+        return f"the models of the pipeline take {usage} bytes of memory"
     unit = "ms" if name == "latency_ms" else "operations"
-    return f"the pipeline takes {found} {unit} {_CASES[case[0]]}"
+    return f"the pipeline takes {usage} {unit} {_CASES[case[0]]}"
 
 
 def _hint(line: BudgetLine, record: PipelineRecord) -> str:

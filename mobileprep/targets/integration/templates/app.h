@@ -56,7 +56,7 @@ class {{ class_name }} {
   // from 0 to 255. The image must have the size of the input.
   static tensorflow::Tensor Image(const std::uint8_t* rgb, int height, int width);
 {% endif %}
-{% if pre and not pre.is_sound %}
+{% if pre and not pre.is_audio %}
 
   // Crops, resizes, and scales an image of any size for {{ pre_named.snake }}. Pixels start with red, green, and blue, row by
   // row: 3 bytes per pixel for RGB, 4 for RGBA.

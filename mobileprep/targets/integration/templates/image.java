@@ -42,7 +42,7 @@
   }
 
 {% endif %}
-{% if pre and not pre.is_sound %}
+{% if pre and not pre.is_audio %}
   /**
    * Crops, resizes, and scales an image of any size, as the training graph did, to values for
    * {@link #feed{{ pre_named.pascal }}}.

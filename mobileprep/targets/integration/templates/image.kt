@@ -33,7 +33,7 @@
         fun readLabels(assets: AssetManager): List<String> =
             assets.open(LABELS_FILE).bufferedReader(Charsets.UTF_8).use { it.readLines() }
 {% endif %}
-{% if pre and not pre.is_sound %}
+{% if pre and not pre.is_audio %}
 
         /**
          * Crops, resizes, and scales an image of any size, as the training graph did, to values for

@@ -131,7 +131,7 @@ bool {{ class_name }}::{% if named.quantized %}Quantized{% else %}Fetch{% endif 
 
 {% endfor %}
 {% include "preprocess.cc" %}
-{% if pre and not pre.is_sound %}
+{% if pre and not pre.is_audio %}
 std::vector<{{ pre_type }}> {{ class_name }}::Preprocess(const std::uint8_t* pixels, int height, int width, int bytes_per_pixel) {
   int rows = 0, columns = 0;
   return Prepared(pixels, height, width, bytes_per_pixel, &rows, &columns);
@@ -144,17 +144,7 @@ std::vector<float> {{ class_name }}::Preprocess(const std::int16_t* samples, int
 
 {% endif %}
 {% if model.ranks %}
-std::vector<int> {{ class_name }}::TopK(const std::vector<float>& scores, int k) {
-  std::vector<int> order(scores.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  const auto end = order.begin() + std::max(0, std::min(k, static_cast<int>(order.size())));
-  // Of equal scores, the lower index is first.
-  std::partial_sort(order.begin(), end, order.end(), [&](int a, int b) {
-    return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
-  });
-  order.erase(end, order.end());
-  return order;
-}
+{% include "top_k.cc" %}
 
 {% endif %}
 {% if image %}

@@ -73,7 +73,7 @@ class {{ class_name }} {
   std::vector<{{ image.lite.cpp }}> ImageIntegers(const std::uint8_t* rgb, int height, int width) const;
 {% endif %}
 {% endif %}
-{% if pre and not pre.is_sound %}
+{% if pre and not pre.is_audio %}
 
   // Crops, resizes, and scales an image of any size for {{ pre_named.snake }}. Pixels start with red, green, and blue, row by
   // row: 3 bytes per pixel for RGB, 4 for RGBA.

@@ -193,7 +193,7 @@ public final class {{ class_name }} {
   }
 
 {% endif %}
-{% if pre and not pre.is_sound %}
+{% if pre and not pre.is_audio %}
   /// Crops, resizes, and scales an image of any size, as the training graph did, to values for
   /// `feed{{ pre_named.pascal }}`. Pixels start with red, green, and blue, row by row: 3 bytes per pixel for RGB, 4 for RGBA.
   public static func preprocess(

@@ -29,7 +29,7 @@
 // Converts an image to elements for {{ image.camel }}. `rgb` has red, green, and blue of each pixel, row by row, from 0 to 255.
 + (NSData *)imageFromRGB:(const uint8_t *)rgb height:(int)height width:(int)width;
 {% endif %}
-{% if pre and not pre.is_sound %}
+{% if pre and not pre.is_audio %}
 
 // Crops, resizes, and scales an image of any size to elements for {{ pre_named.camel }}. Pixels start with red, green, and blue,
 // row by row: 3 bytes per pixel for RGB, 4 for RGBA.

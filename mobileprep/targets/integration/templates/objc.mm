@@ -97,7 +97,7 @@ NSString* InBundle(const char* file, NSError** error) {
   return ToData(Model::Image(rgb, height, width));
 }
 {% endif %}
-{% if pre and not pre.is_sound %}
+{% if pre and not pre.is_audio %}
 
 + (NSData *)preprocess:(const uint8_t *)pixels height:(int)height width:(int)width bytesPerPixel:(int)bytesPerPixel {
   return ToData(Model::Preprocess(pixels, height, width, bytesPerPixel));

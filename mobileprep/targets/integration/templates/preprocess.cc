@@ -1,4 +1,4 @@
-{% if pre and not pre.is_sound %}
+{% if pre and not pre.is_audio %}
 
 namespace {
 
