@@ -61,13 +61,15 @@ def fit_device(measurements: Sequence[Measurement], name: str) -> Device:
     if len(usable) > 1:
         others = [_fitted([m for m in usable if m is not one], name) for one in usable]
         errors = map(relative_error, others, usable)
-        stated = f"median error {statistics.median(errors):.0%} on models left out of the fit"
+        error = float(f"{statistics.median(errors):.2g}")
+        stated = f"median error {error:.0%} on models that the fit does not contain"
     else:
-        stated = "error unknown"
+        error, stated = None, "error unknown"
     threads = sorted({f"{m.threads} thread{'s' * (m.threads != 1)}" for m in usable if m.threads})
     tools = sorted({m.tool for m in usable if m.tool})
     source = f"mobileprep device fit: {', '.join([*tools, *threads]) or 'measurements'}"
-    return replace(device, basis=f"{FITTED}{count}, {stated}", source=source)
+    basis = f"{FITTED}{count}, {stated}"
+    return replace(device, basis=basis, source=source, peak=False, error=error)
 
 
 def relative_error(device: Device, measurement: Measurement) -> float:
@@ -163,8 +165,9 @@ def _bounded_rate(seconds: float) -> float | None:
 
 def profile_text(device: Device) -> str:
     """Return the YAML of a profile, which a recipe or ``--device`` can name."""
-    keys = {key: getattr(device, key) for key in ("title", "gflops", "source", "basis")}
-    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items()]
+    names = ("title", "gflops", "source", "basis", "peak", "error")
+    values = [(name, getattr(device, name)) for name in names]
+    lines = [f"{n}: {json.dumps(v, ensure_ascii=False)}" for n, v in values if v is not None]
     lines += ["rates:"] if device.rates else []
     for rate in device.rates:
         parts = {"gflops": rate.gflops, "gbytes": rate.gbytes, "overhead_us": rate.overhead_us}

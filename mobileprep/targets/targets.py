@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -173,6 +172,21 @@ class Device(Struct, frozen=True):
         Option("Kind of the rate: reached by networks, or a peak that none reaches.", min_length=1),
     ] = "what its profile says"
     url: Annotated[str, Option("Where that was published.")] = ""
+    peak: Annotated[
+        bool | None,
+        Option(
+            "Whether the rate is a peak, of which networks reach 10 to 30 %, or one that networks "
+            "reach. Default: unknown."
+        ),
+    ] = None
+    error: Annotated[
+        float | None,
+        Option(
+            "Median error of estimates with `rates`, as a share of the measured time.",
+            minimum=0,
+            maximum=1e6,
+        ),
+    ] = None
     rates: tuple[ClassRate, ...] = ()
 
     def seconds(self, costs: Iterable[ClassCost]) -> float:
@@ -251,7 +265,6 @@ class LikelyLatency(Struct, frozen=True):
 _PEAK_SHARES: Final = (0.1, 0.3)
 _REACHED_SHARES: Final = (0.5, 1.0)
 _UNKNOWN_SHARES: Final = (0.1, 1.0)
-_MEDIAN_ERROR: Final = re.compile(r"median error (\d{1,6})%")
 _UNKNOWN_ERROR: Final = 0.5
 
 
@@ -264,17 +277,16 @@ def likely_seconds(device: Device, costs: GraphCosts) -> LikelyLatency:
     other networks.
     """
     seconds = device.seconds(class_costs(costs.nodes))
-    if device.basis.startswith(FITTED):
-        error = _MEDIAN_ERROR.search(device.basis)
-        share = min(int(error[1]) / 100, 1.0) if error else _UNKNOWN_ERROR
+    if device.rates:
+        share = _UNKNOWN_ERROR if device.error is None else min(device.error, 1.0)
         assumption = f"{share:.0%} around an estimate {device.basis}"
         return LikelyLatency(seconds * (1 - share), seconds * (1 + share), assumption)
-    if "no network reaches it" in device.basis or "peak" in device.basis:
+    if device.peak is None:
+        (low, high), reason = _UNKNOWN_SHARES, "of the rate, which may be a peak"
+    elif device.peak:
         (low, high), reason = _PEAK_SHARES, "of a peak rate, which float convolutions usually reach"
-    elif re.search("networks? reach", device.basis):
-        (low, high), reason = _REACHED_SHARES, "of a rate that networks reach"
     else:
-        (low, high), reason = _UNKNOWN_SHARES, "of the rate, as its profile does not call it a peak"
+        (low, high), reason = _REACHED_SHARES, "of a rate that networks reach"
     assumption = f"{low:.0%} to {high:.0%} {reason}"
     return LikelyLatency(seconds / high, seconds / low, assumption)
 

@@ -19,7 +19,7 @@ from mobileprep.graph.node import Node
 from mobileprep.inspection.costs import CountedRun
 from mobileprep.runtime.accounting.costs import GraphCosts, NodeCost
 from mobileprep.targets.op_classes import ClassRate
-from mobileprep.targets.targets import FITTED, Device, likely_seconds
+from mobileprep.targets.targets import Device, likely_seconds
 from mobileprep.transforms.rewriting.clipping import eightbit_constant
 from tests.freezing.graphs import const, node, placeholder, ref_variable
 from tests.transforms.graphs import normal
@@ -137,17 +137,16 @@ def test_own_profile_has_a_wide_range() -> None:
     Path("board.yaml").write_text(board)
     candidate = only("trained.pb", device="board.yaml")
     assert candidate.likely_seconds == (16384 / 2e9, pytest.approx(16384 / 2e8))
-    Path("reached.yaml").write_text(f"{board}basis: what a network reached\n")
+    Path("reached.yaml").write_text(f"{board}peak: false\n")
     assert only("trained.pb", device="reached.yaml").likely_seconds == (16384 / 2e9, 16384 / 1e9)
 
 
 @pytest.mark.parametrize(
-    ("error", "low", "high"),
-    [("median error 12% on models left out of the fit", 0.44, 0.56), ("error unknown", 0.25, 0.75)],
+    ("error", "low", "high"), [(0.12, 0.44, 0.56), (None, 0.25, 0.75), (3.0, 0.0, 1.0)]
 )
-def test_fitted_profiles_give_an_estimate(error: str, low: float, high: float) -> None:
-    basis = f"{FITTED}3 measurements, {error}"
-    device = Device("board", "a board", 1.0, "its log", basis, rates=(ClassRate("product", 2.0),))
+def test_fitted_profiles_give_an_estimate(error: float | None, low: float, high: float) -> None:
+    rates = (ClassRate("product", 2.0),)
+    device = Device("board", "a board", 1.0, "its log", error=error, rates=rates)
     costs = GraphCosts((NodeCost("y", "MatMul", 10**9, 0, 0),), 0, 0, 0)
     likely = likely_seconds(device, costs)
     assert (likely.low, likely.high) == pytest.approx((low, high))

@@ -88,7 +88,7 @@ def test_exact_times_give_their_rates() -> None:
     assert device.rates == (ClassRate("convolution", 2.0, 4.0, 50.0),)
     assert device.title == "Pixel 3"
     assert device.basis == (
-        "fitted to 3 measurements, median error 0% on models left out of the fit"
+        "fitted to 3 measurements, median error 0% on models that the fit does not contain"
     )
     assert device.source == "mobileprep device fit: bench, 1 thread"
     assert relative_error(device, ones[0]) == pytest.approx(0, abs=1e-9)
@@ -136,9 +136,8 @@ def test_extreme_times_give_valid_profiles(tmp_path: Path) -> None:
 
 
 def test_profile_is_read_back(tmp_path: Path) -> None:
-    device = Device(
-        "d", 'a "phone"', 1.5, "s", "fitted to 2", "", (ClassRate("other", None, 2.0, 3.0),)
-    )
+    rates = (ClassRate("other", None, 2.0, 3.0),)
+    device = Device("d", 'a "phone"', 1.5, "s", "fitted to 2", peak=False, error=0.1, rates=rates)
     (tmp_path / "d.yaml").write_text(profile_text(device))
     assert device_named("d.yaml", tmp_path / "d.yaml") == device
     assert yaml.safe_load(profile_text(device))["rates"] == {

@@ -27,7 +27,7 @@ from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.refusals import InexpressibleError
 from mobileprep.targets.op_classes import class_costs
 from mobileprep.targets.target_check import target_gaps
-from mobileprep.targets.targets import FITTED, Device, likely_seconds
+from mobileprep.targets.targets import Device, likely_seconds
 from mobileprep.transforms.rewriting.clipping import eightbit_constant
 
 # As in quantize_weights, which stores two floats with each constant.
@@ -113,7 +113,7 @@ def _peak(run: CountedRun, inputs: Mapping[str, TensorShape], outputs: Sequence[
 
 def _best_seconds(run: CountedRun, device: Device | None) -> float | None:
     """Return the time at the device's rate; a fitted profile has only a likely one."""
-    if device is None or device.basis.startswith(FITTED):
+    if device is None or device.rates:
         return None
     return device.seconds(class_costs(run.costs.nodes))
 
@@ -134,7 +134,7 @@ def _assumptions(run: CountedRun, device: Device | None, *, is_trained: bool) ->
         yield f"compressed without weights: {low:.0%} to {high:.0%} of the 8-bit size"
     if device is not None:
         likely = likely_seconds(device, run.costs).assumption
-        if device.basis.startswith(FITTED):
+        if device.rates:
             yield f"likely on {device.title}: {likely}"
         else:
             yield f"best on {device.title}: {device.rate}"
