@@ -272,7 +272,7 @@ def _advice(
     names = ", ".join(f'"{file.removeprefix(f"{KERNELS}/")}"' for file in missing)
     added = f"add {names} to" if missing else "no change to"
     yield f"Bazel: {added} the filegroup `{EXTENDED_GROUPS[release]}` in {KERNELS}/BUILD"
-    if missing:
-        yield "Gradle, CocoaPods: published libraries do not have the op; link your own build"
-    else:
-        yield "Gradle, CocoaPods: published libraries have the op if their older release does"
+    yield (
+        "Gradle, CocoaPods: published libraries cannot be extended; if one lacks the op, link your "
+        "own build"
+    )
