@@ -142,7 +142,7 @@ def _pieces(array: Array, shape: TensorShape, ops: FirstOps) -> list[Array]:
         return [array[at : at + 1] for at in range(len(array))]
     if shape[0] < 0:
         # One audio clip or image of any size.
-        whole = is_single_image(shape, ops) or (len(shape) == 1 and ops.is_sound)
+        whole = is_single_image(shape, ops) or (len(shape) == 1 and ops.is_audio)
         return [array] if whole else [array[at : at + 1] for at in range(len(array))]
     size = max(shape[0], 1)
     starts = range(0, len(array), size)

@@ -117,7 +117,7 @@ def _structured(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Gene
     if ops.rows is not None or count == 0:
         return generator.random(shape)
     long = [size for size in shape if size > 1]
-    if (len(long) <= 1 and ops.is_sound) or is_long(shape):
+    if (len(long) <= 1 and ops.is_audio) or is_long(shape):
         return (sound(generator, count).reshape(shape) + 1) / 2
     if len(shape) == 3 and is_image((1, *shape), ops) and min(shape[:2]) > 1:
         if ops.channels_first or (shape[0] <= 4 < shape[2]):

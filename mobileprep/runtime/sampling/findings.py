@@ -37,7 +37,7 @@ class FirstOps:
         limits: the range that the graph itself states for the input.
         rows: number of rows of a table that the input indexes.
         file: the node that decodes the input as a file's content.
-        is_sound: whether a Fourier transform reads the input.
+        is_audio: whether a Fourier transform reads the input.
         is_image: whether the input is convolved in two dimensions, or resized.
         channels_first: whether the channels of an image come before its rows.
         sizes: sizes that the first layers require, by axis counted from the last one, from -1 on.
@@ -52,7 +52,7 @@ class FirstOps:
     limits: tuple[float, float] | None = None
     rows: int | None = None
     file: Node | None = None
-    is_sound: bool = False
+    is_audio: bool = False
     is_image: bool = False
     channels_first: bool = False
     sizes: dict[int, int] = field(default_factory=dict)
@@ -120,7 +120,7 @@ def note(place: ReachedInput, findings: FirstOps) -> None:
     elif node.op in _TABLES:
         _note_table(place, findings)
     elif node.op in _AUDIO:
-        findings.is_sound = True
+        findings.is_audio = True
         note_layer(reached, findings)
     elif node.op in FUSED_BATCH_NORMS and place.slot == 0:
         _note_norm(place, findings)

@@ -354,12 +354,12 @@ def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
     if _STATE.match(fed.ref.node):
         return (ValueRange(-0.5, 0.5, "it is named as a state"),)
     usual: Sequence[tuple[float, float]] = _USUAL
-    if ops.is_sound or is_long(fed.shape or ()):
+    if ops.is_audio or is_long(fed.shape or ()):
         usual = _USUAL_AUDIO
     scaled = [layer for layer in ops.layers if layer != (1.0, 0.0)]
     if scaled and len(scaled) == len(ops.layers):
         reason = "the first operations scale it so"
-        if not scaled[0][1] and not ops.is_sound:
+        if not scaled[0][1] and not ops.is_audio:
             # An input that is only multiplied is not centered around zero.
             usual = [ends for ends in usual if ends[0] >= 0] or usual
         low, high = min(usual, key=lambda ends: _unfitness(ends, *scaled[0]))

@@ -209,7 +209,7 @@ def is_single_image(shape: Sequence[int], ops: FirstOps) -> bool:
         len(shape) == 3
         and shape[2] in _FEW_CHANNELS
         and (ops.is_image or all(size < 0 or size > 4 for size in shape[:2]))
-        and not ops.is_sound
+        and not ops.is_audio
         and (shape[0] < 0) == (shape[1] < 0)
     )
 
@@ -244,7 +244,7 @@ def _ranked(fed: FedTensor, ops: FirstOps, untold: int) -> tuple[int, ...]:
         rank = max(2, -min(ops.sizes))
     if rank is None and ops.elements is not None:
         rank = 2
-    if rank is None and (ops.rows is not None or ops.is_sound):
+    if rank is None and (ops.rows is not None or ops.is_audio):
         rank = 2 if ops.rows is not None else 1
     return (-1,) * (untold if rank is None else rank)
 
@@ -253,12 +253,12 @@ def _candidates(shapes: Sequence[Sequence[int]], ops: Sequence[FirstOps]) -> tup
     pairs = list(zip(shapes, ops, strict=True))
     if any(is_image(shape, findings) and min(shape) < 0 for shape, findings in pairs):
         return _IMAGES
-    if any(findings.is_sound and min(shape, default=0) < 0 for shape, findings in pairs):
+    if any(findings.is_audio and min(shape, default=0) < 0 for shape, findings in pairs):
         return (*_AUDIO, *_SEQUENCES)
     return _SEQUENCES
 
 
 def _filled(shape: Sequence[int], batch: int, size: int, ops: FirstOps) -> tuple[int, ...]:
-    counts = len(shape) > 1 or not ops.is_sound
+    counts = len(shape) > 1 or not ops.is_audio
     first = size if is_single_image(shape, ops) or not counts else batch
     return tuple(dim if dim >= 0 else (size if axis else first) for axis, dim in enumerate(shape))
