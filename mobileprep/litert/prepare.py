@@ -28,7 +28,8 @@ from mobileprep.litert.recurrent import CELLS, without_cells
 from mobileprep.litert.weights import Tables, no_tables, tables_of
 from mobileprep.runtime.functions.inline import CALLS
 from mobileprep.transforms.base import Context, make_transform
-from mobileprep.transforms.raise_control_flow import ARRAY_OPS
+from mobileprep.transforms.raise_control_flow import needs_raising
+from mobileprep.transforms.raise_control_flow.array_nodes import ARRAY_OPS
 
 # Larger than any weights, so that everything computed from constants is folded.
 _FOLDED_BYTES: Final = 1 << 28
@@ -43,7 +44,6 @@ _STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
     ("fold_constants", {"max_constant_size_in_bytes": _FOLDED_BYTES}),
     ("merge_duplicate_nodes", {}),
 )
-_RAISED: Final = GATES | {"TensorArrayV3"}
 # Checks and prints, which have no effect on outputs.
 _CHECKS: Final = frozenset({"Assert", "NoOp", "PrintV2"})
 
@@ -198,7 +198,7 @@ def _cut(
         names[source] = source[0] if whole else fresh.name(f"{source[0]}_{source[1]}")
         placeholders.append(_placeholder(graph, source, spec, names[source]))
     ends = [r for r in outputs if edge(r) not in names]
-    if any(node.op in _RAISED for node in graph):
+    if needs_raising(graph):
         switching = _between(graph, placeholders, names, ends, with_controls=True)
         context = Context(tuple(names.values()), tuple(dict.fromkeys(map(str, ends))))
         graph = make_transform("raise_control_flow", {}).apply(switching, context).graph
@@ -478,6 +478,6 @@ _SPLIT: Final[Mapping[str, Callable[[_Split], bool]]] = {
 
 REPLACED_OPS: Final = frozenset(
     {"Const", "LoopCond", "Print", "Dequantize"}
-    | {*PLACEHOLDERS, *_CHECKS, *_RAISED, *ARRAY_OPS, *CALLS, *QUANTIZED, *CELLS, *_SPLIT}
+    | {*PLACEHOLDERS, *_CHECKS, *GATES, *ARRAY_OPS, *CALLS, *QUANTIZED, *CELLS, *_SPLIT}
 )
 """Ops without operators of their own: stored in the file, removed, or replaced by other ops."""

@@ -11,16 +11,14 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import dependents, ends, nodes_of, reachable
 from mobileprep.graph.refs import Ref, edge, parse_ref
 from mobileprep.graph.verify import check_graph, check_tensors
+from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.transforms.base import Context, Result, Transform, transform
-from mobileprep.transforms.raise_control_flow.array_nodes import OPS
+from mobileprep.transforms.raise_control_flow.array_nodes import ARRAY_OPS, NEW_ARRAYS, is_list_op
 from mobileprep.transforms.raise_control_flow.arrays import without_arrays
 from mobileprep.transforms.raise_control_flow.conditionals import assembled, raise_conditionals
 from mobileprep.transforms.raise_control_flow.loops import raise_loops
 from mobileprep.transforms.raise_control_flow.region import Functions, Raising, cannot_raise
 
-_ARRAY: Final = "TensorArrayV3"
-ARRAY_OPS: Final = OPS | {_ARRAY}
-"""Ops on arrays, which raising replaces."""
 _STACKS: Final = frozenset({"Stack", "StackV2"})
 
 
@@ -29,8 +27,8 @@ class RaiseControlFlow(Transform, frozen=True):
     """Replace Enter, Merge, Switch, and Exit with While and If, and library functions.
 
     This is the inverse of TensorFlow's lowering. Constants that a loop or branch reads are copied
-    into its functions; other tensors that it reads become inputs. TensorArrays become tensors that
-    loops carry.
+    into its functions; other tensors that it reads become inputs. TensorArrays and TensorLists
+    become tensors that loops carry; for this, functional loops with TensorLists are lowered first.
     """
 
     summary = (
@@ -51,12 +49,15 @@ class RaiseControlFlow(Transform, frozen=True):
         """Convert the control flow that the outputs need, and remove all other control flow."""
         check_graph(graph, self.transform_name)
         check_tensors(graph, context.outputs, "output", self.transform_name)
-        if not any(node.op in GATES or node.op == _ARRAY for node in graph):
+        if not needs_raising(graph):
             return Result(graph)
+        if has_lists(graph):
+            roots = context.protected
+            graph = inline_calls(graph, roots, self.transform_name, lower_control_flow=True)
         outputs = [parse_ref(name) for name in context.outputs or ends(graph)]
         live = _live(graph, outputs)
         _refuse_stacks(graph, live)
-        arrays = [node.name for node in graph if node.op == _ARRAY]
+        arrays = [node.name for node in graph if node.op in NEW_ARRAYS]
         beside = graph.by_name.keys() - live - dependents(graph, arrays) - conditional_nodes(graph)
         ready = without_arrays(graph, live)
         fetched, fed = frozenset(map(edge, outputs)), nodes_of(context.inputs)
@@ -66,6 +67,17 @@ class RaiseControlFlow(Transform, frozen=True):
         raise_conditionals(work, functions, region, [work.resolved(ref) for ref in outputs])
         done = assembled(work, functions, outputs, beside, context.inputs)
         return Result(done, work.raised + len(live.intersection(arrays)))
+
+
+def needs_raising(graph: Graph) -> bool:
+    """Return whether a graph has control flow v1, TensorArrays, or TensorLists."""
+    return any(n.op in GATES or n.op in ARRAY_OPS for n in graph) or has_lists(graph)
+
+
+def has_lists(graph: Graph) -> bool:
+    """Return whether a graph or a function in its library uses TensorLists."""
+    parts = (graph.nodes, *(function.nodes for function in graph.library.functions.values()))
+    return any(is_list_op(node.op) for nodes in parts for node in nodes)
 
 
 def _refuse_stacks(graph: Graph, live: frozenset[str]) -> None:

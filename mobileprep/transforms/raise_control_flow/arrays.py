@@ -1,7 +1,9 @@
-"""TensorArrays as tensors that loops carry: `[count, ...]`, or concatenated elements.
+"""TensorArrays and TensorLists as tensors that loops carry.
 
-The flow of an array, which orders its use, becomes the tensor itself: consumers of the flow take
-the array's contents at that point.
+Stored as `[count, ...]`, or as concatenated elements.
+
+The flow of a TensorArray, which orders its use, and the handle of a TensorList become the tensor
+itself: consumers take the array's contents at that point.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.ops.shape_function import ShapeConflictError, merge
 from mobileprep.transforms.raise_control_flow.array_nodes import (
+    READING,
     ArrayNodes,
     Form,
     Size,
     TracedArray,
-    flow_of,
     traced_arrays,
 )
 from mobileprep.transforms.raise_control_flow.region import LoopShapes, cannot_raise
@@ -36,12 +38,11 @@ from mobileprep.transforms.raise_control_flow.region import LoopShapes, cannot_r
 # Elements of one array may be read from another.
 _MOST_ROUNDS: Final = 8
 _SHAPES: Final = "give the inputs' shapes, on which it depends"
-_READING: Final = frozenset({"TensorArrayReadV3", "TensorArrayGatherV3", "TensorArraySizeV3"})
-_JOINABLE: Final = frozenset({"TensorArrayWriteV3", "TensorArrayConcatV3"})
+_JOINABLE: Final = frozenset({"write", "push", "concat"})
 
 
 def without_arrays(graph: Graph, live: Iterable[str]) -> Graph:
-    """Replace the TensorArrays that live nodes use with tensors."""
+    """Replace the TensorArrays and TensorLists that live nodes use with tensors."""
     needed = frozenset(live)
     arrays = traced_arrays(graph, needed)
     if not arrays:
@@ -68,10 +69,10 @@ def without_arrays(graph: Graph, live: Iterable[str]) -> Graph:
 
 
 def _check_lengths(graph: Graph, array: TracedArray, live: frozenset[str]) -> None:
-    for node in array.of_op("TensorArrayConcatV3"):
+    for node in (user.node for user in array.doing("concat")):
         takers = graph.consumers.get(node.name, ())
         if any(r == Ref(node.name, 1) for n in takers if n.name in live for r in n.data_inputs):
-            raise cannot_raise(node, "uses the lengths of a TensorArray's elements")
+            raise cannot_raise(node, "uses the lengths of an array's elements")
 
 
 class _Plan(Struct, frozen=True, eq=False):
@@ -90,14 +91,15 @@ def _replaced(graph: Graph, plans: Sequence[_Plan], more: Sequence[Node] = ()) -
     for plan in plans:
         array_nodes = ArrayNodes(plan.array, plan.form, names)
         nodes = list(array_nodes.replaced())
-        contents[Ref(plan.array.node.name, 1)] = array_nodes.contents
+        contents[plan.array.contents] = array_nodes.contents
+        contents.update({Ref(*tensor): ref for tensor, ref in array_nodes.outputs.items()})
         if plan.guess is not None:
             nodes = [
                 n.with_attrs(shape=attr.shape((-1, *plan.guess))) if n.op == "Placeholder" else n
                 for n in nodes
             ]
         passing.update(dict.fromkeys(plan.array.passing, plan.array))
-        own = {user.name for user in plan.array.users}
+        own = {user.node.name for user in plan.array.users}
         instead.update(dict.fromkeys(own, ()))
         # Unneeded nodes that take the array's handle still refer to the array itself.
         instead[plan.array.node.name] = [plan.array.node, *nodes]
@@ -116,16 +118,22 @@ def _rewired(node: Node, contents: Mapping[Ref, Ref], names: FreshNames) -> Node
 
 def _element(array: TracedArray, shapes: LoopShapes) -> TensorShape:
     """Return the known shape of an array's elements; None if shapes conflict or are unknown."""
-    candidates = [array.node.attr_shape("element_shape")]
-    candidates += [n.attr_shape("element_shape") for n in array.of_op("TensorArrayGatherV3")]
-    rest = [n.attr_shape("element_shape_except0") for n in array.of_op("TensorArrayConcatV3")]
-    candidates += [(-1, *shape) for shape in rest if shape is not None]
-    candidates += [shapes.of(n.data_inputs[2]) for n in array.of_op("TensorArrayWriteV3")]
-    for node in array.of_op("TensorArrayScatterV3"):
-        shape = shapes.of(node.data_inputs[2])
-        candidates.append(None if not shape else shape[1:])
-    for node in array.of_op("TensorArraySplitV3"):
-        candidates.append(_split_element(node, shapes))
+    candidates: list[TensorShape] = []
+    if not array.is_list:
+        candidates.append(array.node.attr_shape("element_shape"))
+        candidates += [u.node.attr_shape("element_shape") for u in array.doing("gather")]
+        rest = [u.node.attr_shape("element_shape_except0") for u in array.doing("concat")]
+        candidates += [(-1, *shape) for shape in rest if shape is not None]
+    candidates += [shapes.value(ref) for ref in array.shapes]
+    candidates += [shapes.of(user.value) for user in array.doing("write", "push")]
+    rows = [user.value for user in array.doing("scatter")]
+    if array.given is not None and array.lengths is None:
+        rows.append(array.given)
+    candidates += [None if not shape else shape[1:] for shape in map(shapes.of, rows)]
+    if array.given is not None and array.lengths is not None:
+        candidates.append(_split_element(array.node, array.given, array.lengths, shapes))
+    for user in array.doing("split"):
+        candidates.append(_split_element(user.node, user.value, user.index, shapes))
     element: TensorShape = None
     for shape in candidates:
         try:
@@ -135,12 +143,12 @@ def _element(array: TracedArray, shapes: LoopShapes) -> TensorShape:
     return element
 
 
-def _split_element(node: Node, shapes: LoopShapes) -> TensorShape:
+def _split_element(node: Node, value: Ref, lengths: Ref, shapes: LoopShapes) -> TensorShape:
     """Return the shape of each part if all have the same length."""
-    value, lengths = (shapes.of(r) for r in node.data_inputs[1:3])
-    if not value or not lengths or lengths[0] < 1 or value[0] < 0:
+    whole, count = shapes.of(value), shapes.of(lengths)
+    if not whole or not count or count[0] < 1 or whole[0] < 0:
         raise cannot_raise(node, "cuts a tensor at places that are not known")
-    return (value[0] // lengths[0], *value[1:])
+    return (whole[0] // count[0], *whole[1:])
 
 
 def _form(
@@ -161,7 +169,7 @@ def _form(
     dims: list[Size] = []
     for axis, size in enumerate(element):
         dim = size if size >= 0 else sizes.of(array, axis, _element)
-        is_joined = axis > 0 and bool(array.of_op("TensorArrayConcatV3"))
+        is_joined = axis > 0 and bool(array.doing("concat"))
         if dim is None and not is_joined and _is_written(array, fresh):
             dim = -1
         if dim is None:
@@ -172,26 +180,29 @@ def _form(
 
 def _is_written(array: TracedArray, fresh: frozenset[str]) -> bool:
     """Return whether elements are written one by one, so that the first determines all sizes."""
-    if not array.node.attr_bool("identical_element_shapes", False):
+    is_even = bool(array.doing("stack", "gather")) if array.is_list else False
+    if not (is_even or array.node.attr_bool("identical_element_shapes", False)):
         return False
-    changing = [n for n in array.users if n.op not in _READING and n.name not in fresh]
-    return bool(changing) and all(n.op == "TensorArrayWriteV3" for n in changing)
+    changing = [u for u in array.users if u.action not in READING and u.node.name not in fresh]
+    return bool(changing) and all(u.action == "write" for u in changing)
 
 
 def _is_given(array: TracedArray, fresh: frozenset[str]) -> bool:
     """Return whether an array only contains the rows of one tensor."""
-    changing = [n for n in array.users if n.op not in _READING]
-    return bool(changing) and all(n.name in fresh for n in changing)
+    changing = [u for u in array.users if u.action not in READING]
+    if array.given is not None and array.lengths is None:
+        return not changing
+    return bool(changing) and all(u.node.name in fresh for u in changing)
 
 
 def _joined(graph: Graph, array: TracedArray, element: TensorShape) -> tuple[Size, ...] | None:
     """Return the sizes of variable-length elements that are written in order and concatenated."""
     if element is None or any(size < 0 for size in element[1:]) or element[:1] != (-1,):
         return None
-    if not {n.op for n in array.users} <= _JOINABLE:
+    if array.given is not None or not {user.action for user in array.users} <= _JOINABLE:
         return None
-    writes = array.of_op("TensorArrayWriteV3")
-    return (0, *element[1:]) if all(counts_up(graph, n.data_inputs[1]) for n in writes) else None
+    writes = array.doing("write")
+    return (0, *element[1:]) if all(counts_up(graph, u.index) for u in writes) else None
 
 
 # Maximum number of compared pairs of nodes.
@@ -201,16 +212,18 @@ _MOST_COMPARED: Final = 64
 def fresh_scatters(graph: Graph, array: TracedArray) -> frozenset[str]:
     """Return the Scatters that set the whole content of an array to a tensor's rows, in order."""
     names = set()
-    for node in array.of_op("TensorArrayScatterV3"):
-        is_first = source_behind(graph, flow_of(node)) == Ref(array.node.name, 1)
-        if is_first and _covers(graph, node.data_inputs[1], array):
-            names.add(node.name)
+    for user in array.doing("scatter"):
+        is_first = source_behind(graph, user.contents) == array.contents
+        if is_first and _covers(graph, user.index, array):
+            names.add(user.node.name)
     return frozenset(names)
 
 
 def _covers(graph: Graph, indices: Ref, array: TracedArray) -> bool:
     """Return whether indices enumerate all positions of a new array in order."""
-    size = array.node.data_inputs[0]
+    size = array.size
+    if size is None:
+        return False
     length = value_behind(graph, size)
     positions = value_behind(graph, indices)
     if positions is not None:

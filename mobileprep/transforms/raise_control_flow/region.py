@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import AttrValue, FuncRef, TensorShape
-from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.bypass import IDENTITIES, constant_behind
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, MERGES, NEXT_ITERATIONS, SWITCHES
@@ -348,6 +348,13 @@ class LoopShapes:
     def of(self, ref: Ref) -> TensorShape:
         """Return the shape of a tensor."""
         return shape_of(self._shapes, ref)
+
+    def value(self, ref: Ref) -> TensorShape:
+        """Return the shape that a constant vector contains, or None."""
+        tensor = constant_behind(self._graph, ref)
+        if tensor is None or len(tensor.shape) != 1:
+            return None
+        return tuple(max(int(size), -1) for size in tensor.array())
 
     def output_shapes(self, entered: Sequence[Ref], args: Sequence[Ref]) -> AttrValue:
         """Return the loop's shapes if any of them changes between iterations, or an empty list.
