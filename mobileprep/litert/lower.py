@@ -42,7 +42,6 @@ from mobileprep.ops.shape_inference import infer_shapes
 _CONTROL_FLOW: Final = frozenset(
     {*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond", "TensorArrayV3"}
 )
-_TENSOR_LISTS: Final = ("TensorList", "EmptyTensorList")
 _DEEPEST: Final = 64
 _MOST_CALLS: Final = 10_000
 _NO_OP: Final = "cut the graph before it, and feed its output"
@@ -237,10 +236,6 @@ def unconverted(op: str) -> CannotExpressError:
     """Return the error for an op without a lowering."""
     if op in _CONTROL_FLOW:
         return CannotExpressError("it is control flow, which is not converted", _NO_OP)
-    if op.startswith(_TENSOR_LISTS):
-        reason = "TensorLists, the arrays of TensorFlow 2, are not converted"
-        hint = "export the model with its loops unrolled (Keras: unroll=True)"
-        return CannotExpressError(reason, hint)
     if op.startswith("Decode"):
         reason = "LiteRT cannot decode images, audio, or records"
         return CannotExpressError(reason, "decode in the app, and feed what this node puts out")

@@ -205,16 +205,6 @@ def test_error_names_all_unsupported_nodes() -> None:
     assert "AddN" not in message
 
 
-def test_tensor_list_error_suggests_unroll() -> None:
-    shape = const("shape", np.int32([2]))
-    kinds = {"element_dtype": DType.FLOAT, "shape_type": DType.INT32}
-    operation = op("list", "TensorListFromTensor", ["x", "shape"], **kinds)
-    length = op("y", "TensorListLength", ["list"])
-    with pytest.raises(UnsupportedError, match="TensorLists, the arrays of") as caught:
-        model(Graph([feed("x", (3, 2)), shape, operation, length]), ["x"], ["y"])
-    assert "unroll=True" in str(caught.value.hint)
-
-
 def test_hint_asks_for_shapes_of_inputs_of_unknown_rank() -> None:
     nodes = [feed("x", None), op("y", "Erfinv", ["x"])]
     with pytest.raises(UnsupportedError) as caught:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from mobileprep.core.declare import Option
 from mobileprep.graph.control_flow import GATES, conditional_nodes
+from mobileprep.graph.functions import drop_unused_functions
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import dependents, ends, nodes_of, reachable
 from mobileprep.graph.refs import Ref, edge, parse_ref
@@ -53,7 +54,9 @@ class RaiseControlFlow(Transform, frozen=True):
             return Result(graph)
         if has_lists(graph):
             roots = context.protected
-            graph = inline_calls(graph, roots, self.transform_name, lower_control_flow=True)
+            graph = drop_unused_functions(
+                inline_calls(graph, roots, self.transform_name, lower_control_flow=True)
+            )
         outputs = [parse_ref(name) for name in context.outputs or ends(graph)]
         live = _live(graph, outputs)
         _refuse_stacks(graph, live)
