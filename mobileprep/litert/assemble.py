@@ -205,6 +205,7 @@ class _Numbered:
             sizes if is_open else None,
             0 if value.data is None else self._buffers.number(_stored(value, value.data)),
             value.quantization,
+            value.is_variable,
         )
 
 

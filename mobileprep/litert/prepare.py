@@ -25,6 +25,7 @@ from mobileprep.graph.refs import Edge, FreshNames, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.dequantize import QUANTIZED, dequantized
 from mobileprep.litert.recurrent import CELLS, without_cells
+from mobileprep.litert.recurrent_loops import Step, with_whole_sequences
 from mobileprep.litert.weights import Tables, no_tables, tables_of
 from mobileprep.runtime.functions.inline import CALLS
 from mobileprep.transforms.base import Context, make_transform
@@ -88,7 +89,14 @@ def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -
     cut, names = _cut(graph, fed, refs)
     fetches = tuple(Ref(names[edge(r)]) if edge(r) in names else r for r in refs)
     whole = Prepared(cut, tuple(names.values()), fetches, tables_of(graph))
-    return _simplified(whole, cast_outputs=True)
+    done = _simplified(whole, cast_outputs=True)
+
+    def step(name: str, arguments: Sequence[tuple[DType, TensorShape]]) -> Step:
+        function = prepared_function(done.graph, name, arguments)
+        return Step(function.graph, function.inputs, function.outputs)
+
+    graph, refs = with_whole_sequences(done.graph, done.outputs, step)
+    return replace(done, graph=graph, outputs=refs)
 
 
 def prepared_function(

@@ -29,6 +29,7 @@ class Value(Struct, frozen=True, eq=False):
         data: the elements of a constant.
         quantization: the scales and zero points of quantized elements.
         alike: a tensor of the graph with the same elements in another order, if any.
+        is_variable: whether an operator that reads it also changes it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Value(Struct, frozen=True, eq=False):
     data: Array | None = None
     quantization: Quantization | None = None
     alike: str = ""
+    is_variable: bool = False
 
     @property
     def rank(self) -> int | None:
@@ -102,6 +104,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "CONV_3D_TRANSPOSE": "Conv3DOptions",
     "DYNAMIC_UPDATE_SLICE": "",
     "L2_NORMALIZATION": "L2NormOptions",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
 }
 
 

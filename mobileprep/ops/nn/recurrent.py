@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 import numpy as np
 from msgspec import Struct
 
@@ -161,3 +164,109 @@ def gru_cell_flops(sizes: Sizes) -> float:
     """Count the products with the weights of two gates and the candidate, and the cell."""
     batch, cells = sizes.input(0)[0], sizes.input(3)[1]
     return batch * (2 * sizes.input(3)[0] * 3 * cells + 3 * cells + 14 * cells)
+
+
+_ACTIVATIONS: Final[Mapping[str, Callable[[Array], Array]]] = {
+    "Tanh": np.tanh,
+    "Relu": lambda x: np.maximum(x, 0),
+    "Relu6": lambda x: np.clip(x, 0, 6),
+}
+
+
+def _clipped(x: Array, limit: float) -> Array:
+    return np.clip(x, x.dtype.type(-limit), x.dtype.type(limit)) if limit > 0 else x
+
+
+@kernel("UnidirectionalSequenceLSTM")
+def sequence_lstm(
+    node: Node,
+    x: Array,
+    hidden: Array,
+    state: Array,
+    kernel: Array,
+    recurrent: Array,
+    bias: Array,
+    peepholes: Array,
+    projection: Array,
+    projection_bias: Array,
+) -> tuple[Array, ...]:
+    """Run an LSTM over [time, batch, features].
+
+    Returns:
+        The outputs ``[time, batch, outputs]``, the last cell state ``[batch, units]``, the last
+        output, all cell states, and all outputs before the projection.
+    """
+    activate = _ACTIVATIONS[node.attr_str("activation")]
+    cell_clip = node.attr_float("cell_clip", 0.0)
+    projection_clip = node.attr_float("projection_clip", 0.0)
+    rows = np.empty((len(x), *hidden.shape), x.dtype)
+    states, inner = (np.empty((len(x), *state.shape), x.dtype) for _ in range(2))
+    for t in range(len(x)):
+        gates = product(x[t], kernel) + product(hidden, recurrent) + bias
+        i, f, g, o = np.split(gates, 4, axis=1)
+        if peepholes.size:
+            i, f = i + state * peepholes[0], f + state * peepholes[1]
+        state = _sigmoid(f) * state + _sigmoid(i) * activate(g)
+        state = _clipped(state, cell_clip)
+        if peepholes.size:
+            o = o + state * peepholes[2]
+        states[t], inner[t] = state, _sigmoid(o) * activate(state)
+        hidden = inner[t]
+        if projection.size:
+            hidden = _clipped(product(hidden, projection) + projection_bias, projection_clip)
+        rows[t] = hidden
+    return rows, state, hidden, states, inner
+
+
+@shape_fn("UnidirectionalSequenceLSTM")
+def sequence_lstm_shape(args: ShapeArgs) -> OutputShapes:
+    """Return the shapes of rows and states."""
+    time, batch = with_rank(args.shapes[0], 3)[:2]
+    outputs, units = (with_rank(args.shapes[i], 2)[1] for i in (1, 2))
+    rows, states = (time, batch, outputs), (time, batch, units)
+    return [rows, (batch, units), (batch, outputs), states, states]
+
+
+@flop_rule("UnidirectionalSequenceLSTM")
+def sequence_lstm_flops(sizes: Sizes) -> float:
+    """Count the products of the gates and of the projection, and the cell, for each step."""
+    times, batch = sizes.input(0)[:2]
+    kernel, recurrent = sizes.input(3), sizes.input(4)
+    step = _lstm_step(batch, (kernel[0] + recurrent[0], kernel[1]))
+    projection = sizes.input(7)
+    return times * (
+        step + (2 * batch * projection[0] * projection[1] if len(projection) > 1 else 0)
+    )
+
+
+@kernel("UnidirectionalSequenceRNN")
+def sequence_rnn(
+    node: Node, x: Array, hidden: Array, kernel: Array, recurrent: Array, bias: Array
+) -> tuple[Array, ...]:
+    """Run an RNN over [time, batch, features].
+
+    Returns:
+        The outputs ``[time, batch, units]``, and the last output twice, like an LSTM.
+    """
+    activate = _ACTIVATIONS[node.attr_str("activation")]
+    rows = np.empty((len(x), *hidden.shape), x.dtype)
+    for t in range(len(x)):
+        hidden = activate(product(x[t], kernel) + product(hidden, recurrent) + bias)
+        rows[t] = hidden
+    return rows, hidden, hidden
+
+
+@shape_fn("UnidirectionalSequenceRNN")
+def sequence_rnn_shape(args: ShapeArgs) -> OutputShapes:
+    """Return the shapes of rows and of the last one."""
+    time, batch = with_rank(args.shapes[0], 3)[:2]
+    units = with_rank(args.shapes[1], 2)[1]
+    return [(time, batch, units), (batch, units), (batch, units)]
+
+
+@flop_rule("UnidirectionalSequenceRNN")
+def sequence_rnn_flops(sizes: Sizes) -> float:
+    """Count the products, the bias, and the activation, for each step."""
+    times, batch = sizes.input(0)[:2]
+    kernel, recurrent = sizes.input(2), sizes.input(3)
+    return times * batch * (2 * (kernel[0] + recurrent[0]) + 3) * kernel[1]

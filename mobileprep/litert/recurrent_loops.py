@@ -1,0 +1,345 @@
+"""Replace loops over recurrent cells with nodes that run whole sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import TensorShape
+from mobileprep.graph.bypass import constant_behind, source_behind
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.op_sets import FEEDABLE, SUMS
+from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
+from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.litert.fused_cells import LSTM, RNN, Cell, CellMatcher
+from mobileprep.ops.constant_evaluation import StaticValues
+from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
+
+_LOOPS: Final = frozenset({"While", "StatelessWhile"})
+# Sizes that take the place of open ones, to find out which sizes are equal.
+_TRIALS: Final = (
+    (7919, 7933, 7937, 7949, 7951, 7963, 7993, 8009),
+    (9901, 9907, 9923, 9929, 9931, 9941, 9949, 9967),
+)
+_ROWS, _LAST_STATE, _LAST_ROW = range(3)
+_INT32: Final = attr.dtype(DType.INT32)
+
+
+class Step(Struct, frozen=True):
+    """The nodes of a function, its arguments, and its results.
+
+    Args:
+        graph: the nodes; arguments are placeholders.
+        inputs: the names of the placeholders, in order.
+        outputs: the results, in order.
+    """
+
+    graph: Graph
+    inputs: tuple[str, ...]
+    outputs: tuple[Ref, ...]
+
+
+Prepare = Callable[[str, Sequence[tuple[DType, TensorShape]]], Step]
+"""Returns a library function for arguments of the given dtypes and shapes."""
+
+
+def with_whole_sequences(
+    graph: Graph, outputs: Sequence[Ref], prepare: Prepare
+) -> tuple[Graph, tuple[Ref, ...]]:
+    """Replace the loops of a graph that run an LSTM or RNN cell for each step of a sequence.
+
+    Returns:
+        The graph and its outputs.
+    """
+    if not any(node.op in _LOOPS for node in graph):
+        return graph, tuple(outputs)
+    sizes = _Sizes(graph)
+    read = {edge(r) for r in outputs} | {edge(r) for n in graph for r in n.data_inputs}
+    fresh = FreshNames(graph.by_name)
+    same: dict[Edge, Ref] = {}
+    instead: dict[str, list[Node]] = {}
+    for node in graph:
+        if node.op in _LOOPS:
+            sequence = _Loop(graph, node, sizes, prepare).sequence()
+            used = [i for i in range(len(node.data_inputs)) if (node.name, i) in read]
+            if sequence is not None and all(i in sequence.results for i in used):
+                work = _Nodes(node, fresh)
+                same.update({(node.name, i): work.result(sequence, i) for i in used})
+                instead[node.name] = work.nodes
+    if not instead:
+        return graph, tuple(outputs)
+
+    def moved(refs: Sequence[Ref]) -> tuple[Ref, ...]:
+        return tuple(r if r.is_control else same.get(edge(r), r) for r in refs)
+
+    nodes = [n for node in graph for n in instead.get(node.name, [node])]
+    return graph.with_nodes(n.with_inputs(moved(n.inputs)) for n in nodes), moved(outputs)
+
+
+class _Sequence(Struct, frozen=True, eq=False):
+    """A recognized loop.
+
+    Args:
+        op: the node that replaces it.
+        cell: its weights.
+        inputs: the sequence ``[time, batch, features]``, the first output, and the first state.
+        results: what each output of the loop is.
+    """
+
+    op: str
+    cell: Cell
+    inputs: tuple[Ref, ...]
+    results: Mapping[int, _Result]
+
+
+class _Result(Struct, frozen=True):
+    """An output of a loop: an output of the node that replaces it, or another tensor.
+
+    Args:
+        index: the output of the node; negative for another tensor.
+        is_wide: whether it has a first axis of size 1.
+        ref: the other tensor.
+    """
+
+    index: int
+    is_wide: bool = False
+    ref: Ref | None = None
+
+
+class _Sizes:
+    """Sizes and integers of a graph, for two different choices of its open sizes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Shapes]:
+        """The shapes of all tensors."""
+        return infer_shapes(self._graph)
+
+    @cached_property
+    def _trials(self) -> list[tuple[Mapping[str, Shapes], StaticValues]]:
+        trials = []
+        for primes in _TRIALS:
+            rest = iter(primes * len(self._graph))
+            feeds = {}
+            for node in self._graph:
+                shape = node.attr_shape("shape") if node.op in FEEDABLE else None
+                if shape is not None and -1 in shape:
+                    feeds[node.name] = tuple(next(rest) if s < 0 else s for s in shape)
+            shapes = infer_shapes(self._graph, feeds)
+            trials.append((shapes, StaticValues(self._graph.by_name, partial(shape_of, shapes))))
+        return trials
+
+    def first(self, ref: Ref) -> tuple[int, ...]:
+        """Return the first size of a tensor in each trial; empty if it is unknown."""
+        shapes = [shape_of(shapes, ref) for shapes, _ in self._trials]
+        known = tuple(shape[0] for shape in shapes if shape)
+        return known if len(known) == len(_TRIALS) and min(known) >= 0 else ()
+
+    def number(self, ref: Ref) -> tuple[int, ...]:
+        """Return the integer that a tensor contains in each trial; empty if it is unknown."""
+        values = [values.value(ref) for _, values in self._trials]
+        known = tuple(int(v.reshape(())) for v in values if v is not None and v.size == 1)
+        return known if len(known) == len(_TRIALS) else ()
+
+
+class _Loop:
+    """A loop node, and the functions that it runs.
+
+    Args:
+        graph: the graph with the loop.
+        node: the loop.
+        sizes: the sizes of the graph.
+        prepare: returns its functions.
+    """
+
+    def __init__(self, graph: Graph, node: Node, sizes: _Sizes, prepare: Prepare) -> None:
+        self._graph = graph
+        self._entered = node.data_inputs
+        self._sizes = sizes
+        kinds = node.attr_dtypes("T")
+        shapes = [shape_of(sizes.shapes, ref) for ref in self._entered]
+        arguments = list(zip(kinds, shapes, strict=True))
+        self._test = prepare(node.attr_func("cond").name, arguments)
+        self._body = prepare(node.attr_func("body").name, arguments)
+        self._args = [Ref(name) for name in self._body.inputs]
+        self._ends = [source_behind(self._body.graph, r) for r in self._body.outputs]
+
+    def sequence(self) -> _Sequence | None:
+        """Return the sequence that the loop computes, or None if it does anything else."""
+        steps = self._steps()
+        if not steps:
+            return None
+        matcher = CellMatcher(self._body.graph)
+        states = [
+            k
+            for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True))
+            if arg != end and not self._is_counter(k) and self._written(k) is None
+        ]
+        if len(states) == 2:
+            for state, hidden in (states, states[::-1]):
+                cell = matcher.lstm(
+                    self._args[state], self._ends[state], self._args[hidden], self._ends[hidden]
+                )
+                if cell is not None:
+                    return self._assembled(LSTM, cell, (hidden, state), steps)
+        if len(states) == 1:
+            cell = matcher.rnn(self._args[states[0]], self._ends[states[0]])
+            if cell is not None:
+                return self._assembled(RNN, cell, (states[0],), steps)
+        return None
+
+    def _assembled(
+        self, op: str, cell: Cell, states: Sequence[int], steps: tuple[int, ...]
+    ) -> _Sequence | None:
+        source = self._sequence_of(cell.x)
+        if source is None or self._sizes.first(self._entered[source]) != steps:
+            return None
+        hidden = states[0]
+        results = {hidden: _Result(_LAST_ROW)}
+        if len(states) > 1:
+            results[states[1]] = _Result(_LAST_STATE)
+        for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True)):
+            if arg == end:
+                results[k] = _Result(-1, ref=self._entered[k])
+            written = self._written(k)
+            if written is not None and written[1] == self._ends[hidden]:
+                is_last = written[0] is None
+                count = (1,) * len(steps) if is_last else steps
+                if self._sizes.first(self._entered[k]) == count:
+                    results[k] = _Result(_LAST_ROW if is_last else _ROWS, is_wide=is_last)
+        inputs = tuple(self._entered[k] for k in (source, *states))
+        return _Sequence(op, cell, inputs, results)
+
+    def _steps(self) -> tuple[int, ...]:
+        """Return the number of turns in each trial; empty if it is unknown or differs."""
+        graph, waiting = self._test.graph, [self._test.outputs[0]]
+        limits: set[tuple[int, ...]] = set()
+        while waiting:
+            node = graph[source_behind(graph, waiting.pop()).node]
+            if node.op == "LogicalAnd":
+                waiting += node.data_inputs
+                continue
+            counter = self._argument(self._test, node.data_inputs[0]) if node.op == "Less" else None
+            if counter is None or not self._is_counter(counter):
+                return ()
+            limits.add(self._limit(node.data_inputs[1]))
+        return limits.pop() if len(limits) == 1 else ()
+
+    def _limit(self, ref: Ref) -> tuple[int, ...]:
+        value = constant_behind(self._test.graph, ref)
+        if value is not None and value.size == 1:
+            return (int(value.array().reshape(())),) * len(_TRIALS)
+        k = self._argument(self._test, ref)
+        is_fixed = k is not None and self._args[k] == self._ends[k]
+        return self._sizes.number(self._entered[k]) if k is not None and is_fixed else ()
+
+    def _argument(self, step: Step, ref: Ref) -> int | None:
+        name = source_behind(step.graph, ref).node
+        return step.inputs.index(name) if name in step.inputs else None
+
+    def _is_counter(self, k: int) -> bool:
+        """Return whether a loop variable starts at 0 and grows by 1."""
+        graph = self._body.graph
+        node = graph[self._ends[k].node]
+        if node.op not in SUMS or self._sizes.number(self._entered[k]) != (0,) * len(_TRIALS):
+            return False
+        for one, other in (node.data_inputs, node.data_inputs[::-1]):
+            step = constant_behind(graph, other)
+            if source_behind(graph, one) == self._args[k] and step is not None and step.size == 1:
+                return int(step.array().reshape(())) == 1
+        return False
+
+    def _written(self, k: int) -> tuple[int | None, Ref] | None:
+        """Return the counter and the row that a turn writes into a loop variable.
+
+        The counter is None if each turn writes the only row.
+        """
+        graph = self._body.graph
+        node = graph[self._ends[k].node]
+        if node.op != "TensorScatterUpdate":
+            return None
+        target, place, rows = (source_behind(graph, r) for r in node.data_inputs)
+        wide = graph[rows.node]
+        if target != self._args[k] or wide.op != "ExpandDims" or not self._is_zero(wide):
+            return None
+        row = source_behind(graph, wide.data_inputs[0])
+        fixed = constant_behind(graph, place)
+        if fixed is not None:
+            return (None, row) if fixed.array().tolist() == [[0]] else None
+        index = graph[place.node]
+        counter = (
+            self._argument(self._body, index.data_inputs[0]) if index.op == "Reshape" else None
+        )
+        return (counter, row) if counter is not None and self._is_counter(counter) else None
+
+    def _is_zero(self, node: Node) -> bool:
+        """Return whether the last input of a node is the constant 0."""
+        value = constant_behind(self._body.graph, node.data_inputs[-1])
+        return value is not None and not value.array().any()
+
+    def _sequence_of(self, x: Ref) -> int | None:
+        """Return the loop variable whose row of each turn is a tensor."""
+        graph = self._body.graph
+        node = graph[x.node]
+        if node.op != "GatherV2" or not self._is_zero(node) or node.attr_int("batch_dims", 0):
+            return None
+        source, counter = (self._argument(self._body, r) for r in node.data_inputs[:2])
+        if source is None or counter is None or not self._is_counter(counter):
+            return None
+        return source if self._args[source] == self._ends[source] else None
+
+
+class _Nodes:
+    """The nodes that replace a loop."""
+
+    def __init__(self, loop: Node, names: FreshNames) -> None:
+        self._loop = loop
+        self._names = names
+        self._main = ""
+        self.nodes: list[Node] = []
+
+    def result(self, sequence: _Sequence, index: int) -> Ref:
+        """Return the tensor that replaces an output of the loop."""
+        result = sequence.results[index]
+        if result.ref is not None:
+            return result.ref
+        if not self._main:
+            self._main = self._sequence(sequence)
+        ref = Ref(self._main, result.index)
+        if not result.is_wide:
+            return ref
+        inputs = (ref, self._constant("axis", np.int32(0)))
+        return self._add("wide", "ExpandDims", inputs, T=attr.dtype(DType.FLOAT), Tdim=_INT32)
+
+    def _sequence(self, sequence: _Sequence) -> str:
+        cell = sequence.cell
+        weights = {"kernel": cell.kernel, "recurrent": cell.recurrent, "bias": cell.bias}
+        options = {"activation": attr.string(cell.activation)}
+        if sequence.op == LSTM:
+            weights["peepholes"] = cell.peepholes
+            weights["projection"] = cell.projection
+            weights["projection_bias"] = cell.projection_bias
+            options["cell_clip"] = attr.floating(cell.cell_clip)
+            options["projection_clip"] = attr.floating(cell.projection_clip)
+        constants = [self._constant(name, values) for name, values in weights.items()]
+        inputs = (*sequence.inputs, *constants)
+        return self._add("sequence", sequence.op, inputs, **options).node
+
+    def _constant(self, what: str, value: Array | np.generic) -> Ref:
+        name = self._names.name(f"{self._loop.name}/{what}")
+        self.nodes.append(constant(name, Tensor.of(np.asarray(value))))
+        return Ref(name)
+
+    def _add(self, what: str, op: str, inputs: tuple[Ref, ...], **attrs: attr.AttrValue) -> Ref:
+        name = self._names.name(f"{self._loop.name}/{what}")
+        self.nodes.append(Node(name, op, inputs, self._loop.device, attrs))
+        return Ref(name)
