@@ -18,6 +18,7 @@ from mobileprep.graph.refs import Edge, edge, parse_ref
 from mobileprep.graph.verify import check_names
 from mobileprep.litert.assemble import assembled
 from mobileprep.litert.lower import lowered
+from mobileprep.litert.ops.recurrent import has_late_states
 from mobileprep.litert.patterns import with_builtins
 from mobileprep.litert.prepare import CutInput, Prepared, prepared
 from mobileprep.litert.program import Op, Port, Program, Readers, Value, builtin
@@ -301,9 +302,13 @@ def _lowered(
     graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], where: str, *, flex: bool
 ) -> tuple[Prepared, Program]:
     check_names(graph, where)
-    source = prepared(graph, inputs, outputs)
     names = [spec.name for spec in inputs]
-    return source, lowered(source, names, outputs, where, flex=flex)
+    for open_states in (True, False):
+        source = prepared(graph, inputs, outputs, open_states=open_states)
+        program = lowered(source, names, outputs, where, flex=flex)
+        if not has_late_states(_without_unread(program)):
+            break
+    return source, program
 
 
 def without_fake_quants(program: Program) -> tuple[Program, dict[str, Range]]:

@@ -81,8 +81,21 @@ class Prepared(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -> Prepared:
-    """Cut a graph between inputs and outputs, and simplify it."""
+def prepared(
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    *,
+    open_states: bool = True,
+) -> Prepared:
+    """Cut a graph between inputs and outputs, simplify it, and fuse its recurrent cells.
+
+    Args:
+        graph: the graph.
+        inputs: the tensors to feed.
+        outputs: the tensors to fetch.
+        open_states: whether to fuse cells whose states have an open size, such as the batch.
+    """
     graph = _without_prints(graph)
     refs = tuple(_checked_ref(graph, name, "output") for name in outputs)
     fed = {edge(_checked_ref(graph, spec.name, "input")): spec for spec in inputs}
@@ -95,7 +108,7 @@ def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -
         function = prepared_function(done.graph, name, arguments)
         return Step(function.graph, function.inputs, function.outputs)
 
-    graph, refs = with_whole_sequences(done.graph, done.outputs, step)
+    graph, refs = with_whole_sequences(done.graph, done.outputs, step, open_states=open_states)
     return replace(done, graph=graph, outputs=refs)
 
 

@@ -51,9 +51,15 @@ Prepare = Callable[[str, Sequence[tuple[DType, TensorShape]]], Step]
 
 
 def with_whole_sequences(
-    graph: Graph, outputs: Sequence[Ref], prepare: Prepare
+    graph: Graph, outputs: Sequence[Ref], prepare: Prepare, *, open_states: bool
 ) -> tuple[Graph, tuple[Ref, ...]]:
     """Replace the loops of a graph that run an LSTM or RNN cell for each step of a sequence.
+
+    Args:
+        graph: the graph.
+        outputs: its outputs.
+        prepare: returns the functions that its loops run.
+        open_states: whether to replace loops whose states have an open size, such as the batch.
 
     Returns:
         The graph and its outputs.
@@ -67,11 +73,14 @@ def with_whole_sequences(
     instead: dict[str, list[Node]] = {}
     for node in graph:
         if node.op in _LOOPS:
-            sequence = _Loop(graph, node, sizes, prepare).sequence()
+            loop = _Loop(graph, node, sizes, prepare)
+            sequence = loop.sequence()
+            if sequence is not None and loop.has_open_state(sequence) and not open_states:
+                continue
             used = [i for i in range(len(node.data_inputs)) if (node.name, i) in read]
             if sequence is not None and all(i in sequence.results for i in used):
-                work = _Nodes(node, fresh)
-                same.update({(node.name, i): work.result(sequence, i) for i in used})
+                work = _Nodes(node, sequence, fresh)
+                same.update({(node.name, i): work.result(i) for i in used})
                 instead[node.name] = work.nodes
     if not instead:
         return graph, tuple(outputs)
@@ -83,34 +92,52 @@ def with_whole_sequences(
     return graph.with_nodes(n.with_inputs(moved(n.inputs)) for n in nodes), moved(outputs)
 
 
-class _Sequence(Struct, frozen=True, eq=False):
-    """A recognized loop.
+class _Placed(Struct, frozen=True, eq=False):
+    """A cell of a loop, and the node that replaces it.
 
     Args:
-        op: the node that replaces it.
-        cell: its weights.
-        inputs: the sequence ``[time, batch, features]``, the first output, and the first state.
-        results: what each output of the loop is.
+        op: op of the node.
+        cell: the weights.
+        sequence: the loop variable that the cell reads; None if it reads another cell.
+        before: index of the cell whose output it reads.
+        states: the loop variables of its output and of its state, if it has one.
     """
 
     op: str
     cell: Cell
-    inputs: tuple[Ref, ...]
-    results: Mapping[int, _Result]
+    sequence: int | None
+    before: int
+    states: tuple[int, ...]
 
 
 class _Result(Struct, frozen=True):
-    """An output of a loop: an output of the node that replaces it, or another tensor.
+    """An output of a loop: an output of a node that replaces a cell, or another tensor.
 
     Args:
-        index: the output of the node; negative for another tensor.
+        cell: index of the cell.
+        index: the output of the node.
         is_wide: whether it has a first axis of size 1.
         ref: the other tensor.
     """
 
+    cell: int
     index: int
     is_wide: bool = False
     ref: Ref | None = None
+
+
+class _Sequence(Struct, frozen=True, eq=False):
+    """A recognized loop.
+
+    Args:
+        cells: its cells, each after those whose outputs it reads.
+        entered: the initial values of the loop variables.
+        results: the outputs of the loop that the cells compute.
+    """
+
+    cells: tuple[_Placed, ...]
+    entered: tuple[Ref, ...]
+    results: Mapping[int, _Result]
 
 
 class _Sizes:
@@ -174,50 +201,79 @@ class _Loop:
         self._ends = [source_behind(self._body.graph, r) for r in self._body.outputs]
 
     def sequence(self) -> _Sequence | None:
-        """Return the sequence that the loop computes, or None if it does anything else."""
+        """Return the cells that the loop computes, or None if it does anything else."""
         steps = self._steps()
-        if not steps:
+        cells = self._cells() if steps else []
+        if not cells or not all(self._is_whole(placed, steps) for placed in cells):
             return None
+        results: dict[int, _Result] = {}
+        outputs: dict[Ref, int] = {}
+        for number, placed in enumerate(cells):
+            for index, k in zip((_LAST_ROW, _LAST_STATE), placed.states, strict=False):
+                results[k] = _Result(number, index)
+            outputs[self._ends[placed.states[0]]] = number
+        for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True)):
+            written = self._written(k)
+            if arg == end:
+                results[k] = _Result(-1, -1, ref=self._entered[k])
+            elif written is not None and written[1] in outputs:
+                is_last = written[0] is None
+                if self._sizes.first(self._entered[k]) == ((1,) * len(steps) if is_last else steps):
+                    index = _LAST_ROW if is_last else _ROWS
+                    results[k] = _Result(outputs[written[1]], index, is_wide=is_last)
+        return _Sequence(tuple(cells), self._entered, results)
+
+    def _cells(self) -> list[_Placed]:
+        """Return the cells of all states, each after those that it reads, or no cells."""
         matcher = CellMatcher(self._body.graph)
-        states = [
+        waiting = {
             k
             for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True))
             if arg != end and not self._is_counter(k) and self._written(k) is None
-        ]
-        if len(states) == 2:
-            for state, hidden in (states, states[::-1]):
-                cell = matcher.lstm(
-                    self._args[state], self._ends[state], self._args[hidden], self._ends[hidden]
+        }
+        found: list[_Placed] = []
+        while waiting:
+            placed = self._next(matcher, sorted(waiting), found)
+            if placed is None:
+                return []
+            found.append(placed)
+            waiting.difference_update(placed.states)
+        return found
+
+    def _next(
+        self, matcher: CellMatcher, waiting: Sequence[int], before: Sequence[_Placed]
+    ) -> _Placed | None:
+        """Return a cell that reads a sequence or one of the cells before it."""
+        outputs = {self._ends[placed.states[0]]: n for n, placed in enumerate(before)}
+        for hidden in waiting:
+            for state in (None, *waiting):
+                if state == hidden:
+                    continue
+                ends = (self._args[hidden], self._ends[hidden])
+                cell = (
+                    matcher.rnn(*ends)
+                    if state is None
+                    else matcher.lstm(self._args[state], self._ends[state], *ends)
                 )
-                if cell is not None:
-                    return self._assembled(LSTM, cell, (hidden, state), steps)
-        if len(states) == 1:
-            cell = matcher.rnn(self._args[states[0]], self._ends[states[0]])
-            if cell is not None:
-                return self._assembled(RNN, cell, (states[0],), steps)
+                if cell is None:
+                    continue
+                sequence, other = self._sequence_of(cell.x), outputs.get(cell.x)
+                if sequence is not None or other is not None:
+                    states = (hidden,) if state is None else (hidden, state)
+                    op = RNN if state is None else LSTM
+                    return _Placed(op, cell, sequence, -1 if other is None else other, states)
         return None
 
-    def _assembled(
-        self, op: str, cell: Cell, states: Sequence[int], steps: tuple[int, ...]
-    ) -> _Sequence | None:
-        source = self._sequence_of(cell.x)
-        if source is None or self._sizes.first(self._entered[source]) != steps:
-            return None
-        hidden = states[0]
-        results = {hidden: _Result(_LAST_ROW)}
-        if len(states) > 1:
-            results[states[1]] = _Result(_LAST_STATE)
-        for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True)):
-            if arg == end:
-                results[k] = _Result(-1, ref=self._entered[k])
-            written = self._written(k)
-            if written is not None and written[1] == self._ends[hidden]:
-                is_last = written[0] is None
-                count = (1,) * len(steps) if is_last else steps
-                if self._sizes.first(self._entered[k]) == count:
-                    results[k] = _Result(_LAST_ROW if is_last else _ROWS, is_wide=is_last)
-        inputs = tuple(self._entered[k] for k in (source, *states))
-        return _Sequence(op, cell, inputs, results)
+    def _is_whole(self, placed: _Placed, steps: tuple[int, ...]) -> bool:
+        """Return whether a cell reads every row of its sequence."""
+        source = placed.sequence
+        return source is None or self._sizes.first(self._entered[source]) == steps
+
+    def has_open_state(self, sequence: _Sequence) -> bool:
+        """Return whether the size of a state is open."""
+        entered = [self._entered[k] for placed in sequence.cells for k in placed.states]
+        shapes = [shape_of(self._sizes.shapes, ref) for ref in entered]
+        return any(shape is None or -1 in shape for shape in shapes)
 
     def _steps(self) -> tuple[int, ...]:
         """Return the number of turns in each trial; empty if it is unknown or differs."""
@@ -301,38 +357,49 @@ class _Loop:
 class _Nodes:
     """The nodes that replace a loop."""
 
-    def __init__(self, loop: Node, names: FreshNames) -> None:
+    def __init__(self, loop: Node, sequence: _Sequence, names: FreshNames) -> None:
         self._loop = loop
+        self._sequence = sequence
         self._names = names
-        self._main = ""
+        self._cells: dict[int, str] = {}
         self.nodes: list[Node] = []
 
-    def result(self, sequence: _Sequence, index: int) -> Ref:
+    def result(self, index: int) -> Ref:
         """Return the tensor that replaces an output of the loop."""
-        result = sequence.results[index]
+        result = self._sequence.results[index]
         if result.ref is not None:
             return result.ref
-        if not self._main:
-            self._main = self._sequence(sequence)
-        ref = Ref(self._main, result.index)
+        ref = Ref(self._cell(result.cell), result.index)
         if not result.is_wide:
             return ref
         inputs = (ref, self._constant("axis", np.int32(0)))
         return self._add("wide", "ExpandDims", inputs, T=attr.dtype(DType.FLOAT), Tdim=_INT32)
 
-    def _sequence(self, sequence: _Sequence) -> str:
-        cell = sequence.cell
+    def _cell(self, number: int) -> str:
+        """Return the name of the node that replaces a cell."""
+        if number not in self._cells:
+            placed = self._sequence.cells[number]
+            entered = self._sequence.entered
+            if placed.sequence is None:
+                rows = Ref(self._cell(placed.before), _ROWS)
+            else:
+                rows = entered[placed.sequence]
+            inputs = (rows, *(entered[k] for k in placed.states))
+            self._cells[number] = self._weighed(placed, inputs)
+        return self._cells[number]
+
+    def _weighed(self, placed: _Placed, inputs: tuple[Ref, ...]) -> str:
+        cell = placed.cell
         weights = {"kernel": cell.kernel, "recurrent": cell.recurrent, "bias": cell.bias}
         options = {"activation": attr.string(cell.activation)}
-        if sequence.op == LSTM:
+        if placed.op == LSTM:
             weights["peepholes"] = cell.peepholes
             weights["projection"] = cell.projection
             weights["projection_bias"] = cell.projection_bias
             options["cell_clip"] = attr.floating(cell.cell_clip)
             options["projection_clip"] = attr.floating(cell.projection_clip)
         constants = [self._constant(name, values) for name, values in weights.items()]
-        inputs = (*sequence.inputs, *constants)
-        return self._add("sequence", sequence.op, inputs, **options).node
+        return self._add("sequence", placed.op, (*inputs, *constants), **options).node
 
     def _constant(self, what: str, value: Array | np.generic) -> Ref:
         name = self._names.name(f"{self._loop.name}/{what}")

@@ -6,7 +6,7 @@ that it starts from the state of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,10 +15,22 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.bypass import constant_behind, source_behind
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.litert.program import Op, Value, builtin
+from mobileprep.litert.program import Op, Program, Value, builtin
 from mobileprep.litert.scope import ACTIVATION, Scope, lowering
 from mobileprep.litert.types import need_float
 
+# Operators whose output's size depends on operands, from the given index on, unless these are
+# constants; None for those whose size is never known before a run.
+_SIZED_BY: Final[Mapping[str, int | None]] = {
+    **dict.fromkeys(("WHILE", "IF", "WHERE", "UNIQUE", "CUSTOM", "CALL_ONCE", "HASHTABLE_FIND")),
+    **dict.fromkeys(("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5", "SEGMENT_SUM")),
+    **dict.fromkeys(("FILL", "RANGE", "RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"), 0),
+    **dict.fromkeys(("RESHAPE", "SLICE", "STRIDED_SLICE", "PAD", "PADV2", "MIRROR_PAD", "TILE"), 1),
+    **dict.fromkeys(("BROADCAST_TO", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "ONE_HOT"), 1),
+    **dict.fromkeys(("TOPK_V2", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND", "SCATTER_ND"), 1),
+    **dict.fromkeys(("TRANSPOSE", "EXPAND_DIMS", "SPARSE_TO_DENSE", "MULTINOMIAL"), 1),
+    **dict.fromkeys(("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_MAX", "UNSORTED_SEGMENT_MIN"), 2),
+}
 _ZEROS: Final = frozenset({"Fill", "ZerosLike", "BroadcastTo"})
 
 
@@ -80,6 +92,33 @@ def sequence_rnn(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Val
     )
     last = _last(scope, rows)
     return rows, last, last
+
+
+def has_late_states(program: Program) -> bool:
+    """Return whether the size of a state is only known after a part of the program ran.
+
+    A runtime reserves the memory of variables before it runs the first operator whose output's size
+    it does not know, with the sizes in the file, and does not reserve more later.
+    """
+    is_late = False
+    for op in program.ops:
+        is_open = any(v.is_variable and -1 in (v.shape or (-1,)) for v in op.outputs)
+        if is_late and is_open:
+            return True
+        is_late = is_late or _is_sized_late(op)
+    return False
+
+
+def _is_sized_late(op: Op) -> bool:
+    if op.code not in _SIZED_BY:
+        return False
+    start = _SIZED_BY[op.code]
+    if start is None:
+        return True
+    sizes = op.operands[start:]
+    if op.code == "SLICE":
+        return any(value.data is None or (value.data < 0).any() for value in sizes)
+    return any(value.data is None and value.dtype is not DType.FLOAT for value in sizes)
 
 
 def _constant(value: Value) -> Array:
