@@ -10,7 +10,7 @@ Source: Hochreiter and Schmidhuber, Long Short-Term Memory (1997), with the peep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from mobileprep.graph.op_sets import SUMS
 from mobileprep.graph.refs import Edge, Ref, edge
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.affine import Affine, AffineForms
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import Shapes
 
 LSTM: Final = "UnidirectionalSequenceLSTM"
 RNN: Final = "UnidirectionalSequenceRNN"
@@ -68,11 +68,12 @@ class CellMatcher:
 
     Args:
         graph: the nodes of one step.
+        shapes: the shapes of their outputs.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, shapes: Mapping[str, Shapes]) -> None:
         self._graph = graph
-        self._forms = AffineForms(graph, infer_shapes(graph))
+        self._forms = AffineForms(graph, shapes)
 
     def lstm(self, state: Ref, new_state: Ref, hidden: Ref, new_hidden: Ref) -> Cell | None:
         """Return the LSTM cell that turns one pair of cell state and output into another."""

@@ -14,7 +14,6 @@ from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedErro
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue, TensorShape
-from mobileprep.graph.control_flow import GATES
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.op_sets import PLACEHOLDERS
@@ -29,8 +28,7 @@ from mobileprep.litert.recurrent_loops import Step, with_whole_sequences
 from mobileprep.litert.weights import Tables, no_tables, tables_of
 from mobileprep.runtime.functions.inline import CALLS
 from mobileprep.transforms.base import Context, make_transform
-from mobileprep.transforms.raise_control_flow import needs_raising
-from mobileprep.transforms.raise_control_flow.array_nodes import ARRAY_OPS
+from mobileprep.transforms.raise_control_flow import RAISED_OPS, needs_raising
 
 # Larger than any weights, so that everything computed from constants is folded.
 _FOLDED_BYTES: Final = 1 << 28
@@ -499,6 +497,6 @@ _SPLIT: Final[Mapping[str, Callable[[_Split], bool]]] = {
 
 REPLACED_OPS: Final = frozenset(
     {"Const", "LoopCond", "Print", "Dequantize"}
-    | {*PLACEHOLDERS, *_CHECKS, *GATES, *ARRAY_OPS, *CALLS, *QUANTIZED, *CELLS, *_SPLIT}
+    | {*PLACEHOLDERS, *_CHECKS, *RAISED_OPS, *CALLS, *QUANTIZED, *CELLS, *_SPLIT}
 )
 """Ops without operators of their own: stored in the file, removed, or replaced by other ops."""

@@ -197,6 +197,7 @@ class _Loop:
         arguments = list(zip(kinds, shapes, strict=True))
         self._test = prepare(node.attr_func("cond").name, arguments)
         self._body = prepare(node.attr_func("body").name, arguments)
+        self._shapes = dict(zip(self._body.inputs, shapes, strict=True))
         self._args = [Ref(name) for name in self._body.inputs]
         self._ends = [source_behind(self._body.graph, r) for r in self._body.outputs]
 
@@ -225,7 +226,8 @@ class _Loop:
 
     def _cells(self) -> list[_Placed]:
         """Return the cells of all states, each after those that it reads, or no cells."""
-        matcher = CellMatcher(self._body.graph)
+        graph = self._body.graph
+        matcher = CellMatcher(graph, infer_shapes(graph, self._shapes))
         waiting = {
             k
             for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True))

@@ -153,6 +153,8 @@ _RELEASES: Final[Mapping[str, str]] = {
     "TOPK_V2": "1.7.0 1.14.0 2.13.0",
     "TRANSPOSE": "1.6.0 1.14.0 1.15.0 2.3.0 2.4.0 2.12.0 2.14.4 2.22.0",
     "TRANSPOSE_CONV": "1.9.0 2.2.0 2.3.0 2.13.0 2.15.0",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": "1.13.1 1.14.0 2.3.0 2.12.0",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "1.14.0 1.14.0 2.3.0",
     "UNIQUE": "1.14.0",
     "UNPACK": "1.11.0 1.14.0 2.2.0 2.3.0 2.22.0",
     "UNSORTED_SEGMENT_MAX": "2.10.0",
@@ -315,6 +317,12 @@ def _batch_matmul(op: Op) -> int:
     return _by_type({DType.INT8: 2, DType.INT16: 3})(op)
 
 
+def _sequence(op: Op) -> int:
+    if not _is_weights_only(op):
+        return 1
+    return 3 if op.option("asymmetric_quantize_inputs", False) else 2
+
+
 def _transpose_conv(op: Op) -> int:
     if op.option("fused_activation_function", "NONE") != "NONE":
         return 4
@@ -443,6 +451,8 @@ _RULES: Final[Mapping[str, Rule]] = {
     "TILE": _by_type({DType.INT8: 3}),
     "TRANSPOSE": _transpose,
     "TRANSPOSE_CONV": _transpose_conv,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _sequence,
+    "UNIDIRECTIONAL_SEQUENCE_RNN": _sequence,
     "UNPACK": _by_type({DType.INT8: 2, DType.UINT8: 2, DType.BOOL: 3, DType.INT16: 4}),
     "WHERE": lambda op: 1 if _kind(op) is DType.BOOL else 2,
 }

@@ -51,7 +51,10 @@ WITHOUT_GRAPH = {
     "one number, or one value per key": {
         *("LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2"),
     },
-    "defined by LiteRT, not by TensorFlow": {"TFLite_Detection_PostProcess"},
+    "defined by LiteRT, not by TensorFlow": {
+        *("TFLite_Detection_PostProcess", "UnidirectionalSequenceLSTM"),
+        "UnidirectionalSequenceRNN",
+    },
     "same kernel as the third version": {
         *("TensorArrayConcatV2", "TensorArrayGatherV2", "TensorArrayReadV2", "TensorArraySizeV2"),
         *("TensorArrayScatterV2", "TensorArraySplitV2", "TensorArrayWriteV2"),

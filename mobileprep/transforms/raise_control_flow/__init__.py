@@ -20,6 +20,8 @@ from mobileprep.transforms.raise_control_flow.conditionals import assembled, rai
 from mobileprep.transforms.raise_control_flow.loops import raise_loops
 from mobileprep.transforms.raise_control_flow.region import Functions, Raising, cannot_raise
 
+RAISED_OPS: Final = GATES | ARRAY_OPS
+"""Ops of control flow v1, TensorArrays, and TensorLists, which raising replaces."""
 _STACKS: Final = frozenset({"Stack", "StackV2"})
 
 
@@ -74,7 +76,7 @@ class RaiseControlFlow(Transform, frozen=True):
 
 def needs_raising(graph: Graph) -> bool:
     """Return whether a graph has control flow v1, TensorArrays, or TensorLists."""
-    return any(n.op in GATES or n.op in ARRAY_OPS for n in graph) or has_lists(graph)
+    return any(node.op in RAISED_OPS for node in graph) or has_lists(graph)
 
 
 def has_lists(graph: Graph) -> bool:

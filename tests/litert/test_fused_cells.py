@@ -1,0 +1,246 @@
+"""Loops over LSTM and RNN cells become one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.opdef import ArgDef, OpDef
+from mobileprep.graph.opdefs.bodies import Body, function_of
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.litert.affine import AffineForms
+from mobileprep.ops.shape_inference import infer_shapes
+from tests.litert.graphs import codes, const, feed, op
+from tests.litert.one_op import check_graph, numbers
+
+FLOAT, INT, BOOL = DType.FLOAT, DType.INT32, DType.BOOL
+TIMES, BATCH, INPUTS, UNITS = 5, 2, 3, 4
+X = numbers(TIMES, BATCH, INPUTS, seed=1)
+LSTM, RNN = "UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN"
+W = const("W", numbers(INPUTS, 4 * UNITS, seed=2))
+U = const("U", numbers(UNITS, 4 * UNITS, seed=3))
+B = const("B", numbers(4 * UNITS, seed=4))
+
+
+def f(name: str, kind: str, inputs: str, **attrs: Any) -> Node:
+    """A node on floats; "Const" inputs come from other nodes."""
+    return op(name, kind, inputs.split(), T=FLOAT, **attrs)
+
+
+def split(count: int = 4) -> list[Node]:
+    return [const("one", np.int32(1)), f("parts", "Split", "one sum", num_split=count)]
+
+
+def product(name: str, inputs: str) -> Node:
+    return f(name, "MatMul", inputs, transpose_a=False, transpose_b=False)
+
+
+def joined(name: str, inputs: str) -> Node:
+    return f(name, "ConcatV2", inputs, N=2, Tidx=INT)
+
+
+SUM = [
+    *(W, U, B, product("xW", "x_t W"), product("hU", "h U")),
+    *(f("both", "AddV2", "xW hU"), f("sum", "BiasAdd", "both B"), *split()),
+]
+JOINED = [
+    const("WU", np.concatenate([numbers(INPUTS, 4 * UNITS), numbers(UNITS, 4 * UNITS)])),
+    *(B, *split(), joined("xh", "x_t h one"), product("both", "xh WU")),
+    f("sum", "BiasAdd", "both B"),
+]
+
+
+def cell(
+    i: str = "parts", f_: str = "parts:1", g: str = "parts:2", o: str = "parts:3", act: str = "Tanh"
+) -> list[Node]:
+    """The equations of an LSTM; ``c_out`` and ``h_out`` are the new state and output."""
+    return [
+        *(f("i", "Sigmoid", i), f("f", "Sigmoid", f_), f("g", act, g), f("o", "Sigmoid", o)),
+        *(f("fc", "Mul", "f c"), f("ig", "Mul", "i g"), f("c_out", "AddV2", "fc ig")),
+        *(f("ca", act, "c_out"), f("h_out", "Mul", "o ca")),
+    ]
+
+
+def function(name: str, args: Mapping[str, DType], nodes: Sequence[Node], rets: str) -> Function:
+    kinds = list(args.values()) if name == "body" else [BOOL]
+    outputs = tuple(ArgDef(f"ret_{i}", kind) for i, kind in enumerate(kinds))
+    inputs = tuple(ArgDef(arg, kind) for arg, kind in args.items())
+    body = Body(tuple(map(parse_ref, args)), tuple(nodes), tuple(map(parse_ref, rets.split())))
+    return function_of(body, Function(OpDef(name, inputs, outputs)), Library())
+
+
+def network(
+    step: Sequence[Node],
+    *,
+    states: Mapping[str, Array] | None = None,
+    row: str = "h_out",
+    limit: int = TIMES,
+    first: int = 0,
+    batch: int = BATCH,
+    outputs: Sequence[str] = ("loop:1",),
+) -> Graph:
+    """A loop with the arguments t, rows, x, and the states, and one output for each given one."""
+    states = (
+        {"h": numbers(BATCH, UNITS, seed=5), "c": numbers(BATCH, UNITS, seed=6)}
+        if (states is None)
+        else states
+    )
+    args = {"t": INT, "rows": FLOAT, "x": FLOAT, **dict.fromkeys(states, FLOAT)}
+    width = next(iter(states.values())).shape[1]
+    cond = function(
+        "cond", args, [const("limit", np.int32(limit)), op("less", "Less", ["t", "limit"], T=INT)],
+        "less",
+    )  # fmt: skip
+    kinds = dict.fromkeys(("Tindices", "Taxis"), INT)
+    nodes = [
+        *(const("axis", np.int32(0)), const("step", np.int32(1)), *step),
+        op("x_t", "GatherV2", ["x", "t", "axis"], Tparams=FLOAT, batch_dims=0, **kinds),
+        op("next", "AddV2", ["t", "step"], T=INT),
+        op("place", "Reshape", ["t", "ones"], T=INT, Tshape=INT),
+        const("ones", np.array([1, 1], np.int32)),
+        op("wide", "ExpandDims", [row, "axis"], T=FLOAT, Tdim=INT),
+        op("write", "TensorScatterUpdate", ["rows", "place", "wide"], T=FLOAT, Tindices=INT),
+    ]
+    body = function(
+        "body", args, nodes, " ".join(["next", "write", "x", *(f"{s}_out" for s in states)])
+    )
+    loop = op(
+        "loop",
+        "StatelessWhile",
+        ["start", "blank", "x", *(f"{s}0" for s in states)],
+        T=AttrValue("list(type)", tuple(args.values())),
+        cond=AttrValue("func", FuncRef("cond")),
+        body=AttrValue("func", FuncRef("body")),
+        output_shapes=AttrValue("list", ()),
+    )
+    ends = [f(f"y{i}", "Neg", source) for i, source in enumerate(outputs)]
+    graph = [
+        *(feed("x", (TIMES, batch, INPUTS)), const("start", np.int32(first))),
+        const("blank", np.zeros((TIMES, BATCH, width), np.float32)),
+        *(const(f"{name}0", value) for name, value in states.items()),
+        *(loop, *ends),
+    ]
+    return Graph(graph, Library({"cond": cond, "body": body}))
+
+
+def operators(graph: Graph, outputs: Sequence[str] = ("y0",)) -> list[str]:
+    """The operators of the file, whose results match those of the loop."""
+    return codes(check_graph(graph, {"x": X}, list(outputs), 1e-5))
+
+
+@pytest.mark.parametrize("outputs", [["loop:1"], ["loop:3"], ["loop:4"], ["loop:1", "loop:4"]])
+@pytest.mark.parametrize("gates", [SUM, JOINED], ids=["sum", "joined"])
+def test_lstm(gates: list[Node], outputs: list[str]) -> None:
+    graph = network([*gates, *cell()], outputs=outputs)
+    found = operators(graph, [f"y{i}" for i in range(len(outputs))])
+    assert found.count(LSTM) == 1
+    assert "WHILE" not in found
+
+
+def test_gates_in_any_order() -> None:
+    graph = network([*SUM, *cell(i="parts:3", f_="parts:2", g="parts", o="parts:1")])
+    assert LSTM in operators(graph)
+
+
+def test_forget_bias_and_relu() -> None:
+    more = [const("bias", np.float32(0.5)), f("biased", "AddV2", "parts:1 bias")]
+    graph = network([*SUM, *more, *cell(f_="biased", act="Relu")])
+    assert LSTM in operators(graph)
+
+
+def test_peepholes_and_clipping() -> None:
+    more = [
+        *(const(f"p{k}", numbers(UNITS, seed=20 + k)) for k in range(3)),
+        *(f("pi", "Mul", "c p0"), f("pf", "Mul", "p1 c"), f("po", "Mul", "c_out p2")),
+        f("zi", "AddV2", "parts pi"),
+        f("zf", "AddV2", "pf parts:1"),
+        f("zo", "AddV2", "parts:3 po"),
+        *(const("high", np.float32(0.3)), const("low", np.float32(-0.3))),
+        f("below", "Minimum", "c_sum high"),
+        f("c_out", "Maximum", "below low"),
+    ]
+    own = [
+        f("c_sum", n.op, "fc ig") if n.name == "c_out" else n for n in cell(i="zi", f_="zf", o="zo")
+    ]
+    assert LSTM in operators(network([*SUM, *more, *own]))
+
+
+def test_projection() -> None:
+    step = [
+        *(W, const("U", numbers(2, 4 * UNITS, seed=3)), B),
+        *SUM[3:],
+        *(f("m", "Mul", "o ca") if n.name == "h_out" else n for n in cell()),
+        const("P", numbers(UNITS, 2, seed=9)),
+        product("h_out", "m P"),
+    ]
+    states = {"h": numbers(BATCH, 2, seed=5), "c": numbers(BATCH, UNITS, seed=6)}
+    assert LSTM in operators(network(step, states=states))
+
+
+def test_two_cells_of_which_one_reads_the_other() -> None:
+    second = [
+        *(const("W2", numbers(UNITS, UNITS, seed=30)), const("U2", numbers(UNITS, UNITS, seed=31))),
+        *(product("hW", "h_out W2"), product("kU", "k U2")),
+        *(f("k_sum", "AddV2", "hW kU"), f("k_out", "Tanh", "k_sum")),
+    ]
+    states = {name: numbers(BATCH, UNITS, seed=k) for k, name in enumerate(("h", "c", "k"))}
+    graph = network(
+        [*SUM, *cell(), *second], states=states, row="k_out", outputs=["loop:1", "loop:4"]
+    )
+    found = operators(graph, ["y0", "y1"])
+    assert (found.count(LSTM), found.count(RNN)) == (1, 1)
+
+
+def test_rnn_from_zeros() -> None:
+    step = [
+        *(const("W", numbers(INPUTS, UNITS, seed=2)), const("U", numbers(UNITS, UNITS, seed=3))),
+        *SUM[3:6],
+        f("h_out", "Relu", "both"),
+    ]
+    states = {"h": np.zeros((BATCH, UNITS), np.float32)}
+    found = operators(network(step, states=states, outputs=["loop:1", "loop:3"]), ["y0", "y1"])
+    assert RNN in found
+    assert found.count("ZEROS_LIKE") == 1
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        network([*SUM, *cell(act="Softsign")]),
+        network([*SUM, *cell()], limit=TIMES - 1),
+        network([*SUM, *cell()], first=1),
+        network([*SUM, *cell()], row="ca"),
+        network([*SUM, *cell(o="c_out")]),
+        network([*SUM, *cell(f_="g")]),
+    ],
+    ids=["activation", "fewer turns", "later start", "other rows", "output gate", "forget gate"],
+)
+def test_other_loops_stay(graph: Graph) -> None:
+    assert "WHILE" in operators(graph)
+
+
+def test_affine_form_of_a_sum_of_products() -> None:
+    nodes = [
+        *(feed("x", (2, 3)), feed("h", (2, 2))),
+        *(const("W", np.arange(6, dtype=np.float32).reshape(3, 2)), const("s", np.float32(2))),
+        *(
+            const("b", np.array([1, -1], np.float32)),
+            product("xW", "x W"),
+            f("twice", "Mul", "xW s"),
+        ),
+        *(f("less", "Sub", "twice h"), f("y", "BiasAdd", "less b")),
+    ]
+    graph = Graph(nodes)
+    form = AffineForms(graph, infer_shapes(graph)).of(parse_ref("y"))
+    assert form is not None
+    np.testing.assert_array_equal(form.bias, [1, -1])
+    np.testing.assert_array_equal(form.matrix(("x", 0)), [[0, 2], [4, 6], [8, 10]])
+    np.testing.assert_array_equal(form.matrix(("h", 0)), [[-1, 0], [0, -1]])
