@@ -12,7 +12,7 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef, TensorShape
+from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.bypass import constant_behind
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node, constant
@@ -20,11 +20,7 @@ from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.bodies import Body, function_of
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
 from mobileprep.graph.tensor import Tensor
-from mobileprep.ops.constant_evaluation import StaticValues
-from mobileprep.ops.shape_inference import infer_shapes, shape_of
 
-# Longer sequences are converted to a loop.
-_MAX_UNROLLED_STEPS: Final = 64
 _BLOCKS: Final = frozenset({"BlockLSTM", "BlockLSTMV2"})
 _INPUT_COUNTS: Final = {"LSTMBlockCell": 8, "GRUBlockCell": 6, **dict.fromkeys(_BLOCKS, 9)}
 CELLS: Final = frozenset(_INPUT_COUNTS)
@@ -38,8 +34,6 @@ def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Re
     cells = [n for n in graph if _INPUT_COUNTS.get(n.op) == len(n.data_inputs)]
     if not cells:
         return graph, tuple(outputs)
-    shapes = infer_shapes(graph)
-    values = StaticValues(graph.by_name, lambda ref: shape_of(shapes, ref))
     fresh = FreshNames([*graph.by_name, *graph.library.functions])
     read = {edge(r) for r in outputs} | {edge(r) for n in graph for r in n.data_inputs}
     replaced: dict[Edge, Ref] = {}
@@ -54,8 +48,7 @@ def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Re
             x, state, hidden, *weights = node.data_inputs
             results = dict(enumerate(_Lstm(node, weights).step(work, x, state, hidden)))
         else:
-            shape = shape_of(shapes, node.data_inputs[1])
-            results = _sequence(work, graph, shape, values.size(node.data_inputs[0]), indices)
+            results = _looped(work, graph, indices)
         added[node.name] = work.nodes
         replaced.update({(node.name, index): ref for index, ref in results.items()})
 
@@ -163,47 +156,14 @@ def _gru(work: _Nodes, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
     return r, u, c, add("AddV2", add("Mul", u, hidden), add("Mul", rest, c))
 
 
-def _sequence(
-    work: _Nodes, graph: Graph, shape: TensorShape, time_steps: int | None, indices: Sequence[int]
-) -> Mapping[int, Ref]:
-    """Return the wanted outputs of a BlockLSTM, unrolled or as a loop for many or unknown steps."""
-    steps = shape[0] if shape else -1
-    if not 0 < steps <= _MAX_UNROLLED_STEPS:
-        return _looped(work, graph, indices)
-    x = work.node.data_inputs[1]
-    cell = _Lstm(work.node, work.node.data_inputs[4:])
-    state, hidden = work.node.data_inputs[2:4]
-    unpacked = work.add("Unpack", x, num=attr.integer(steps), axis=attr.integer(0))
-    rows: dict[int, list[Ref]] = {index: [] for index in indices}
-    for t in range(steps if time_steps is None else min(time_steps, steps)):
-        results = cell.step(work, Ref(unpacked.node, t), state, hidden)
-        state, hidden = results[_STATE], results[_HIDDEN]
-        for index in indices:
-            rows[index].append(results[index])
-    zeros = work.add("ZerosLike", work.node.data_inputs[2])
-    whole = {
-        index: work.pack([*outputs, *[zeros] * (steps - len(outputs))], work.kind)
-        for index, outputs in rows.items()
-    }
-    return whole if time_steps is not None else _masked(work, whole, steps)
-
-
 def _length(work: _Nodes) -> Ref:
     """Return the length of the longest sequence as int32."""
     kinds = {"SrcT": attr.dtype(DType.INT64), "DstT": _INT32}
     return work.put("Cast", work.node.data_inputs[:1], **kinds)
 
 
-def _masked(work: _Nodes, outputs: Mapping[int, Ref], steps: int) -> Mapping[int, Ref]:
-    """Set outputs to zero after the longest sequence."""
-    times = work.constant("times", np.arange(steps).reshape(steps, 1, 1))
-    is_inside = work.put("Less", (times, _length(work)), T=_INT32)
-    zero = work.constant("zero", 0.0, work.kind)
-    return {index: work.add("SelectV2", is_inside, ref, zero) for index, ref in outputs.items()}
-
-
 def _looped(work: _Nodes, graph: Graph, indices: Sequence[int]) -> Mapping[int, Ref]:
-    """Return the wanted outputs, computed by a While over the time steps."""
+    """Return the wanted outputs of a BlockLSTM, computed by a While over the time steps."""
     _, x, state, hidden, *weights = work.node.data_inputs
     is_constant = [constant_behind(graph, ref) for ref in weights]
     passed = [ref for ref, value in zip(weights, is_constant, strict=True) if value is None]

@@ -39,11 +39,11 @@ def const(name: str, values: Any) -> Node:
 
 def op(name: str, kind: str, inputs: Sequence[str], **attrs: Any) -> Node:
     """Build a node; attributes are Python values or ``AttrValue``."""
-    values = {key: _attribute(value) for key, value in attrs.items()}
+    values = {key: attribute(value) for key, value in attrs.items()}
     return Node(name, kind, tuple(map(parse_ref, inputs)), "", values)
 
 
-def _attribute(value: Any) -> attr.AttrValue:
+def attribute(value: Any) -> attr.AttrValue:
     kinds = {bool: attr.boolean, int: attr.integer, float: attr.floating, str: attr.string}
     if isinstance(value, attr.AttrValue):
         return value

@@ -12,7 +12,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
-from tests.litert.graphs import answered, codes, const, feed, model, op
+from tests.litert.graphs import answered, attribute, codes, const, feed, model, op
 from tests.litert.one_op import check, check_graph, compare, numbers
 
 INPUTS, CELLS, BATCH = 3, 4, 2
@@ -66,12 +66,11 @@ def test_gru_block_cell(is_open: bool) -> None:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", BLOCKS)
 @pytest.mark.parametrize("length", [0, 3, 5, 9])
-def test_short_sequence_is_unrolled(kind: str, length: int, options: dict[str, Any]) -> None:
+def test_known_length(kind: str, length: int, options: dict[str, Any]) -> None:
     options = {k: v for k, v in options.items() if kind == "BlockLSTM" or k != "forget_bias"}
     arrays = [np.int64(length), sequence(5), *STATES, *WEIGHTS]
     constant = [0, *range(4, 9)]
-    operators = check(kind, arrays, constant=constant, outputs=7, T=DType.FLOAT, **options)
-    assert operators.count("FULLY_CONNECTED") == min(length, 5)
+    check(kind, arrays, constant=constant, outputs=7, T=DType.FLOAT, **options)
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -79,7 +78,7 @@ def test_short_sequence_is_unrolled(kind: str, length: int, options: dict[str, A
 def test_computed_length(kind: str, length: int) -> None:
     arrays = [np.int64(length), sequence(5), *STATES, *WEIGHTS]
     operators = check(kind, arrays, constant=range(4, 9), outputs=7, T=DType.FLOAT)
-    assert "WHILE" not in operators
+    assert operators.count("WHILE") == 1
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -117,15 +116,20 @@ def layer(kind: str, steps: int, output: int, dtype: DType = DType.FLOAT) -> Gra
     )
 
 
-def test_long_sequence_becomes_a_loop() -> None:
-    record = check_graph(layer("BlockLSTM", 100, 6), {"x": sequence(100)}, tolerance=1e-5)
+@pytest.mark.parametrize("steps", [1, 5, 100])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_whole_sequence_becomes_one_operator(options: dict[str, Any], steps: int) -> None:
+    nodes = [
+        n.with_attrs(**{k: attribute(v) for k, v in options.items()}) if n.name == "lstm" else n
+        for n in layer("BlockLSTM", steps, 6)
+    ]
+    record = check_graph(Graph(nodes), {"x": sequence(steps)}, tolerance=1e-5)
+    assert codes(record).count("UNIDIRECTIONAL_SEQUENCE_LSTM") == 1
+
+
+def test_cell_states_need_a_loop() -> None:
+    record = check_graph(layer("BlockLSTM", 5, 1), {"x": sequence(5)}, tolerance=1e-5)
     assert codes(record).count("WHILE") == 1
-
-
-def test_unread_outputs_are_not_written() -> None:
-    record = model(layer("BlockLSTM", 5, 6), ["x"], ["y"])
-    assert codes(record).count("PACK") == 1
-    assert not {"SELECT", "SELECT_V2", "CAST"} & set(codes(record))
 
 
 def test_length_from_the_input_shape() -> None:
