@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -80,12 +80,16 @@ class AffineForms:
     Args:
         graph: the graph.
         shapes: the shapes of its tensors.
+        opaque: tensors whose own computation does not matter.
     """
 
-    def __init__(self, graph: Graph, shapes: Mapping[str, Shapes]) -> None:
+    def __init__(
+        self, graph: Graph, shapes: Mapping[str, Shapes], opaque: Iterable[Ref] = ()
+    ) -> None:
         self._graph = graph
         self._shapes = shapes
-        self._forms: dict[Edge, Affine | None] = {}
+        ends = (source_behind(graph, ref) for ref in opaque)
+        self._forms: dict[Edge, Affine | None] = {edge(ref): self._itself(ref) for ref in ends}
 
     def of(self, ref: Ref, depth: int = 0) -> Affine | None:
         """Return the form of a tensor, or None for one that is not a matrix of known width."""

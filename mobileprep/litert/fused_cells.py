@@ -73,7 +73,7 @@ class CellMatcher:
 
     def __init__(self, graph: Graph, shapes: Mapping[str, Shapes]) -> None:
         self._graph = graph
-        self._forms = AffineForms(graph, shapes)
+        self._shapes = shapes
 
     def lstm(self, state: Ref, new_state: Ref, hidden: Ref, new_hidden: Ref) -> Cell | None:
         """Return the LSTM cell that turns one pair of cell state and output into another."""
@@ -109,11 +109,13 @@ class CellMatcher:
         activated: Node,
         cell_clip: float,
     ) -> Cell | None:
+        # The output gate may read the new state.
+        forms_of = AffineForms(self._graph, self._shapes, [new_state]).of
         projection_clip, result = self._unclipped(new_hidden)
         output = self._output(result, new_state, activated.op)
         projection = projection_bias = _NONE
         if output is None:
-            form = self._forms.of(result)
+            form = forms_of(result)
             source = None if form is None else _only(form)
             if form is None or source is None:
                 return None
@@ -129,7 +131,7 @@ class CellMatcher:
             return None
         nodes = [n for n in sigmoids if n is not None]
         sums = [n.data_inputs[0] for n in (nodes[0], nodes[1], activated, nodes[2])]
-        forms = [self._forms.of(ref) for ref in sums]
+        forms = [forms_of(ref) for ref in sums]
         known = [form for form in forms if form is not None]
         if len(known) != GATES or len({form.width for form in known}) != 1:
             return None
@@ -149,7 +151,8 @@ class CellMatcher:
     def rnn(self, hidden: Ref, new_hidden: Ref) -> Cell | None:
         """Return the cell that computes an activation of a sum."""
         node = self._node(new_hidden, *_ACTIVATIONS)
-        form = None if node is None else self._forms.of(node.data_inputs[0])
+        forms = AffineForms(self._graph, self._shapes)
+        form = None if node is None else forms.of(node.data_inputs[0])
         if node is None or form is None:
             return None
         return self._weighed([form], [hidden], [None], activation=node.op)
