@@ -218,7 +218,7 @@ def test_rnn_from_zeros() -> None:
         network([*SUM, *cell()], limit=TIMES - 1),
         network([*SUM, *cell()], first=1),
         network([*SUM, *cell()], row="ca"),
-        network([*SUM, *cell(o="c_out")]),
+        network([*SUM, *cell(o="ca")]),
         network([*SUM, *cell(f_="g")]),
     ],
     ids=["activation", "fewer turns", "later start", "other rows", "output gate", "forget gate"],
