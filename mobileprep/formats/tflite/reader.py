@@ -157,7 +157,9 @@ class _Reader:
         outputs = self._indices(_numbers(operator, "outputs"), tensors, 0)
         code = self._codes[number]
         self._check_options(operator.number("builtin_options_type"), code.builtin)
-        return OperatorRecord(code, inputs, outputs, self._options(operator, code.builtin))
+        inner = self._indices(_numbers(operator, "intermediates"), tensors, -1)
+        options = self._options(operator, code.builtin)
+        return OperatorRecord(code, inputs, outputs, options, intermediates=inner)
 
     def _options(self, operator: Table, builtin: str) -> Options | None:
         """Read the numbers in an operator's options, without strings and lists."""

@@ -77,6 +77,7 @@ class OperatorRecord(Struct, frozen=True):
         outputs: tensor indices.
         options: options of a builtin operator, or None.
         custom_options: options of a custom operator, usually FlexBuffers.
+        intermediates: indices of tensors that only describe the quantization of inner results.
     """
 
     code: OperatorCode
@@ -84,6 +85,7 @@ class OperatorRecord(Struct, frozen=True):
     outputs: tuple[int, ...]
     options: Options | None = None
     custom_options: bytes = b""
+    intermediates: tuple[int, ...] = ()
 
 
 class SubGraphRecord(Struct, frozen=True):

@@ -148,6 +148,9 @@ class _Writer:
             inputs=self._numbers(operator.inputs),
             outputs=self._numbers(operator.outputs),
             custom_options=self._file.array(custom) if custom.size else None,
+            intermediates=(
+                self._numbers(operator.intermediates) if operator.intermediates else None
+            ),
             **({} if options is None else {f"{kind}_type": number, kind: written}),
         )
 
