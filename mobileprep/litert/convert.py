@@ -22,6 +22,7 @@ from mobileprep.litert.patterns import with_builtins
 from mobileprep.litert.prepare import CutInput, Prepared, prepared
 from mobileprep.litert.program import Op, Port, Program, Readers, Value, builtin
 from mobileprep.litert.quantizing.choice import tensors_with_ranges
+from mobileprep.litert.quantizing.kernels import MODES as INTEGER_MODES
 from mobileprep.litert.quantizing.kernels import Integers, Range
 from mobileprep.litert.quantizing.quantize import GIVE_RANGES, quantized
 from mobileprep.litert.refusals import Refusal, refused
@@ -194,7 +195,7 @@ _STORED: Final[dict[Mode, Callable[[Program], Program]]] = {
     "weights": in_int8,
     "int4": in_int4,
 }
-INTEGERS: Final[dict[Mode, DType]] = {"int8": DType.INT8, "int16x8": DType.INT16}
+INTEGERS: Final[Mapping[Mode, DType]] = {**INTEGER_MODES}
 """The activation type of each integer mode."""
 MODES: Final = (*_STORED, *INTEGERS)
 """Unchanged weights, weights in 16, 8, or 4 bits, or integer arithmetic with 8-bit weights."""

@@ -30,7 +30,12 @@ from mobileprep.recipe.tree import (
 )
 from mobileprep.recipe.units import parse_bytes, parse_flops
 from mobileprep.recipe.validation import validation_problems
-from mobileprep.recipe.validation_settings import INTEGER_MODES, LITERT_MODES, QUANTIZERS
+from mobileprep.recipe.validation_settings import (
+    INTEGER_MODES,
+    LITERT_MODES,
+    QUANTIZERS,
+    QuantizeMode,
+)
 
 # Case-insensitive, because some file systems are.
 _BESIDE_FOLDERS = re.compile(r"report\.html|.*\.provenance\.json", re.IGNORECASE)
@@ -201,7 +206,7 @@ def _quantize(target: Target, tree: MappingNode) -> Iterator[Problem]:
     if isinstance(section, MappingNode):
         if "mode" in section.entries:
             yield from _extra_keys(section, [mode], _QUANTIZE_EXTRAS)
-        yield from _rules(section)
+        yield from _rules(section, mode)
     place = place_of(tree, ("quantize", "mode"))
     calibration = "add 'calibration: {data: samples.npz}' to the recipe"
     if target.calibration is None:
@@ -220,8 +225,8 @@ def _quantize(target: Target, tree: MappingNode) -> Iterator[Problem]:
         yield Problem(place, message, hint)
 
 
-def _rules(quantize: MappingNode) -> Iterator[Problem]:
-    """Report rules without an effect, and keys that another method does not use."""
+def _rules(quantize: MappingNode, mode: QuantizeMode) -> Iterator[Problem]:
+    """Report rules without an effect, and keys that another method or mode does not use."""
     rules = quantize.get("rules")
     for rule in rules.items if isinstance(rules, Sequence) else ():
         if not isinstance(rule, MappingNode):
@@ -229,6 +234,10 @@ def _rules(quantize: MappingNode) -> Iterator[Problem]:
         if not rule.entries.keys() - {"nodes", "ops"}:
             hint = "add 'mode: float', or 'bits', 'granularity' or 'method'"
             yield Problem(rule.place, "the rule has no effect", hint)
+        own = rule.get("mode")
+        if own is not None and plain(own) in INTEGER_MODES and mode not in INTEGER_MODES:
+            message = f"a rule with the mode {show(plain(own))} needs LiteRT's integers"
+            yield Problem(key_place(rule, "mode"), message, "write 'mode: int8' in 'quantize'")
         method = rule.get("method")
         if "percentile" in rule.entries and (method is None or plain(method) != "percentile"):
             message = "'percentile' needs the method 'percentile'"

@@ -205,7 +205,7 @@ QuantizeMode: TypeAlias = Literal[
     "int16x8",
 ]
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
-RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
+RuleMode: TypeAlias = Literal["nodes", "int8", "int16x8", "weights", "float"]
 Granularity: TypeAlias = Literal["tensor", "channel"]
 WeightMethod: TypeAlias = Literal["min_max", "percentile", "entropy", "mse"]
 EndType: TypeAlias = Literal["float", "int8", "uint8", "int16"]
@@ -311,7 +311,8 @@ class QuantizeRule(Struct, frozen=True):
         RuleMode | None,
         Option(
             "`nodes` computes in 8 bits, `weights` only stores weights in 8 bits, `float` does "
-            "neither. Default: unchanged, or `weights`."
+            "neither. For LiteRT, `int8` and `int16x8` set the activations of an operator. "
+            "Default: unchanged, or `weights`."
         ),
     ] = None
     bits: Annotated[
