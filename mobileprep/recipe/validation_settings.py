@@ -369,6 +369,7 @@ class Quantize(Struct, frozen=True):
         ranges: source of the ranges for modes that compute in integers.
         rules: exceptions for some layers; the last matching rule applies.
         trials: maximum number of graphs that ``auto`` creates and measures.
+        min_int8_macs: smallest share of multiply-accumulates that ``auto`` keeps in int8.
         inference_input_type: dtype of float inputs in a LiteRT file.
         inference_output_type: dtype of float outputs in a LiteRT file.
     """
@@ -411,6 +412,15 @@ class Quantize(Struct, frozen=True):
             maximum=64,
         ),
     ] = 16
+    min_int8_macs: Annotated[
+        float,
+        Option(
+            "With `auto` and `artifact: tflite`: smallest share of multiply-accumulates to compute "
+            "in int8. Operators without any, such as sums and activations, do not count.",
+            minimum=0,
+            maximum=1,
+        ),
+    ] = 0.9
     inference_input_type: Annotated[
         EndType,
         Option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -156,6 +156,8 @@ class Rewriter:
 
 
 _MIDDLE: Final = 128
+# Factor for the ranges of 16-bit exceptions: a scale that is 32 times finer than that of int8.
+_HEADROOM: Final = 4.0
 GIVE_RANGES: Final = "add `calibration:` to the recipe, or --calibration to `mobileprep tflite`"
 _HINT: Final = f"{GIVE_RANGES}, or leave its type float"
 
@@ -186,13 +188,7 @@ def quantized(program: Program, options: Integers, trained: dict[str, Range]) ->
     Raises:
         UsageError: the range of an integer input or output is unknown.
     """
-    known = {**options.ranges, **trained}
-    if not options.is_trained:
-        known |= {
-            name: _within(span, trained[name]) if name in trained else span
-            for name, span in options.ranges.items()
-        }
-    ranges = {kind: {**fixed_ranges(program, kind), **known} for kind in MODES.values()}
+    ranges = known_ranges(program, options, trained)
     choice = choose(program, options, ranges)
 
     def is_stored(op: Op) -> bool:
@@ -207,6 +203,28 @@ def quantized(program: Program, options: Integers, trained: dict[str, Range]) ->
     outputs = tuple(ends.output(port) for port in program.outputs)
     ops = _needed(rewriter.ops, outputs)
     return Quantized(Program(inputs, outputs, ops, program.name), choice.notes())
+
+
+def known_ranges(
+    program: Program, options: Integers, trained: Mapping[str, Range]
+) -> dict[DType, dict[str, Range]]:
+    """Return the ranges of tensors by name, for each activation type.
+
+    Measured ranges may leave out rare values. 16-bit exceptions in an int8 program have bits to
+    spare for them, so their ranges are wider.
+    """
+    ranges: dict[DType, dict[str, Range]] = {}
+    for kind in MODES.values():
+        wider = _HEADROOM if kind is DType.INT16 and options.kind is DType.INT8 else 1.0
+        measured = {n: (low * wider, high * wider) for n, (low, high) in options.ranges.items()}
+        known = {**measured, **trained}
+        if not options.is_trained:
+            known |= {
+                name: _within(span, trained[name]) if name in trained else span
+                for name, span in measured.items()
+            }
+        ranges[kind] = {**fixed_ranges(program, kind), **known}
+    return ranges
 
 
 def _within(measured: Range, trained: Range) -> Range:
