@@ -283,7 +283,9 @@ def integer_units(
     choice = choose(program, integers, known_ranges(program, integers, trained))
 
     def convert(rules: Sequence[str]) -> Program:
-        return quantized(program, replace(integers, rules=(*rules, *integers.rules)), trained).program
+        return quantized(
+            program, replace(integers, rules=(*rules, *integers.rules)), trained
+        ).program
 
     return IntegerUnits(program, choice), convert
 

@@ -142,38 +142,37 @@ def _moves(
     units: Sequence[Unit], roundings: Sequence[Rounding], weights: Mapping[int, float]
 ) -> Iterator[_Move]:
     """Yield the groups of units that may be excepted together."""
-    groups: list[tuple[frozenset[int], frozenset[int]]] = []
-    for rounding in roundings:
-        writer = frozenset(() if rounding.writer is None else (rounding.writer,))
-        readers = frozenset(rounding.readers)
-        free = frozenset(r for r in readers if not units[r].macs)
-        choices = [writer | readers, writer | free]
-        choices += [writer | {r} for r in rounding.readers]
-        choices += [writer] if rounding.has_others else []
-        for choice in dict.fromkeys(choices):
-            groups.append((choice, writer))
-    allowed = [
-        (group, writer) for group, writer in groups if group and not _has_fixed(units, group)
+    groups = [
+        (group, rounding.writer)
+        for rounding in roundings
+        for group in _groups(units, rounding)
+        if group and not any(units[unit].is_fixed for unit in group)
     ]
-    for group, _ in allowed:
-        yield tuple((unit, WIDE) for unit in sorted(group))
-    # Two tensors in a row, whose operator between them would have to be paid twice.
     by_unit: dict[int, list[frozenset[int]]] = {}
-    for group, _ in allowed:
+    for group, _ in groups:
+        yield _wide(group)
         for unit in group:
             by_unit.setdefault(unit, []).append(group)
-    for group, writer in allowed:
-        for unit in writer:
-            for other in by_unit[unit]:
-                if not other <= group and not group <= other:
-                    yield tuple((one, WIDE) for one in sorted(group | other))
-    for unit in weights:
-        if not units[unit].is_fixed:
-            yield ((unit, FLOAT),)
+    # Two tensors in a row, which share the operator between them.
+    for group, writer in groups:
+        for other in () if writer is None else by_unit[writer]:
+            if not other <= group and not group <= other:
+                yield _wide(group | other)
+    yield from (((unit, FLOAT),) for unit in weights if not units[unit].is_fixed)
 
 
-def _has_fixed(units: Sequence[Unit], group: Collection[int]) -> bool:
-    return any(units[unit].is_fixed for unit in group)
+def _groups(units: Sequence[Unit], rounding: Rounding) -> Iterator[frozenset[int]]:
+    """Yield groups of units that must be excepted so that fewer readers round a tensor."""
+    writer = frozenset(() if rounding.writer is None else (rounding.writer,))
+    yield writer.union(rounding.readers)
+    yield writer.union(reader for reader in rounding.readers if not units[reader].macs)
+    yield from (writer | {reader} for reader in rounding.readers)
+    if rounding.has_others:
+        yield writer
+
+
+def _wide(group: Collection[int]) -> _Move:
+    return tuple((unit, WIDE) for unit in sorted(group))
 
 
 class _Plan:
@@ -188,7 +187,10 @@ class _Plan:
         self._weights = weights
         self._of_unit: dict[int, list[int]] = {}
         for index, rounding in enumerate(roundings):
-            for unit in {*rounding.readers, *(() if rounding.writer is None else (rounding.writer,))}:
+            for unit in {
+                *rounding.readers,
+                *(() if rounding.writer is None else (rounding.writer,)),
+            }:
                 self._of_unit.setdefault(unit, []).append(index)
         self.error = sum(map(self._error, roundings)) + sum(weights.values())
 

@@ -80,7 +80,8 @@ class IntegerUnits:
     def names(self, levels: Mapping[int, Level]) -> dict[str, list[str]]:
         """Return the nodes of each mode of a rule, for the levels of some units.
 
-        Nodes with an operator that has no int16 kernel compute in float.
+        Nodes with an operator that has no int16 kernel compute in float. A mode without nodes is
+        left out.
         """
         modes: dict[str, dict[str, None]] = {"int16x8": {}, "float": {}}
         for unit, level in sorted(levels.items()):
@@ -92,7 +93,7 @@ class IntegerUnits:
                 has_kernel = all(DType.INT16 in KERNELS[op.code].types for op in ops)
                 mode = "int16x8" if has_kernel and level != FLOAT else "float"
                 modes[mode][name] = None
-        return {mode: list(names) for mode, names in modes.items()}
+        return {mode: list(names) for mode, names in modes.items() if names}
 
     def _group(self) -> None:
         """Assign each int8 operator to a unit."""
@@ -193,9 +194,7 @@ class IntegerUnits:
             ops += pair if op is maker else []
         outputs = self.program.outputs
         if chosen is None:
-            outputs = tuple(
-                Port(p.name, rounded if p.value is value else p.value) for p in outputs
-            )
+            outputs = tuple(Port(p.name, rounded if p.value is value else p.value) for p in outputs)
         return replace(self.program, ops=tuple(ops), outputs=outputs)
 
     def with_int8_weights(self, layers: Sequence[Op]) -> Program:

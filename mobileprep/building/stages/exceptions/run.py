@@ -11,6 +11,7 @@ import numpy as np
 
 from mobileprep.building.plan.spec import Upstream
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.exceptions.report import mode_counts
 from mobileprep.building.stages.exceptions.spec import (
     ChooseExceptionsStage,
     ChosenException,
@@ -20,9 +21,10 @@ from mobileprep.building.stages.exceptions.spec import (
     RankedException,
     RankExceptionsStage,
     TryExceptionsStage,
+    nodes_by_mode,
 )
 from mobileprep.building.stages.freeze.spec import Interface
-from mobileprep.building.stages.package.lite import integers_of, record_of
+from mobileprep.building.stages.package.lite import integers_of, record_of, rules_of
 from mobileprep.building.stages.running import data_files, placed, stage_inputs, with_assets
 from mobileprep.building.stages.search.run import recorded_tries
 from mobileprep.building.stages.search.spec import TrialRecord, TriesRecord
@@ -33,7 +35,6 @@ from mobileprep.data.calibration.layers import (
     nearest_try,
     next_exceptions,
     recipe_rule,
-    rule_text,
 )
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.source import SampleChoice
@@ -55,7 +56,6 @@ from mobileprep.ops.numerics.differences import DamageSum
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from mobileprep.targets.op_classes import class_costs
 
-_MODES: Final = ("int16x8", "float")
 # Multiply-accumulates to spend on the ranking, in all runs together. Large networks use fewer
 # samples than small ones.
 _MOST_MACS: Final = 3e11
@@ -86,7 +86,7 @@ def run_rank_exceptions(job: Job[RankExceptionsStage]) -> None:
     roundings, weights = _errors(job, units, outputs)
 
     def measure(levels: Mapping[int, Level]) -> float:
-        return outputs.error(convert(_rules(units.names(levels))))
+        return outputs.error(convert(rules_of(units.names(levels))))
 
     steps = plan_exceptions(
         units.units,
@@ -98,7 +98,7 @@ def run_rank_exceptions(job: Job[RankExceptionsStage]) -> None:
     )
     exceptions = []
     for step in steps:
-        modes = {mode: tuple(names) for mode, names in units.names(step.units).items() if names}
+        modes = {mode: tuple(names) for mode, names in units.names(step.units).items()}
         exceptions.append(RankedException(modes, round(step.macs, 6), _decibels(step.error)))
     error = _decibels(measure({}))
     record = ExceptionRanking(outputs.samples, macs, error, tuple(exceptions))
@@ -150,9 +150,7 @@ def _errors(
 class _ProgramOutputs:
     """Runs float programs on the samples of the validation, and compares them with the first."""
 
-    def __init__(
-        self, job: Job[RankExceptionsStage], graph: Graph, units: IntegerUnits
-    ) -> None:
+    def __init__(self, job: Job[RankExceptionsStage], graph: Graph, units: IntegerUnits) -> None:
         settings = job.asked
         interface = job.record(Interface, settings.interface)
         self._names = interface.outputs
@@ -203,7 +201,7 @@ def run_try_exceptions(job: Job[TryExceptionsStage]) -> None:
     ranking, tries = _ranked(job, settings.ranking), recorded_tries(job, settings.tries)
     new = next_exceptions(len(ranking), tries)
     levels = new or (best_try(tries) or nearest_try(tries)).levels
-    content = _content(job, _rules(_modes(ranking[: levels.floats])))
+    content = _content(job, rules_of(nodes_by_mode(ranking[: levels.floats])))
     write_bytes(job.output(settings.file), content)
     record = TrialRecord(levels.floats, levels.weights, new is not None)
     job.write_record(settings.RECORD, record)
@@ -220,17 +218,6 @@ def _content(job: Job[ExceptionStage], rules: Sequence[str]) -> bytes:
         return bytes(model_bytes(record_of(job, whole, interface, rules, lambda _: None)))
 
 
-def _modes(exceptions: Sequence[RankedException]) -> dict[str, tuple[str, ...]]:
-    """Return the nodes of each mode; float takes precedence."""
-    floats = dict.fromkeys(n for one in exceptions for n in one.modes.get("float", ()))
-    wide = dict.fromkeys(n for one in exceptions for n in one.modes.get("int16x8", ()))
-    return {"int16x8": tuple(n for n in wide if n not in floats), "float": tuple(floats)}
-
-
-def _rules(modes: Mapping[str, Sequence[str]]) -> list[str]:
-    return [rule_text(mode, modes[mode]) for mode in _MODES if modes[mode]]
-
-
 def run_choose_exceptions(job: Job[ChooseExceptionsStage]) -> None:
     """Write ``exceptions.json``.
 
@@ -244,10 +231,9 @@ def run_choose_exceptions(job: Job[ChooseExceptionsStage]) -> None:
     if best is None:
         raise _none_holds(job, ranking)
     chosen = ranking.exceptions[: best.levels.floats]
-    modes = _modes(chosen)
+    modes = nodes_by_mode(chosen)
     record = ExceptionsRecord(
-        tuple(recipe_rule(mode, modes[mode]) for mode in _MODES if modes[mode]),
-        tuple(_rules(modes)),
+        tuple(recipe_rule(mode, names) for mode, names in modes.items()),
         chosen[-1].int8_macs if chosen else ranking.int8_macs,
         len(tries),
         tuple(_with_costs(job, ranking, chosen)),
@@ -263,7 +249,7 @@ def _with_costs(
     before = _content(job, ()) if chosen else b""
     error = ranking.error
     for count, one in enumerate(chosen, start=1):
-        after = _content(job, _rules(_modes(chosen[:count])))
+        after = _content(job, rules_of(nodes_by_mode(chosen[:count])))
         times = [_milliseconds(job, content) for content in (before, after)]
         latency = None if times[0] is None or times[1] is None else times[1] - times[0]
         yield ChosenException(
@@ -297,9 +283,7 @@ def _none_holds(job: Job[ChooseExceptionsStage], ranking: ExceptionRanking) -> A
     nearest = nearest_try(tries)
     (record,) = (r for r, one in zip(records, tries, strict=True) if one == nearest)
     chosen = ranking.exceptions[: nearest.levels.floats]
-    modes = _modes(chosen)
-    names = {"int16x8": "with 16-bit activations", "float": "in float"}
-    parts = [f"{len(modes[mode])} nodes {names[mode]}" for mode in _MODES if modes[mode]]
+    parts = mode_counts(nodes_by_mode(chosen))
     share = chosen[-1].int8_macs if chosen else ranking.int8_macs
     count = f"{len(records)} tries" if len(records) > 1 else "the one try"
     message = f"none of {count} of 'quantize: auto' keeps the limits; nearest is the one with "
@@ -311,8 +295,8 @@ def _none_holds(job: Job[ChooseExceptionsStage], ranking: ExceptionRanking) -> A
     hint += "repair the graph before, calibrate by another method, or change the limit"
     if next_exceptions(len(ranking.exceptions), tries) is not None:
         hint = f"raise 'trials'; or {hint}"
-    first = _modes(ranking.exceptions[:_NAMED])
-    rules = [recipe_rule(mode, first[mode]) for mode in _MODES if first[mode]]
+    first = nodes_by_mode(ranking.exceptions[:_NAMED])
+    rules = [recipe_rule(mode, names) for mode, names in first.items()]
     if rules:
         hint += f"; the most useful exceptions, as rules:\n    rules: [{', '.join(rules)}]"
     return AccuracyError(message, hint, job.place("validation"))

@@ -8,8 +8,8 @@ bisection asks for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
@@ -95,12 +95,30 @@ class TryExceptionsStage(ExceptionStage, frozen=True, kw_only=True):
         return (self.file, self.RECORD)
 
 
+MODES: Final = ("int16x8", "float")
+"""Modes of exceptions."""
+
+
+def nodes_by_mode(
+    exceptions: Sequence[RankedException | ChosenException],
+) -> dict[str, tuple[str, ...]]:
+    """Return the nodes of each mode of several exceptions, without empty modes.
+
+    A node that is in both is in float.
+    """
+    wide, floats = (
+        dict.fromkeys(name for one in exceptions for name in one.modes.get(mode, ()))
+        for mode in MODES
+    )
+    modes = {"int16x8": tuple(n for n in wide if n not in floats), "float": tuple(floats)}
+    return {mode: names for mode, names in modes.items() if names}
+
+
 class ExceptionsRecord(Struct, frozen=True):
     """The exceptions that ``quantize: auto`` chose, ``exceptions.json``.
 
     Args:
         rules: rules that make them, in the syntax of recipes.
-        rule_texts: the same in the syntax of the converter.
         int8_macs: share of the multiply-accumulates in int8.
         tries: number of files that were measured.
         exceptions: the exceptions in the order of their effect; empty if all is in int8.
@@ -108,7 +126,6 @@ class ExceptionsRecord(Struct, frozen=True):
     """
 
     rules: tuple[str, ...]
-    rule_texts: tuple[str, ...]
     int8_macs: float
     tries: int
     exceptions: tuple[ChosenException, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -10,12 +10,17 @@ from msgspec.structs import replace
 
 from mobileprep.building.plan.spec import PUBLISHED
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.exceptions.spec import ExceptionsRecord, ExceptionStage
+from mobileprep.building.stages.exceptions.spec import (
+    ExceptionsRecord,
+    ExceptionStage,
+    nodes_by_mode,
+)
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import PackageStage
 from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.building.stages.running import placed, with_assets
 from mobileprep.core.files import write_bytes, write_text
+from mobileprep.data.calibration.layers import rule_text
 from mobileprep.data.file_samples import class_names
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
@@ -44,7 +49,7 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     rules: Sequence[str] = ()
     if job.asked.exceptions is not None:
         chosen = job.record(ExceptionsRecord, job.asked.exceptions)
-        rules = chosen.rule_texts
+        rules = rules_of(nodes_by_mode(chosen.exceptions))
     with with_assets(graph, job.path(job.asked.assets)) as whole:
         model = record_of(job, whole, interface, rules, notes.append)
     for note in notes:
@@ -90,6 +95,11 @@ def record_of(
         where=job.place("artifact"),
         tell=tell,
     )
+
+
+def rules_of(modes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return rules for the nodes of each mode, in the syntax of the converter."""
+    return [rule_text(mode, names) for mode, names in modes.items()]
 
 
 def _mode(quantize: Quantize) -> Mode:
