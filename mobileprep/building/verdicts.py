@@ -27,7 +27,9 @@ from mobileprep.formats.parts import Part
 
 PUBLISH: Final = "publish"
 WRITE_PAGE: Final = "page"
-_TRIAL_STAGES: Final = frozenset({"trial", "evaluate", "verdict", "rank"})
+_TRIAL_STAGES: Final = frozenset(
+    {"trial", "evaluate", "verdict", "rank", "try_exceptions", "rank_exceptions"}
+)
 _TRIAL: Final = re.compile(r"(.+)-(?:rank|(?:trial|evaluate|verdict)-\d+)")
 
 

@@ -22,9 +22,11 @@ from mobileprep.litert.ops.recurrent import has_late_states
 from mobileprep.litert.patterns import with_builtins
 from mobileprep.litert.prepare import CutInput, Prepared, prepared
 from mobileprep.litert.program import Op, Port, Program, Readers, Value, builtin
-from mobileprep.litert.quantizing.choice import tensors_with_ranges
+from mobileprep.litert.quantizing.choice import choose, tensors_with_ranges
+from mobileprep.litert.quantizing.kernels import MODES as INTEGER_MODES
 from mobileprep.litert.quantizing.kernels import Integers, Range
-from mobileprep.litert.quantizing.quantize import GIVE_RANGES, quantized
+from mobileprep.litert.quantizing.quantize import GIVE_RANGES, known_ranges, quantized
+from mobileprep.litert.quantizing.roundings import IntegerUnits
 from mobileprep.litert.refusals import Refusal, refused
 from mobileprep.litert.scope import ACTIVATION
 from mobileprep.litert.shapes import permuted
@@ -195,7 +197,7 @@ _STORED: Final[dict[Mode, Callable[[Program], Program]]] = {
     "weights": in_int8,
     "int4": in_int4,
 }
-INTEGERS: Final[dict[Mode, DType]] = {"int8": DType.INT8, "int16x8": DType.INT16}
+INTEGERS: Final[Mapping[Mode, DType]] = {**INTEGER_MODES}
 """The activation type of each integer mode."""
 MODES: Final = (*_STORED, *INTEGERS)
 """Unchanged weights, weights in 16, 8, or 4 bits, or integer arithmetic with 8-bit weights."""
@@ -262,6 +264,31 @@ def _checked(where: str, program: Program) -> Program:
         hint = "compute in integers, by the mode int8; or export the model without it"
         raise refused([Refusal(node.name, node.op, reason, hint) for node in narrow], where)
     return program
+
+
+def integer_units(
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    integers: Integers,
+    *,
+    where: str = "",
+) -> tuple[IntegerUnits, Callable[[Sequence[str]], Program]]:
+    """Return the int8 operators of a graph, and a conversion with more rules; see ``converted``.
+
+    The rules of ``integers`` take precedence over the rules that the conversion takes.
+    """
+    _, lowered_program = _lowered(graph, inputs, outputs, where, flex=False)
+    plain, trained = without_fake_quants(lowered_program)
+    program = plain.mapped(fused)
+    choice = choose(program, integers, known_ranges(program, integers, trained))
+
+    def convert(rules: Sequence[str]) -> Program:
+        return quantized(
+            program, replace(integers, rules=(*rules, *integers.rules)), trained
+        ).program
+
+    return IntegerUnits(program, choice), convert
 
 
 class CalibrationGraph(Struct, frozen=True):

@@ -30,7 +30,11 @@ from mobileprep.recipe.tree import (
 )
 from mobileprep.recipe.units import parse_bytes, parse_flops
 from mobileprep.recipe.validation import validation_problems
-from mobileprep.recipe.validation_settings import INTEGER_MODES, LITERT_MODES, QUANTIZERS
+from mobileprep.recipe.validation_settings import (
+    INTEGER_MODES,
+    LITERT_MODES,
+    QUANTIZERS,
+)
 
 # Case-insensitive, because some file systems are.
 _BESIDE_FOLDERS = re.compile(r"report\.html|.*\.provenance\.json", re.IGNORECASE)
@@ -53,12 +57,18 @@ _QUANTIZE_EXTRAS = {
     "rules": ("nodes", "auto", *INTEGER_MODES),
     "repair": ("nodes", "auto", "int4", *INTEGER_MODES),
     "trials": ("auto",),
-    "inference_input_type": INTEGER_MODES,
-    "inference_output_type": INTEGER_MODES,
+    "min_int8_macs": ("auto",),
+    "inference_input_type": (*INTEGER_MODES, "auto"),
+    "inference_output_type": (*INTEGER_MODES, "auto"),
 }
+# Keys of `auto` that apply to LiteRT files only.
+_LITERT_AUTO: Final = ("min_int8_macs", "inference_input_type", "inference_output_type")
 # Modes of both runtimes; each other mode works in only one of them.
-_COMMON: Final = frozenset({"none", "round", "float16", "weights"})
-_ENDS: Final = {"int8": ("float", "int8", "uint8"), "int16x8": ("float", "int16")}
+_COMMON: Final = frozenset({"none", "round", "float16", "weights", "auto"})
+_ENDS: Final = {
+    **dict.fromkeys(("int8", "auto"), ("float", "int8", "uint8")),
+    "int16x8": ("float", "int16"),
+}
 # Keys that apply to these modes only in TensorFlow.
 _WEIGHTS: Final = ("bits", "granularity", "minimum_size")
 _CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average",)}
@@ -201,7 +211,7 @@ def _quantize(target: Target, tree: MappingNode) -> Iterator[Problem]:
     if isinstance(section, MappingNode):
         if "mode" in section.entries:
             yield from _extra_keys(section, [mode], _QUANTIZE_EXTRAS)
-        yield from _rules(section)
+        yield from _rules(section, target)
     place = place_of(tree, ("quantize", "mode"))
     calibration = "add 'calibration: {data: samples.npz}' to the recipe"
     if target.calibration is None:
@@ -220,15 +230,20 @@ def _quantize(target: Target, tree: MappingNode) -> Iterator[Problem]:
         yield Problem(place, message, hint)
 
 
-def _rules(quantize: MappingNode) -> Iterator[Problem]:
-    """Report rules without an effect, and keys that another method does not use."""
-    rules = quantize.get("rules")
+def _rules(quantize: MappingNode, target: Target) -> Iterator[Problem]:
+    """Report rules without an effect, and keys that another method or mode does not use."""
+    rules, mode = quantize.get("rules"), target.quantize.mode
     for rule in rules.items if isinstance(rules, Sequence) else ():
         if not isinstance(rule, MappingNode):
             continue
         if not rule.entries.keys() - {"nodes", "ops"}:
             hint = "add 'mode: float', or 'bits', 'granularity' or 'method'"
             yield Problem(rule.place, "the rule has no effect", hint)
+        own = rule.get("mode")
+        is_integer = mode in INTEGER_MODES or target.searches_exceptions
+        if own is not None and plain(own) in INTEGER_MODES and not is_integer:
+            message = f"a rule with the mode {show(plain(own))} needs LiteRT's integers"
+            yield Problem(key_place(rule, "mode"), message, "write 'mode: int8' in 'quantize'")
         method = rule.get("method")
         if "percentile" in rule.entries and (method is None or plain(method) != "percentile"):
             message = "'percentile' needs the method 'percentile'"
@@ -279,6 +294,10 @@ def _litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
             message = f"{key!r} does not apply to 'artifact: tflite'"
             yield Problem(key_place(tree, "quantize", key), message, "remove it, or choose 'int4'")
     yield from _integers(target, tree)
+    if mode == "auto" and target.validation is not None and target.validation.engine == "graph":
+        message = "'quantize: auto' measures .tflite files, and the validation runs the graph"
+        where = place_of(tree, (*target.validation_keys(target.validation), "engine"))
+        yield Problem(where, message, "remove 'engine'")
 
 
 def _only_litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
@@ -288,6 +307,11 @@ def _only_litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
             message = f"'engine' of '{keys[0]}' requires 'artifact: tflite'"
             hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove 'engine'"
             yield Problem(place_of(tree, (*keys, "engine")), message, hint)
+    for key in _LITERT_AUTO if target.quantize.mode == "auto" else ():
+        if find(tree, ("quantize", key)) is not None:
+            message = f"{key!r} requires 'artifact: tflite'"
+            hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove {key!r}"
+            yield Problem(key_place(tree, "quantize", key), message, hint)
     if isinstance(tree.get("litert"), MappingNode):
         message = "'litert' requires 'artifact: tflite'"
         hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove 'litert'"
@@ -300,7 +324,7 @@ def _only_litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
 def _integers(target: Target, tree: MappingNode) -> Iterator[Problem]:
     """Report types and ranges that a mode that computes in integers does not have."""
     quantize, mode = target.quantize, target.quantize.mode
-    if mode not in INTEGER_MODES:
+    if mode not in _ENDS:
         return
     ends = (("input", quantize.inference_input_type), ("output", quantize.inference_output_type))
     for end, dtype in ends:

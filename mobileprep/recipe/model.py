@@ -295,7 +295,12 @@ class Target(Located, frozen=True):
     def ranges_of_file(self) -> bool:
         """Whether the LiteRT file computes in integers with calibrated ranges."""
         computes = self.artifact == "tflite" and self.quantize.mode in INTEGER_MODES
-        return computes and self.calibration is not None
+        return (computes or self.searches_exceptions) and self.calibration is not None
+
+    @property
+    def searches_exceptions(self) -> bool:
+        """Whether ``quantize: auto`` searches for exceptions of an integer LiteRT file."""
+        return self.artifact == "tflite" and self.quantize.mode == "auto"
 
     @property
     def takes_ranges(self) -> bool:

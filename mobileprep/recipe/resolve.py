@@ -166,7 +166,9 @@ def _step(tree: MappingNode, key: str, name: str, *params: tuple[str, ParameterV
 
 def _quantizing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[Step]:
     quantize = target.quantize
-    if quantize.mode in LITERT_MODES and target.artifact == "tflite":
+    if target.artifact == "tflite" and (
+        quantize.mode in LITERT_MODES or target.searches_exceptions
+    ):
         # The package stage quantizes when it writes the file.
         yield from _repairing(target, tree, chains)
     elif quantize.mode in QUANTIZERS:
@@ -192,6 +194,8 @@ def _repairing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[St
     """Yield the steps of ``repair``; steps that measure use the calibration data by default."""
     data = None if target.calibration is None else target.calibration.data
     repairs = chains.read(tree, "quantize", "repair").steps
+    if target.searches_exceptions and find(tree, ("quantize", "repair")) is None:
+        repairs = tuple(_step(tree, "quantize", name) for name in _usual_repairs(data))
     steps = (*chains.read(tree, "transforms").steps, *chains.read(tree, "then").steps, *repairs)
     # With the statistics of batch norms, repairs do not need data.
     has_statistics = any(step.options.get("keep_statistics") for step in steps)
@@ -203,6 +207,12 @@ def _repairing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[St
             yield replace(step, params=params, files=(*step.files, file))
         else:
             yield step
+
+
+def _usual_repairs(data: Data | None) -> tuple[str, ...]:
+    """Return the repairs of ``quantize: auto`` for LiteRT without ``repair``."""
+    measures = data is not None and _is_arrays(data)
+    return ("equalize_ranges", *(("reconstruct_weights",) if measures else ()))
 
 
 def _is_arrays(data: Data) -> bool:

@@ -205,7 +205,7 @@ QuantizeMode: TypeAlias = Literal[
     "int16x8",
 ]
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
-RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
+RuleMode: TypeAlias = Literal["nodes", "int8", "int16x8", "weights", "float"]
 Granularity: TypeAlias = Literal["tensor", "channel"]
 WeightMethod: TypeAlias = Literal["min_max", "percentile", "entropy", "mse"]
 EndType: TypeAlias = Literal["float", "int8", "uint8", "int16"]
@@ -311,7 +311,8 @@ class QuantizeRule(Struct, frozen=True):
         RuleMode | None,
         Option(
             "`nodes` computes in 8 bits, `weights` only stores weights in 8 bits, `float` does "
-            "neither. Default: unchanged, or `weights`."
+            "neither. For LiteRT, `int8` and `int16x8` set the activations of an operator. "
+            "Default: unchanged, or `weights`."
         ),
     ] = None
     bits: Annotated[
@@ -368,6 +369,7 @@ class Quantize(Struct, frozen=True):
         ranges: source of the ranges for modes that compute in integers.
         rules: exceptions for some layers; the last matching rule applies.
         trials: maximum number of graphs that ``auto`` creates and measures.
+        min_int8_macs: smallest share of multiply-accumulates that ``auto`` keeps in int8.
         inference_input_type: dtype of float inputs in a LiteRT file.
         inference_output_type: dtype of float outputs in a LiteRT file.
     """
@@ -410,6 +412,15 @@ class Quantize(Struct, frozen=True):
             maximum=64,
         ),
     ] = 16
+    min_int8_macs: Annotated[
+        float,
+        Option(
+            "With `auto` and `artifact: tflite`: smallest share of multiply-accumulates to compute "
+            "in int8. Operators without any, such as sums and activations, do not count.",
+            minimum=0,
+            maximum=1,
+        ),
+    ] = 0.9
     inference_input_type: Annotated[
         EndType,
         Option(

@@ -135,6 +135,15 @@ TARGETS = "targets: {phone: {platform: android}}\n"
             ),
         ),
         (
+            HEAD
+            + SOURCE
+            + "targets: {p: {quantize: {mode: nodes, rules: [{ops: [Add], mode: int16x8}]}}}\n",
+            (
+                "4:60 targets.p.quantize.rules[0].mode: a rule with the mode 'int16x8' needs "
+                "LiteRT's integers; write 'mode: int8' in 'quantize'"
+            ),
+        ),
+        (
             HEAD + SOURCE + TARGETS + "calibration: {method: mse}\n",
             "5:1 calibration: a calibration needs samples; add 'data: samples.npz'",
         ),

@@ -35,6 +35,7 @@ from mobileprep.building.stages.cut.spec import CutStage, cut_spec, stated_spec
 from mobileprep.building.stages.damage.spec import damage_spec
 from mobileprep.building.stages.download.spec import download_spec
 from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labelled
+from mobileprep.building.stages.exceptions.spec import ExceptionPlanner
 from mobileprep.building.stages.freeze.spec import (
     GRAPH,
     INTERFACE,
@@ -158,7 +159,8 @@ class _TargetPlanner:
         label = f"{len(target.transforms) + 1:02d}-tflite-calibrate"
         used = target.ranges_of_file
         ranges = self._ranges(label, graph, frozen, is_used=used, for_litert=True)
-        package = self._add(package_spec(target, file, frozen, graph, ranges))
+        exceptions = self._exceptions(file, graph, ranges, frozen)
+        package = self._add(package_spec(target, file, frozen, graph, ranges, exceptions))
         self.model = PlannedModel(target, frozen, graph, package)
         model = Upstream(package, file if target.protect.key else f"{PUBLISHED}{file}")
         shipped = self._shipped(model, file)
@@ -274,6 +276,17 @@ class _TargetPlanner:
             *(target, validation, label, number, graph, ranges, frozen, self._add, self._searches)
         ).plan()
 
+    def _exceptions(
+        self, file: str, graph: Upstream, ranges: Upstream | None, frozen: Frozen
+    ) -> Upstream | None:
+        """Add the search of ``quantize: auto`` in a .tflite file, and return its result."""
+        target, validation = self.target, self.target.validation
+        if not target.searches_exceptions or validation is None or ranges is None:
+            return None
+        return ExceptionPlanner(
+            *(target, validation, file, graph, ranges, frozen, self._add, self._searches)
+        ).plan()
+
     def _shipped(self, model: Upstream, file: str) -> Upstream:
         """Return the model file that the target publishes, which may be encrypted."""
         target = self.target
@@ -378,7 +391,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         ),
         **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
         # For other artifacts, the transforms below quantize.
-        **({"quantize": digestible(target.quantize)} if target.artifact == "tflite" else {}),
+        **({"quantize": _quantize_settings(target)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),
         **({"allow": list(target.allow)} if target.allow else {}),
         **({"ops": digestible(target.ops)} if target.ops else {}),
@@ -406,6 +419,14 @@ def target_settings(target: Target) -> Mapping[str, Any]:
             for s in target.transforms
         ],
     }
+
+
+def _quantize_settings(target: Target) -> dict[str, Plain]:
+    """Return the quantization; with the limit of ``auto`` only where it applies."""
+    settings = structs.asdict(target.quantize)
+    if not target.searches_exceptions:
+        del settings["min_int8_macs"]
+    return {name: digestible(value) for name, value in settings.items()}
 
 
 def _validation_settings(target: Target) -> Any:  # noqa: ANN401 - JSON

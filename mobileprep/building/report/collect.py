@@ -21,6 +21,7 @@ from mobileprep.building.stages.cut.spec import PreprocessingRecord
 from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.download.spec import DownloadRecord
 from mobileprep.building.stages.evaluate.report import EngineLine, engine_line
+from mobileprep.building.stages.exceptions.spec import ExceptionsRecord
 from mobileprep.building.stages.freeze.spec import FreezeRecord
 from mobileprep.building.stages.gaps.spec import DataSets
 from mobileprep.building.stages.migration.spec import MigrationRecord
@@ -73,6 +74,8 @@ class Report(Struct, frozen=True):
         candidate: sizes and cost of the source model, if the recipe has several models; absent in
             JSON otherwise.
         memory: memory while loading and running, if the budget limits it; absent in JSON otherwise.
+        exceptions: operators that ``quantize: auto`` excepts from int8 in a .tflite file; absent in
+            JSON otherwise.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -106,8 +109,12 @@ class Report(Struct, frozen=True):
     memory: Memory | None = None
     schema_version: int = 1
     preprocessing: PreprocessingRecord | None = None
+    exceptions: ExceptionsRecord | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
-        {"candidate", "download", "measured", "memory", "pipeline", "preprocessing", "validations"}
+        {
+            *("candidate", "download", "exceptions", "measured", "memory", "pipeline"),
+            *("preprocessing", "validations"),
+        }
     )
     """Fields that are absent from JSON if they are None."""
 
@@ -167,6 +174,7 @@ def collect_report(
         validations=records.first(DataSets),
         candidate=records.first(Candidate),
         memory=None if budget is None else budget.memory,
+        exceptions=records.first(ExceptionsRecord),
     )
 
 

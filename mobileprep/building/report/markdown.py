@@ -16,6 +16,7 @@ from mobileprep.building.stages.cut.report import preprocessing_lines
 from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
 from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.download.report import download_text
+from mobileprep.building.stages.exceptions.report import exception_markdown
 from mobileprep.building.stages.gaps.report import gap_markdown
 from mobileprep.building.stages.migration.report import migration_markdown
 from mobileprep.building.stages.package.report import kernels_text
@@ -105,6 +106,8 @@ def _details(report: Report) -> Iterator[str]:
         yield from _metrics(accuracy, name)
     if report.validations is not None:
         yield from gap_markdown(report.validations.gaps)
+    if report.exceptions is not None:
+        yield from exception_markdown(report.exceptions)
     yield from _optional(report)
     yield ""
     yield "</details>"

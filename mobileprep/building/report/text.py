@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mobileprep.building.report.collect import Report, accuracies
@@ -14,6 +14,7 @@ from mobileprep.building.stages.cut.report import preprocessing_lines
 from mobileprep.building.stages.damage.report import damage_lines
 from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.evaluate.report import engine_lines
+from mobileprep.building.stages.exceptions.report import exception_lines
 from mobileprep.building.stages.gaps.report import gap_lines
 from mobileprep.building.stages.migration.report import migration_lines
 from mobileprep.building.stages.package.report import kernels_text, model_line
@@ -57,14 +58,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += accuracy_lines(accuracy, width or USUAL_WIDTH, data_set)
     if report.validations is not None:
         rest += gap_lines(report.validations.gaps)
-    if report.damage is not None:
-        rest += damage_lines(report.damage, width or USUAL_WIDTH)
-    if report.preprocessing is not None:
-        rest += preprocessing_lines(report.preprocessing)
-    if report.migration is not None:
-        rest += migration_lines(report.migration)
-    if report.pipeline is not None:
-        rest += pipeline_lines(report.pipeline, width or USUAL_WIDTH)
+    rest += _optional_lines(report, width or USUAL_WIDTH)
     rest += engine_lines(report.engines)
     ops = ", ".join(f"{op} {count}" for op, count in report.ops.items())
     rest.append(f"ops      {ops}{f'; {report.model.basis}' if report.model.basis else ''}")
@@ -73,6 +67,20 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         escaped if width is None else (part for line in escaped for part in wrapped(line, width))
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _optional_lines(report: Report, width: int) -> Iterator[str]:
+    """Yield the lines of sections that few targets have."""
+    if report.exceptions is not None:
+        yield from exception_lines(report.exceptions)
+    if report.damage is not None:
+        yield from damage_lines(report.damage, width)
+    if report.preprocessing is not None:
+        yield from preprocessing_lines(report.preprocessing)
+    if report.migration is not None:
+        yield from migration_lines(report.migration)
+    if report.pipeline is not None:
+        yield from pipeline_lines(report.pipeline, width)
 
 
 # For each transform, its short name and the option to show.

@@ -258,8 +258,33 @@ def next_levels(layers: int, tries: Sequence[Try]) -> Levels | None:
     fewest float layers, then for the fewest weights-only layers among the rest. At least one layer
     stays quantized.
     """
+    return _next(_search(layers), tries)
+
+
+def next_exceptions(count: int, tries: Sequence[Try]) -> Levels | None:
+    """Return the number of exceptions to try next, as ``floats``, or None after the last try.
+
+    The search first tries none, then all, then some, and bisects for the fewest. More exceptions
+    can be worse, because errors may cancel out.
+    """
+    return _next(_fewest_exceptions(count), tries)
+
+
+def _fewest_exceptions(count: int) -> _Search[None]:
+    if (yield Levels(0, 0)):
+        return
+    for quarters in (4, 3, 2, 1):
+        last = count * quarters // 4
+        if last and (yield Levels(last, 0)):
+            low = 0
+            while last - low > 1:
+                middle = (low + last) // 2
+                low, last = (low, middle) if (yield Levels(middle, 0)) else (middle, last)
+            return
+
+
+def _next(search: _Search[_Result], tries: Sequence[Try]) -> Levels | None:
     held = {one.levels: one.holds for one in tries}
-    search = _search(layers)
     try:
         levels = next(search)
         while levels in held:

@@ -13,6 +13,7 @@ from mobileprep.litert.program import Op, Program, Readers, Value
 from mobileprep.litert.quantizing.kernels import (
     KERNELS,
     LAYERS,
+    MODES,
     SIZES,
     Integers,
     IntegerSteps,
@@ -33,14 +34,14 @@ class OperatorChoice(Struct, frozen=True):
     """The operators that compute in integers, and their parameters.
 
     Args:
-        ops: the operators that compute in integers.
-        scales: the scales and zero points of their inputs and outputs.
+        kinds: the activation type of each operator that computes in integers: int8 or int16.
+        scales: the scales and zero points of the inputs and outputs of the operators of each type.
         rules: the rules for the treatment of layers.
         reasons: why other operators stay float, unless that is expected.
     """
 
-    ops: frozenset[Op]
-    scales: Scales
+    kinds: Mapping[Op, DType]
+    scales: Mapping[DType, Scales]
     rules: Rules
     reasons: Mapping[Op, str]
 
@@ -60,35 +61,71 @@ class OperatorChoice(Struct, frozen=True):
         rescaled = [
             f"{r.op.code} {r.op.outputs[0].name!r} rescales {r.value.name!r}, which has a scale "
             f"{r.growth:.3g} times finer and other readers"
-            for r in self.scales.rescaled
+            for scales in self.scales.values()
+            for r in scales.rescaled
         ]
         return (*floats, *rescaled)
 
 
-def choose(program: Program, options: Integers, ranges: Mapping[str, Range]) -> OperatorChoice:
-    """Choose the operators that compute in integers."""
-    rules = Rules("quantize", options.rules, eightbit=_LAYER_OPS)
+def choose(
+    program: Program, options: Integers, ranges: Mapping[DType, Mapping[str, Range]]
+) -> OperatorChoice:
+    """Choose the operators that compute in integers.
+
+    Args:
+        program: the float program.
+        options: the options.
+        ranges: for each activation type, the ranges of tensors by name.
+    """
+    rules = Rules("quantize", options.rules, eightbit=_LAYER_OPS, modes=tuple(MODES))
     reasons: dict[Op, str] = {}
-    chosen: list[Op] = []
+    kinds: dict[Op, DType] = {}
+    computing: dict[Value, DType] = {}
     for op in program.ops:
         if op.code in SIZES or not (results(op) or activations(op)):
             continue
-        reason = _hindrance(op, options, settings_of(op, rules))
+        settings = settings_of(op, rules)
+        kind = _kind(op, settings, options, computing)
+        reason = _hindrance(op, kind, settings)
         if reason is None:
-            chosen.append(op)
+            kinds[op] = kind
+            computing.update(dict.fromkeys(op.outputs, kind))
         elif reason:
             reasons[op] = reason
     readers = Readers(program)
     while True:
-        scales = Scales(program, chosen, options.kind, ranges)
-        unsupported = _unknown(chosen, scales) or hidden_by_masks(
-            chosen, readers, scales, options.kind, ranges
-        )
-        lonely = _lonely(program, chosen, options) if not unsupported else set()
+        unsupported: dict[Op, str] = {}
+        scales: dict[DType, Scales] = {}
+        # Operators of each type have their own scales; QUANTIZE operators convert between them.
+        for kind in dict.fromkeys((options.kind, *MODES.values())):
+            chosen = [op for op in kinds if kinds[op] is kind]
+            scales[kind] = Scales(program, chosen, kind, ranges[kind])
+            unsupported |= _unknown(chosen, scales[kind]) or hidden_by_masks(
+                chosen, readers, scales[kind], kind, ranges[kind]
+            )
+        lonely = _lonely(program, list(kinds), options) if not unsupported else set()
         reasons.update(unsupported)
         if not unsupported and not lonely:
-            return OperatorChoice(frozenset(chosen), scales, rules, reasons)
-        chosen = [op for op in chosen if op not in unsupported and op not in lonely]
+            return OperatorChoice(kinds, scales, rules, reasons)
+        kinds = {op: kind for op, kind in kinds.items() if op not in {*unsupported, *lonely}}
+
+
+def _kind(op: Op, settings: Settings, options: Integers, computing: Mapping[Value, DType]) -> DType:
+    """Return the activation type of an operator.
+
+    Without a rule, operators that only move elements have the type of the operators that compute
+    them, and so do operators that are not nodes of the graph.
+    """
+    if settings.mode in MODES:
+        return MODES[settings.mode]
+    kernel = KERNELS.get(op.code)
+    if kernel is None or (kernel.rule != "same" and op.node is not None):
+        return options.kind
+    made = {computing[value] for value in operands(op) if value in computing}
+    if not made:
+        return options.kind
+    kind = DType.INT16 if DType.INT16 in made else DType.INT8
+    return kind if kind in kernel.types else options.kind
 
 
 def settings_of(op: Op, rules: Rules) -> Settings:
@@ -122,13 +159,13 @@ def fixed_ranges(program: Program, kind: DType) -> dict[str, Range]:
     return ranges
 
 
-def _hindrance(op: Op, options: Integers, settings: Settings) -> str | None:
+def _hindrance(op: Op, kind: DType, settings: Settings) -> str | None:
     """Return why an operator stays float ("" if a rule excludes it), or None if it does not."""
-    if settings.mode != "nodes":
+    if settings.mode in ("weights", "float"):
         return ""
     kernel = KERNELS.get(op.code)
-    if kernel is None or options.kind not in kernel.types:
-        return f"LiteRT has no kernel of {options.kind.short} for it"
+    if kernel is None or kind not in kernel.types:
+        return f"LiteRT has no kernel of {kind.short} for it"
     layer = LAYERS.get(op.code)
     if layer is None:
         return None

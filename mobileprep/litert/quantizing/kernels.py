@@ -126,6 +126,13 @@ _LEAST_SCALE: Final = 1e-10
 _MOST_BIAS: Final = {DType.INT32: 2.0**30, DType.INT64: 2.0**39}
 
 
+MODES: Final[Mapping[Literal["int8", "int16x8"], DType]] = {
+    "int8": DType.INT8,
+    "int16x8": DType.INT16,
+}
+"""The activation type of each integer mode, of a program or of a rule."""
+
+
 class IntegerSteps(Struct, frozen=True):
     """The quantization of a tensor: a value is ``scale * (integer - zero)``.
 
@@ -231,7 +238,7 @@ class Integers(Struct, frozen=True):
     """Options for a program that computes in integers.
 
     Args:
-        kind: the activation type: int8 or int16.
+        kind: the activation type: int8 or int16; rules can set the other for single operators.
         ranges: the ranges of tensors by name.
         is_trained: whether ranges of fake quantization take precedence over ``ranges``.
         rules: exceptions for layers, in the syntax of ``quantize_nodes``; the last match wins.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from mobileprep.litert.quantizing.choice import OperatorChoice, choose, fixed_ra
 from mobileprep.litert.quantizing.kernels import (
     KERNELS,
     LAYERS,
+    MODES,
     SIZES,
     Integers,
     IntegerSteps,
@@ -24,7 +25,7 @@ from mobileprep.litert.quantizing.kernels import (
     quantized_bias,
     steps_of,
 )
-from mobileprep.litert.quantizing.scales import activations, is_float
+from mobileprep.litert.quantizing.scales import Scales, activations, is_float
 from mobileprep.litert.weights import LAYER_AXES, in_int8, quantized_weights
 
 _SUMS: Final = {DType.INT8: DType.INT32, DType.INT16: DType.INT64}
@@ -36,13 +37,11 @@ class Rewriter:
     Args:
         program: the float program.
         choice: the operators to convert to integers.
-        kind: int8 or int16.
     """
 
-    def __init__(self, program: Program, choice: OperatorChoice, kind: DType) -> None:
+    def __init__(self, program: Program, choice: OperatorChoice) -> None:
         self.ops: list[Op] = []
         self._choice = choice
-        self._kind = kind
         self._ends = {port.value for port in (*program.inputs, *program.outputs)}
         self._names = FreshNames(value.name for op in program.ops for value in op.outputs)
         self._forms: dict[Value, Value] = {}
@@ -59,8 +58,8 @@ class Rewriter:
 
     def add(self, op: Op) -> None:
         """Add an operator of the program, in integers if it was chosen."""
-        if op in self._choice.ops:
-            self._add_integer(op)
+        if op in self._choice.kinds:
+            self._add_integer(op, self._choice.kinds[op])
             return
         form = self.as_available if op.code in SIZES else self.as_float
         inputs = tuple(None if v is None else form(v) for v in op.inputs)
@@ -95,21 +94,22 @@ class Rewriter:
             self._integers[value, steps] = form
         return self._integers[value, steps]
 
-    def _add_integer(self, op: Op) -> None:
+    def _add_integer(self, op: Op, kind: DType) -> None:
+        scales = self._choice.scales[kind]
         inputs = list(op.inputs)
         for index in activations(op):
-            inputs[index] = self._activation(op, index)
+            inputs[index] = self._activation(op, index, scales)
         if op.code in LAYERS:
-            self._weigh(op, inputs)
-        outputs = tuple(self._result(value) for value in op.outputs)
-        options = KERNELS[op.code].options.get(self._kind)
+            self._weigh(op, inputs, _SUMS[kind])
+        outputs = tuple(self._result(value, scales) for value in op.outputs)
+        options = KERNELS[op.code].options.get(kind)
         if options is not None and op.options is not None:
             op = op.with_options(**options)
         self.ops.append(replace(op, inputs=tuple(inputs), outputs=outputs))
 
-    def _activation(self, op: Op, index: int) -> Value:
+    def _activation(self, op: Op, index: int, scales: Scales) -> Value:
         value = op.inputs[index]
-        steps = self._choice.scales.steps(self._choice.scales.slot(op, index))
+        steps = scales.steps(scales.slot(op, index))
         assert value is not None
         assert steps is not None
         if value.data is None:
@@ -119,8 +119,8 @@ class Rewriter:
             self._constants[value, steps] = replace(form, data=steps.integers(value.data))
         return self._constants[value, steps]
 
-    def _weigh(self, op: Op, inputs: list[Value | None]) -> None:
-        """Quantize the weights and bias of a layer."""
+    def _weigh(self, op: Op, inputs: list[Value | None], sums: DType) -> None:
+        """Quantize the weights and bias of a layer whose sums have a type."""
         layer = LAYERS[op.code]
         weights, image = op.inputs[layer.weights], inputs[layer.image]
         assert weights is not None
@@ -129,7 +129,6 @@ class Rewriter:
         assert image.quantization is not None
         scale = float(image.quantization.scales[0])
         bias = op.input_at(layer.bias)
-        sums = _SUMS[self._kind]
         least = None if bias is None or bias.data is None else least_scales(bias.data, scale, sums)
         settings = self._choice.settings_of(op).weights
         data, details = quantized_weights(weights.data, LAYER_AXES[op.code], settings, least)
@@ -143,10 +142,10 @@ class Rewriter:
             values, details = quantized_bias(bias.data, scale, details, sums)
             inputs[layer.bias] = replace(bias, dtype=sums, data=values, quantization=details)
 
-    def _result(self, value: Value) -> Value:
+    def _result(self, value: Value, scales: Scales) -> Value:
         if not is_float(value):
             return value
-        steps = self._choice.scales.steps(value)
+        steps = scales.steps(value)
         assert steps is not None
         name = value.name
         if value in self._ends:
@@ -157,6 +156,8 @@ class Rewriter:
 
 
 _MIDDLE: Final = 128
+# Factor for the ranges of 16-bit exceptions: a scale that is 32 times finer than that of int8.
+_HEADROOM: Final = 4.0
 GIVE_RANGES: Final = "add `calibration:` to the recipe, or --calibration to `mobileprep tflite`"
 _HINT: Final = f"{GIVE_RANGES}, or leave its type float"
 
@@ -187,26 +188,43 @@ def quantized(program: Program, options: Integers, trained: dict[str, Range]) ->
     Raises:
         UsageError: the range of an integer input or output is unknown.
     """
-    ranges = {**fixed_ranges(program, options.kind), **options.ranges, **trained}
-    if not options.is_trained:
-        ranges |= {
-            name: _within(span, trained[name]) if name in trained else span
-            for name, span in options.ranges.items()
-        }
+    ranges = known_ranges(program, options, trained)
     choice = choose(program, options, ranges)
 
     def is_stored(op: Op) -> bool:
-        return op not in choice.ops and choice.settings_of(op).mode != "float"
+        return op not in choice.kinds and choice.settings_of(op).mode != "float"
 
     program = program.mapped(lambda inner: in_int8(inner, is_stored))
-    rewriter = Rewriter(program, choice, options.kind)
-    ends = _Ends(rewriter, choice, ranges, options)
+    rewriter = Rewriter(program, choice)
+    ends = _Ends(rewriter, choice.scales[options.kind], ranges[options.kind], options)
     inputs = tuple(ends.input(port) for port in program.inputs)
     for op in program.ops:
         rewriter.add(op)
     outputs = tuple(ends.output(port) for port in program.outputs)
     ops = _needed(rewriter.ops, outputs)
     return Quantized(Program(inputs, outputs, ops, program.name), choice.notes())
+
+
+def known_ranges(
+    program: Program, options: Integers, trained: Mapping[str, Range]
+) -> dict[DType, dict[str, Range]]:
+    """Return the ranges of tensors by name, for each activation type.
+
+    Measured ranges may leave out rare values. 16-bit exceptions in an int8 program have bits to
+    spare for them, so their ranges are wider.
+    """
+    ranges: dict[DType, dict[str, Range]] = {}
+    for kind in MODES.values():
+        wider = _HEADROOM if kind is DType.INT16 and options.kind is DType.INT8 else 1.0
+        measured = {n: (low * wider, high * wider) for n, (low, high) in options.ranges.items()}
+        known = {**measured, **trained}
+        if not options.is_trained:
+            known |= {
+                name: _within(span, trained[name]) if name in trained else span
+                for name, span in measured.items()
+            }
+        ranges[kind] = {**fixed_ranges(program, kind), **known}
+    return ranges
 
 
 def _within(measured: Range, trained: Range) -> Range:
@@ -219,7 +237,7 @@ class _Ends(Struct, frozen=True):
     """Inputs and outputs of the program, in the requested types."""
 
     rewriter: Rewriter
-    choice: OperatorChoice
+    scales: Scales
     ranges: dict[str, Range]
     options: Integers
 
@@ -248,7 +266,7 @@ class _Ends(Struct, frozen=True):
         return Port(port.name, unsigned)
 
     def _steps(self, port: Port, what: str) -> IntegerSteps:
-        steps = self.choice.scales.steps(port.value)
+        steps = self.scales.steps(port.value)
         if steps is not None:
             return steps
         span = self.ranges.get(port.value.name)

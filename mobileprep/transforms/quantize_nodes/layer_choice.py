@@ -43,11 +43,11 @@ from mobileprep.transforms.quantize_nodes.weights import (
 )
 from mobileprep.transforms.rewriting.layers import LAYERS, layer_kind, output_channels
 
-Mode: TypeAlias = Literal["nodes", "weights", "float"]
+Mode: TypeAlias = Literal["nodes", "int8", "int16x8", "weights", "float"]
 
 _KEYS: Final = ("mode", "bits", "granularity", "method", "percentile", "ops", "nodes")
 _CHOICES: Final = {
-    "mode": get_args(Mode),
+    "mode": ("nodes", "weights", "float"),
     "granularity": get_args(Granularity),
     "method": get_args(ChannelMethod),
     "bits": ("2", "3", "4", "5", "6", "7", "8"),
@@ -64,7 +64,8 @@ class Settings(Struct, frozen=True):
 
     Args:
         mode: ``nodes`` computes in 8 bits, ``weights`` only stores the weights in 8 bits, and
-            ``float`` does neither.
+            ``float`` does neither. For LiteRT, ``nodes`` computes in the integers of the program,
+            and ``int8`` and ``int16x8`` in these.
         weights: how its weights are quantized.
     """
 
@@ -101,17 +102,22 @@ class Rules:
         transform: the name of the transform, for errors.
         texts: one rule per string: ``key=value`` words separated by spaces.
         eightbit: ops that compute in 8 bits with a rule that does not set a mode.
+        modes: modes that rules may set in addition to those of ``quantize_nodes``.
 
     Raises:
         TransformError: a rule is invalid.
     """
 
     def __init__(
-        self, transform: str, texts: Sequence[str], eightbit: frozenset[str] = _EIGHTBIT
+        self,
+        transform: str,
+        texts: Sequence[str],
+        eightbit: frozenset[str] = _EIGHTBIT,
+        modes: tuple[Mode, ...] = (),
     ) -> None:
         self._transform = transform
         self._eightbit = eightbit
-        self._rules = [_parsed(transform, text) for text in texts]
+        self._rules = [_parsed(transform, text, modes) for text in texts]
 
     def settings(self, node: Node) -> Settings:
         """Return the settings of a layer."""
@@ -133,7 +139,7 @@ class Rules:
             raise refuse(self._transform, error.message, error.hint) from error
 
 
-def _parsed(transform: str, text: str) -> _LayerRule:
+def _parsed(transform: str, text: str, modes: tuple[Mode, ...]) -> _LayerRule:
     options: dict[str, Any] = {}
     for word in text.split():
         key, equals, value = word.partition("=")
@@ -141,6 +147,8 @@ def _parsed(transform: str, text: str) -> _LayerRule:
             message = f"the rule {text!r} has the word {word!r}, which is not understood"
             raise refuse(transform, message, nearest_hint(key, _KEYS) or _HINT)
         allowed = _CHOICES.get(key, (value,))
+        if key == "mode":
+            allowed = (*allowed, *modes)
         if value not in allowed:
             message = f"the rule {text!r} gives {key} the value {value!r}"
             raise refuse(transform, message, f"one of {', '.join(allowed)}")

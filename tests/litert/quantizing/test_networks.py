@@ -17,6 +17,7 @@ from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, Mode, converted, to_calibrate
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.transforms.quantize_nodes import Rules
 from tests.litert.graphs import answered, codes, const, expected, feed, op
 from tests.litert.integer_op import integer_model, ranges_of
 from tests.litert.one_op import numbers, run_both
@@ -455,3 +456,115 @@ def test_float_softmax_can_have_integer_output() -> None:
 def test_softmax_without_a_mask_is_in_integers() -> None:
     _, messages = in_integers(network(), FEEDS, "int8")
     assert not messages
+
+
+def types(record: ModelRecord, name: str) -> str:
+    return tensors(record)[name].type
+
+
+def with_rules(*rules: str, mode: Mode = "int8") -> ModelRecord:
+    return integer_model(network(), FEEDS, ["y"], mode=mode, rules=rules)
+
+
+def test_rules_choose_16_bit_activations() -> None:
+    # The sum, what moves it, and the layer that reads it.
+    record = with_rules("mode=int16x8 nodes=^(sum|logits)$")
+    assert codes(record) == [
+        *("QUANTIZE", "CONV_2D", "DEPTHWISE_CONV_2D", "QUANTIZE", "QUANTIZE", "ADD"),
+        *("CONCATENATION", "MAX_POOL_2D", "RESHAPE", "FULLY_CONNECTED", "QUANTIZE", "SOFTMAX"),
+        "DEQUANTIZE",
+    ]
+    kinds = [types(record, name) for name in ("active", "deep", "sum", "both", "rows", "logits")]
+    assert kinds == ["INT8", "INT8", "INT16", "INT16", "INT16", "INT16"]
+    assert [t.type for t in layer(record, "FULLY_CONNECTED")] == ["INT16", "INT8", "INT64"]
+    assert [t.type for t in layer(record, "CONV_2D")] == ["INT8", "INT8", "INT32"]
+    ranges = ranges_of(network(), FEEDS)
+    most = max(abs(end) for name in ("sum", "deep") for end in ranges[name])
+    assert steps(record, "sum") == (pytest.approx(most / 32767), 0)
+    low, high = ranges["deep"]
+    assert steps(record, "deep")[0] == pytest.approx((high - low) / 255)
+    result, reference = run_both(record, network(), FEEDS)
+    np.testing.assert_allclose(result, reference, atol=0.02)
+
+
+def test_rules_choose_8_bit_activations_within_16() -> None:
+    record = with_rules("mode=int8 ops=Conv2D,Softmax", mode="int16x8")
+    assert codes(record) == [
+        *("QUANTIZE", "CONV_2D", "QUANTIZE", "DEPTHWISE_CONV_2D", "ADD", "CONCATENATION"),
+        *("MAX_POOL_2D", "RESHAPE", "FULLY_CONNECTED", "QUANTIZE", "SOFTMAX", "DEQUANTIZE"),
+    ]
+    assert [t.type for t in layer(record, "CONV_2D")] == ["INT8", "INT8", "INT32"]
+    assert [t.type for t in layer(record, "DEPTHWISE_CONV_2D")] == ["INT16", "INT8", "INT64"]
+    assert types(record, "y_int8") == "INT8"
+    assert steps(record, "y_int8") == (1 / 256, -128)
+    result, reference = run_both(record, network(), FEEDS)
+    np.testing.assert_allclose(result, reference, atol=0.02)
+
+
+def test_outputs_of_another_type_than_their_operator() -> None:
+    # A calibration measures no fixed ranges.
+    ranges = {k: v for k, v in ranges_of(network(), FEEDS).items() if k != "y"}
+    rules = ("mode=int16x8 ops=Softmax",)
+    settings = Integers(DType.INT8, ranges, rules=rules, input_type="int8", output_type="int8")
+    record = converted(network(), [CutInput("x")], ["y"], mode="int8", integers=settings)
+    assert codes(record)[-2:] == ["SOFTMAX", "QUANTIZE"]
+    graph = record.subgraphs[0]
+    output = graph.tensors[graph.outputs[0]]
+    assert (output.type, graph.tensors[graph.inputs[0]].type) == ("INT8", "INT8")
+    assert output.quantization is not None
+    # The range of 8-bit softmax, not that of 16-bit softmax, which includes negative values.
+    assert output.quantization.scales[0] == np.float32(1 / 256)
+    assert output.quantization.zero_points[0] == -128
+
+
+def test_operators_without_a_16_bit_kernel_stay_float() -> None:
+    nodes = [
+        feed("x", (1, 4, 4, 2)),
+        const("w", numbers(1, 1, 2, 2, seed=3)),
+        op("conv", "Conv2D", ["x", "w"], padding="SAME", **STRIDES),
+        const("size", np.array([8, 8], np.int32)),
+        op("large", "ResizeBilinear", ["conv", "size"]),
+        op("y", "Sigmoid", ["large"]),
+    ]
+    feeds = {"x": numbers(1, 4, 4, 2, seed=4)}
+    rules = ("mode=int16x8 nodes=.",)
+    record = integer_model(Graph(nodes), feeds, ["y"], rules=rules)
+    assert codes(record) == [
+        *("QUANTIZE", "CONV_2D", "DEQUANTIZE", "RESIZE_BILINEAR", "QUANTIZE", "LOGISTIC"),
+        "DEQUANTIZE",
+    ]
+    # Without a rule of its own, it computes in the mode of the program.
+    record = integer_model(Graph(nodes), feeds, ["y"], rules=("mode=int16x8 ops=Conv2D,Sigmoid",))
+    assert codes(record) == [
+        *("QUANTIZE", "CONV_2D", "QUANTIZE", "RESIZE_BILINEAR", "QUANTIZE", "LOGISTIC"),
+        "DEQUANTIZE",
+    ]
+    result, reference = run_both(record, Graph(nodes), feeds)
+    np.testing.assert_allclose(result, reference, atol=0.02)
+
+
+def test_16_bit_sums_keep_what_8_bit_sums_round() -> None:
+    """A long sum of small terms: every 8-bit sum rounds, a 16-bit sum does not."""
+    nodes = [feed("x", (1, 64))]
+    last = "x"
+    for step in range(8):
+        nodes += [
+            const(f"w{step}", np.eye(64, dtype=np.float32) * 0.01),
+            op(f"m{step}", "MatMul", ["x", f"w{step}"]),
+            op(f"s{step}", "AddV2", [last, f"m{step}"]),
+        ]
+        last = f"s{step}"
+    nodes.append(op("y", "Relu", [last]))
+    feeds = {"x": numbers(1, 64, seed=2)}
+    graph = Graph(nodes)
+    errors = []
+    for rules in ((), ("mode=int16x8 ops=AddV2,Relu",)):
+        record = integer_model(graph, feeds, ["y"], rules=rules)
+        result, reference = run_both(record, graph, feeds)
+        errors.append(float(np.abs(result - reference).mean()))
+    assert errors[1] < errors[0] / 2
+
+
+def test_quantize_nodes_has_no_rules_for_litert() -> None:
+    with pytest.raises(TransformError, match=r"gives mode the value 'int16x8'"):
+        Rules("quantize_nodes", ["mode=int16x8 ops=Conv2D"])

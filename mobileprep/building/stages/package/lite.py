@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -9,11 +10,17 @@ from msgspec.structs import replace
 
 from mobileprep.building.plan.spec import PUBLISHED
 from mobileprep.building.stages.base import Job
+from mobileprep.building.stages.exceptions.spec import (
+    ExceptionsRecord,
+    ExceptionStage,
+    nodes_by_mode,
+)
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import PackageStage
 from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.building.stages.running import placed, with_assets
 from mobileprep.core.files import write_bytes, write_text
+from mobileprep.data.calibration.layers import rule_text
 from mobileprep.data.file_samples import class_names
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
@@ -25,6 +32,7 @@ from mobileprep.litert.convert import INTEGERS, MODES, Mode, converted
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.recipe.validation_settings import Quantize
 from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, described, lite_files
 
 
@@ -37,8 +45,16 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     interface = job.record(Interface, job.asked.interface)
     where = job.place("artifact")
     assert job.asked.assets is not None
+    notes: list[str] = []
+    rules: Sequence[str] = ()
+    if job.asked.exceptions is not None:
+        chosen = job.record(ExceptionsRecord, job.asked.exceptions)
+        rules = rules_of(nodes_by_mode(chosen.exceptions))
     with with_assets(graph, job.path(job.asked.assets)) as whole:
-        model = _convert(job, whole, interface, warnings)
+        model = record_of(job, whole, interface, rules, notes.append)
+    for note in notes:
+        job.warn(f"{job.place('quantize')}: {note}")
+    warnings += notes
     flexible = flex_of(model)
     if flexible:
         warnings.append(f"the app has to link the Flex delegate, for {', '.join(flexible)}")
@@ -50,40 +66,61 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     return len(content)
 
 
-def _convert(
-    job: Job[PackageStage], graph: Graph, interface: Interface, warnings: list[str]
+def record_of(
+    job: Job[PackageStage] | Job[ExceptionStage],
+    graph: Graph,
+    interface: Interface,
+    rules: Sequence[str],
+    tell: Callable[[str], None],
 ) -> ModelRecord:
-    settings, notes = job.asked, list[str]()
-    mode = cast(Mode, settings.quantize.mode) if settings.quantize.mode in MODES else "float"
-    model = converted(
+    """Convert the graph as the recipe says.
+
+    Args:
+        job: job of the stage.
+        graph: the graph after all transforms.
+        interface: inputs and outputs.
+        rules: rules for ``quantize: auto``; the recipe's rules take precedence.
+        tell: see ``converted``.
+    """
+    settings = job.asked
+    mode = _mode(settings.quantize)
+    return converted(
         graph,
         [CutInput(name) for name in interface.inputs],
         interface.outputs,
         mode=mode,
-        integers=_integers(job) if mode in INTEGERS else None,
-        flex=settings.flex,
+        integers=integers_of(job, rules) if mode in INTEGERS else None,
+        flex=isinstance(settings, PackageStage) and settings.flex,
         min_runtime=settings.min_runtime,
         where=job.place("artifact"),
-        tell=notes.append,
+        tell=tell,
     )
-    for note in notes:
-        job.warn(f"{job.place('quantize')}: {note}")
-    warnings += notes
-    return model
 
 
-def _integers(job: Job[PackageStage]) -> Integers:
-    """Return the integer quantization settings of the recipe."""
+def rules_of(modes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return rules for the nodes of each mode, in the syntax of the converter."""
+    return [rule_text(mode, names) for mode, names in modes.items()]
+
+
+def _mode(quantize: Quantize) -> Mode:
+    """Return the mode of the converter; ``auto`` is int8 with exceptions."""
+    if quantize.mode == "auto":
+        return "int8"
+    return cast(Mode, quantize.mode) if quantize.mode in MODES else "float"
+
+
+def integers_of(job: Job[PackageStage] | Job[ExceptionStage], rules: Sequence[str]) -> Integers:
+    """Return the integer quantization settings of the recipe; see ``record_of``."""
     quantize = job.asked.quantize
     ranges = {}
     if job.asked.ranges is not None:
         measured = read_range_file(job.path(job.asked.ranges)).tensors
         ranges = {name: (values.low, values.high) for name, values in measured.items()}
     return Integers(
-        INTEGERS[cast(Mode, quantize.mode)],
+        INTEGERS[_mode(quantize)],
         ranges,
         is_trained=quantize.ranges == "trained",
-        rules=tuple(rule.text for rule in quantize.rules),
+        rules=(*rules, *(rule.text for rule in quantize.rules)),
         input_type=quantize.inference_input_type,
         output_type=quantize.inference_output_type,
     )

@@ -85,6 +85,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
         assets: for .tflite files, the files that the graph reads.
         quantize: for .tflite files, the quantization of weights and activations.
         ranges: for .tflite files, the measured ranges for integer arithmetic.
+        exceptions: for .tflite files, the exceptions that ``quantize: auto`` chose.
         regular_expressions: regular expression engine for the rules, with its version.
     """
 
@@ -113,6 +114,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
     assets: Upstream | None = None
     quantize: Quantize = field(default_factory=Quantize)
     ranges: Upstream | None = None
+    exceptions: Upstream | None = None
     regular_expressions: str = ""
 
     @property
@@ -295,7 +297,12 @@ ENDINGS: Final = {"text": "pbtxt", "tflite": "tflite"}
 
 
 def package_spec(
-    target: Target, file: str, frozen: Frozen, graph: Upstream, ranges: Upstream | None
+    target: Target,
+    file: str,
+    frozen: Frozen,
+    graph: Upstream,
+    ranges: Upstream | None,
+    exceptions: Upstream | None = None,
 ) -> StageSpec:
     """Return the stage that writes the files of a target."""
     is_lite = target.artifact == "tflite"
@@ -324,7 +331,8 @@ def package_spec(
         assets=frozen.assets if is_lite else None,
         quantize=quantize,
         ranges=ranges,
-        regular_expressions=regex_engine() if quantize.rules else "",
+        exceptions=exceptions,
+        regular_expressions=regex_engine() if quantize.rules or exceptions else "",
     )
     shipping = places(target, "platform", "abis", "registration", "ops", "artifact", "quantize")
     where = {**shipping, **places(target, "transforms", "inputs", "validation")}
