@@ -15,6 +15,7 @@ from mobileprep.formats.tflite.records import (
     ModelRecord,
     OperatorCode,
     OperatorRecord,
+    Quantization,
     SignatureRecord,
     SubGraphRecord,
     text_bytes,
@@ -193,19 +194,30 @@ class _Numbered:
         if index is None:
             index = self._numbers[value] = len(self._tensors)
             self._tensors.append(self._tensor(value))
+            if value.quantization is not None and value.quantization.block_size:
+                self._tensors.append(self._block_scales(value.name, value.quantization))
         return index
 
     def _tensor(self, value: Value) -> LiteTensor:
         sizes = value.shape or ()
         is_open = any(size < 0 for size in sizes)
+        details = value.quantization
+        if details is not None and details.block_size:
+            details = replace(details, scale_tensor=len(self._tensors) + 1)
         return LiteTensor(
             value.name,
             _NAMES[value.dtype],
             tuple(1 if size < 0 else size for size in sizes),
             sizes if is_open else None,
             0 if value.data is None else self._buffers.number(_stored(value, value.data)),
-            value.quantization,
+            details,
         )
+
+    def _block_scales(self, name: str, details: Quantization) -> LiteTensor:
+        """Return the tensor with the scales of blocks, which no operator reads."""
+        scales = details.scales.astype(np.float16)
+        number = self._buffers.number(scales)
+        return LiteTensor(f"{name}_scales", NAMES[DType.HALF], scales.shape, None, number)
 
 
 def _stored(value: Value, data: Array) -> Array:

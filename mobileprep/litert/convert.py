@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 from msgspec import Struct
@@ -27,7 +27,8 @@ from mobileprep.litert.quantizing.quantize import GIVE_RANGES, quantized
 from mobileprep.litert.refusals import Refusal, refused
 from mobileprep.litert.scope import ACTIVATION
 from mobileprep.litert.shapes import permuted
-from mobileprep.litert.weights import in_float16, in_int4, in_int8
+from mobileprep.litert.weights import has_few_bits, in_few_bits, in_float16
+from mobileprep.transforms.quantize_nodes import Rules, Settings, WeightSettings
 
 _ONE: Final = (
     *("RELU", "RELU6", "ELU", "LOGISTIC", "TANH", "LEAKY_RELU", "HARD_SWISH", "ABS", "NEG"),
@@ -188,15 +189,9 @@ def _read(ops: list[Op], program: Program) -> list[Op]:
 
 Mode = Literal["float", "float16", "weights", "int4", "int8", "int16x8"]
 
-_STORED: Final[dict[Mode, Callable[[Program], Program]]] = {
-    "float": lambda program: program,
-    "float16": in_float16,
-    "weights": in_int8,
-    "int4": in_int4,
-}
 INTEGERS: Final[dict[Mode, DType]] = {"int8": DType.INT8, "int16x8": DType.INT16}
 """The activation type of each integer mode."""
-MODES: Final = (*_STORED, *INTEGERS)
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 """Unchanged weights, weights in 16, 8, or 4 bits, or integer arithmetic with 8-bit weights."""
 
 
@@ -207,6 +202,8 @@ def converted(
     *,
     mode: Mode = "float",
     integers: Integers | None = None,
+    rules: Sequence[str] = (),
+    block_size: int = 0,
     flex: bool = False,
     min_runtime: str = "",
     where: str = "",
@@ -220,6 +217,10 @@ def converted(
         outputs: the tensors to fetch.
         mode: one of ``MODES``.
         integers: options of the integer modes.
+        rules: exceptions for layers in the modes ``weights`` and ``int4``, in the syntax of
+            ``quantize_nodes``; the last match wins.
+        block_size: with ``int4``, the number of weights that share a scale, where LiteRT supports
+            it; 0 for a scale for each channel.
         flex: whether to delegate ops that LiteRT cannot express to the Flex delegate, which an app
             must then link.
         min_runtime: the oldest release that must run the file, such as ``2.14``; empty for any.
@@ -237,13 +238,31 @@ def converted(
     if mode not in INTEGERS:
         program = program.mapped(fused)
         program.mapped(partial(_checked, where))
-        return assembled(program.mapped(_STORED[mode]), min_runtime, where)
+        if mode == "float16":
+            program = program.mapped(in_float16)
+        elif mode != "float":
+            read = Rules("quantize", rules)
+
+            def settings_of(op: Op) -> WeightSettings | None:
+                """Return how a mode and its rules store the weights of an operator."""
+                usual = WeightSettings()
+                if mode == "int4" and has_few_bits(op):
+                    usual = WeightSettings(4, block_size=block_size)
+                settings = (
+                    Settings("nodes", usual) if op.node is None else read.settings(op.node, usual)
+                )
+                return None if settings.mode == "float" else settings.weights
+
+            program = program.mapped(
+                lambda inner: in_few_bits(inner, settings_of, min_runtime, tell)
+            )
+        return assembled(program, min_runtime, where)
     settings = integers or Integers(INTEGERS[mode])
     plain, trained = without_fake_quants(program)
     if not (settings.ranges or trained):
         message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
         raise UsageError(message, GIVE_RANGES, where)
-    done = quantized(plain.mapped(fused), settings, trained)
+    done = quantized(plain.mapped(fused), settings, trained, min_runtime)
     for note in done.notes:
         tell(note)
     return assembled(done.program, min_runtime, where)

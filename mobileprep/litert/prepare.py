@@ -25,7 +25,7 @@ from mobileprep.graph.refs import Edge, FreshNames, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.dequantize import QUANTIZED, dequantized
 from mobileprep.litert.recurrent import CELLS, without_cells
-from mobileprep.litert.weights import Tables, no_tables, tables_of
+from mobileprep.litert.tables import Tables, no_tables, tables_of
 from mobileprep.runtime.functions.inline import CALLS
 from mobileprep.transforms.base import Context, make_transform
 from mobileprep.transforms.raise_control_flow import ARRAY_OPS

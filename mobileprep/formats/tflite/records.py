@@ -18,14 +18,18 @@ class Quantization(Struct, frozen=True):
     """The quantization of integers: real values are ``scale * (integer - zero_point)``.
 
     Args:
-        scales: one scale, or one for each slice along ``axis``.
-        zero_points: zero points of the scales.
+        scales: one scale, or one for each slice along ``axis``; with blocks ``[slices, blocks]``.
+        zero_points: zero points of the scales; empty with blocks, whose zero point is 0.
         axis: dimension of the slices.
+        block_size: elements along the last dimension that share a scale; 0 without blocks.
+        scale_tensor: index of the tensor with the scales of the blocks; -1 without blocks.
     """
 
     scales: NDArray[np.float32]
     zero_points: NDArray[np.int64]
     axis: int = 0
+    block_size: int = 0
+    scale_tensor: int = -1
 
 
 class LiteTensor(Struct, frozen=True):

@@ -54,12 +54,14 @@ class WeightSettings(Struct, frozen=True):
             minimizes the change in their distribution; ``mse`` clips the largest if that reduces
             the sum of squared errors.
         percentile: percentage of the weights that ``percentile`` keeps.
+        block_size: weights of an output channel that share a scale, for LiteRT; 0 without blocks.
     """
 
     bits: int = 8
     granularity: Granularity | None = None
     method: ChannelMethod = "min_max"
     percentile: float = USUAL_PERCENTILE
+    block_size: int = 0
 
 
 def quantize_weights(
