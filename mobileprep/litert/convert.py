@@ -203,7 +203,7 @@ def converted(
     mode: Mode = "float",
     integers: Integers | None = None,
     rules: Sequence[str] = (),
-    block_size: int = 0,
+    weights: WeightSettings | None = None,
     flex: bool = False,
     min_runtime: str = "",
     where: str = "",
@@ -219,8 +219,8 @@ def converted(
         integers: options of the integer modes.
         rules: exceptions for layers in the modes ``weights`` and ``int4``, in the syntax of
             ``quantize_nodes``; the last match wins.
-        block_size: with ``int4``, the number of weights that share a scale, where LiteRT supports
-            it; 0 for a scale for each channel.
+        weights: how the modes ``weights`` and ``int4`` store weights without a rule. With ``int4``,
+            this applies where LiteRT has kernels for 4 bits; other weights have 8.
         flex: whether to delegate ops that LiteRT cannot express to the Flex delegate, which an app
             must then link.
         min_runtime: the oldest release that must run the file, such as ``2.14``; empty for any.
@@ -245,9 +245,9 @@ def converted(
 
             def settings_of(op: Op) -> WeightSettings | None:
                 """Return how a mode and its rules store the weights of an operator."""
-                usual = WeightSettings()
-                if mode == "int4" and has_few_bits(op):
-                    usual = WeightSettings(4, block_size=block_size)
+                usual = weights or WeightSettings(4 if mode == "int4" else 8)
+                if mode == "int4" and not has_few_bits(op):
+                    usual = WeightSettings()
                 settings = (
                     Settings("nodes", usual) if op.node is None else read.settings(op.node, usual)
                 )

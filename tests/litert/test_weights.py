@@ -120,6 +120,10 @@ def dense(rows: int = 4, columns: int = 64, outputs: int = 24) -> Graph:
     )
 
 
+def blocks_of(size: int) -> WeightSettings | None:
+    return WeightSettings(4, block_size=size) if size else None
+
+
 def snr(result: Array, reference: Array) -> float:
     return float(10 * np.log10(np.square(reference).sum() / np.square(result - reference).sum()))
 
@@ -130,7 +134,7 @@ def test_blocks_keep_small_weights_next_to_large_ones() -> None:
     # Only the small weights count.
     feeds["x"][:, :32] *= 1e-3
     (reference,) = expected(graph, feeds, ["y"])
-    by_block = model(graph, ["x"], ["y"], mode="int4", block_size=32)
+    by_block = model(graph, ["x"], ["y"], mode="int4", weights=blocks_of(32))
     by_channel = model(graph, ["x"], ["y"], mode="int4")
     (blocks,) = answered(model_bytes(by_block), [feeds["x"]])
     (channels,) = answered(model_bytes(by_channel), [feeds["x"]])
@@ -170,7 +174,7 @@ def test_scales_of_blocks_are_positive_float16(scale: float) -> None:
 def test_dense_layers_without_whole_blocks_have_channels() -> None:
     messages: list[str] = []
     record = model(
-        dense(columns=48), ["x"], ["y"], mode="int4", block_size=32, tell=messages.append
+        dense(columns=48), ["x"], ["y"], mode="int4", weights=blocks_of(32), tell=messages.append
     )
     details = record.subgraphs[0].tensors[1].quantization
     assert details is not None
@@ -194,7 +198,7 @@ def test_pointwise_convolutions_have_blocks(size: int, stride: int, code: str) -
             op("y", "Relu", ["s"]),
         ]
     )
-    record = model(graph, ["x"], ["y"], mode="int4", block_size=64)
+    record = model(graph, ["x"], ["y"], mode="int4", weights=blocks_of(64))
     assert codes(record) == [code]
     feeds = {"x": numbers(2, 6, 5, 64, seed=9)}
     (reference,) = expected(graph, feeds, ["y"])
@@ -206,7 +210,7 @@ def test_pointwise_convolutions_have_blocks(size: int, stride: int, code: str) -
 
 def test_blocks_need_a_release_that_runs_them() -> None:
     with pytest.raises(MobileprepError, match=r"requires LiteRT's kernels of 2\.21\.0"):
-        model(dense(), ["x"], ["y"], mode="int4", block_size=32, min_runtime="2.14")
+        model(dense(), ["x"], ["y"], mode="int4", weights=blocks_of(32), min_runtime="2.14")
 
 
 def lookup(columns: int = 64, ids: Array | None = None, shape: tuple[int, ...] = (2, 3)) -> Graph:
@@ -235,7 +239,7 @@ def test_tables_are_looked_up_in_few_bits(
 ) -> None:
     ids = np.arange(math.prod(shape), dtype=kind).reshape(shape) * 3 % 20
     graph = lookup(ids=ids, shape=shape)
-    record = model(graph, ["i"], ["y"], mode=mode, block_size=block_size)
+    record = model(graph, ["i"], ["y"], mode=mode, weights=blocks_of(block_size))
     assert "EMBEDDING_LOOKUP" in codes(record)
     assert "GATHER" not in codes(record)
     (reference,) = expected(graph, {"i": ids}, ["y"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError, UsageError
 from mobileprep.formats.dtypes import DType
@@ -17,6 +18,7 @@ from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, Mode, converted, to_calibrate
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.litert.weights import LAYER_AXES
 from tests.litert.graphs import answered, codes, const, expected, feed, op
 from tests.litert.integer_op import integer_model, ranges_of
 from tests.litert.one_op import numbers, run_both
@@ -157,8 +159,55 @@ def test_rule_sets_weight_quantization() -> None:
     weights = layer(record, "CONV_2D")[1]
     assert weights.quantization is not None
     assert weights.quantization.scales.size == 1
-    data = np.frombuffer(bytes(record.buffers[weights.buffer]), np.int8)
-    assert np.abs(data).max() == 7
+    assert weights.type == "INT4"
+    assert np.abs(unpacked(record, weights)).max() == 7
+
+
+def unpacked(record: ModelRecord, tensor: LiteTensor) -> Array:
+    """Return the elements of an INT4 constant with an even number of elements."""
+    data = np.frombuffer(record.buffers[tensor.buffer], np.int8)
+    return np.stack([(data << 4) >> 4, data >> 4], axis=-1).reshape(tensor.shape)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+@pytest.mark.parametrize("bits", [2, 3, 4])
+def test_four_bit_weights_give_the_results_of_their_levels_in_eight(mode: Mode, bits: int) -> None:
+    settings = Integers(INTEGERS[mode], ranges_of(network(), FEEDS), rules=(f"bits={bits}",))
+    record = converted(network(), [CutInput("x")], ["y"], mode=mode, integers=settings)
+    kinds = {code: layer(record, code)[1].type for code in LAYER_AXES if code in codes(record)}
+    # XNNPACK runs no depthwise convolution with 4-bit weights, and LiteRT none with int16.
+    assert kinds == {"CONV_2D": "INT4", "DEPTHWISE_CONV_2D": "INT8", "FULLY_CONNECTED": "INT4"}
+    (graph,) = record.subgraphs
+    wide, buffers = list(graph.tensors), list(record.buffers)
+    for number, tensor in enumerate(graph.tensors):
+        if tensor.type == "INT4":
+            levels = unpacked(record, tensor)
+            assert np.abs(levels).max() == (1 << (bits - 1)) - 1
+            buffers.append(levels.tobytes())
+            wide[number] = replace(tensor, type="INT8", buffer=len(buffers) - 1)
+    other = replace(
+        record, subgraphs=(replace(graph, tensors=tuple(wide)),), buffers=tuple(buffers)
+    )
+    (result,), (reference,) = (
+        answered(model_bytes(each), [FEEDS["x"]]) for each in (record, other)
+    )
+    # Kernels may round a sum to another of two adjacent steps.
+    np.testing.assert_allclose(result, reference, atol=1.01 / 256)
+
+
+def test_rule_stores_a_float_layer_in_few_bits() -> None:
+    wide = {**FEEDS, "x": numbers(1, 8, 8, 3)}
+    nodes = [feed("x", SIZES), const("flat", np.array([1, 192], np.int32))]
+    nodes += [op("rows", "Reshape", ["x", "flat"]), const("w", numbers(192, 12))]
+    graph = Graph([*nodes, op("y", "MatMul", ["rows", "w"])])
+    rules = ("mode=weights bits=4 block_size=64 nodes=^y$",)
+    settings = Integers(DType.INT8, ranges_of(graph, wide), rules=rules)
+    record = converted(graph, [CutInput("x")], ["y"], mode="int8", integers=settings)
+    weights = layer(record, "FULLY_CONNECTED")[1]
+    assert weights.quantization is not None
+    assert (weights.type, weights.quantization.scales.shape) == ("INT4", (12, 3))
+    result, reference = run_both(record, graph, wide)
+    np.testing.assert_allclose(result, reference, atol=0.12 * np.abs(reference).max())
 
 
 def test_dense_layers_with_one_scale_run_on_old_runtimes() -> None:

@@ -25,7 +25,9 @@ from mobileprep.litert.convert import INTEGERS, MODES, Mode, converted
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.recipe.validation_settings import Quantize
 from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, described, lite_files
+from mobileprep.transforms.quantize_nodes import WeightSettings
 
 
 def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
@@ -61,6 +63,8 @@ def _convert(
         interface.outputs,
         mode=mode,
         integers=_integers(job) if mode in INTEGERS else None,
+        rules=tuple(rule.text for rule in settings.quantize.rules),
+        weights=_weights(settings.quantize),
         flex=settings.flex,
         min_runtime=settings.min_runtime,
         where=job.place("artifact"),
@@ -70,6 +74,15 @@ def _convert(
         job.warn(f"{job.place('quantize')}: {note}")
     warnings += notes
     return model
+
+
+def _weights(quantize: Quantize) -> WeightSettings | None:
+    """Return how the recipe stores weights in `weights` and `int4`; None for the default."""
+    if quantize.mode == "int4" and quantize.block_size is not None:
+        return WeightSettings(4, block_size=quantize.block_size)
+    if quantize.bits is None and quantize.granularity is None:
+        return None
+    return WeightSettings(quantize.bits or 8, quantize.granularity)
 
 
 def _integers(job: Job[PackageStage]) -> Integers:
