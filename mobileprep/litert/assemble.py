@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import (
+    NARROW,
     LiteTensor,
     ModelRecord,
     OperatorCode,
@@ -18,6 +19,7 @@ from mobileprep.formats.tflite.records import (
     Quantization,
     SignatureRecord,
     SubGraphRecord,
+    packed,
     text_bytes,
 )
 from mobileprep.graph.tensor import Array
@@ -226,9 +228,7 @@ def _stored(value: Value, data: Array) -> Array:
         return np.frombuffer(text_bytes(texts(data)), np.uint8)
     if value.dtype is not DType.INT4:
         return data
-    nibbles = np.pad(data.reshape(-1).astype(np.uint8) & 15, (0, data.size % 2))
-    packed: Array = nibbles[0::2] | nibbles[1::2] << 4
-    return packed
+    return packed(data, NARROW["INT4"])
 
 
 def with_safe_loops(program: Program) -> Program:
