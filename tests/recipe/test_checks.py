@@ -366,8 +366,8 @@ LITE = HEAD + SOURCE + "calibration: {data: d.npz}\ntargets:\n  p:\n    artifact
         ("{mode: weights, block_size: 32}", "'block_size' applies only to 'int4'; remove it"),
         (
             "{mode: weights, rules: [{nodes: a, block_size: 32}]}",
-            "LiteRT has no kernels for blocks of 8-bit weights; write 'bits: 4' as well, or "
-            "remove it",
+            ("LiteRT has no kernels for blocks of 8-bit weights; write 'bits: 4' as well, or "
+            "remove it"),
         ),
         (
             "{mode: int4, rules: [{nodes: a, block_size: 32, granularity: channel}]}",
@@ -375,18 +375,18 @@ LITE = HEAD + SOURCE + "calibration: {data: d.npz}\ntargets:\n  p:\n    artifact
         ),
         (
             "{mode: int4, rules: [{nodes: a, mode: nodes}]}",
-            "'int4' only stores weights, so a rule cannot compute in 8 bits; write 'weights' or "
-            "'float'",
+            ("'int4' only stores weights, so a rule cannot compute in 8 bits; write 'weights' or "
+            "'float'"),
         ),
         (
             "{mode: int8, rules: [{nodes: a, bits: 4, block_size: 32}]}",
-            "LiteRT has kernels for blocks of weights only with float activations; write 'mode: "
-            "weights' as well, or remove it",
+            ("LiteRT has kernels for blocks of weights only with float activations; write 'mode: "
+            "weights' as well, or remove it"),
         ),
         (
             "{mode: int4, rules: [{ops: [DepthwiseConv2dNative], block_size: 32}]}",
-            "LiteRT has no kernels for blocks of weights of DepthwiseConv2dNative; choose MatMul, "
-            "Conv2D with 1x1 filters, or GatherV2, or remove it",
+            ("LiteRT has no kernels for blocks of weights of DepthwiseConv2dNative; choose MatMul, "
+            "Conv2D with 1x1 filters, or GatherV2, or remove it"),
         ),
     ],
 )  # fmt: skip
@@ -415,8 +415,8 @@ def test_few_bits_that_litert_has(load, quantize):
     [
         (
             "{mode: weights, rules: [{nodes: a, bits: 4}]}",
-            "rules for 'weights' require 'artifact: tflite'; add 'artifact: tflite' to the target "
-            "'p', or remove them",
+            ("rules for 'weights' require 'artifact: tflite'; add 'artifact: tflite' to the target "
+            "'p', or remove them"),
         ),
         (
             "{mode: nodes, rules: [{nodes: a, bits: 4, block_size: 32}]}",
