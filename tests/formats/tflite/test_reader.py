@@ -81,19 +81,21 @@ def test_file_of_another_kind_is_refused() -> None:
 
 def test_any_damaged_byte_raises_only_our_error() -> None:
     """Whatever is there instead, the file is read, or refused in words."""
-    for position in range(len(CONTENT)):
-        for value in (0, 1, 0x7F, 0x80, 0xFF):
-            damaged = bytearray(CONTENT)
-            damaged[position] = value
-            with contextlib.suppress(MobileprepError):
-                read_model(bytes(damaged), "m.tflite")
+    for content, values in ((CONTENT, (0, 1, 0x7F, 0x80, 0xFF)), (blocks(), (0xFF,))):
+        for position in range(len(content)):
+            for value in values:
+                damaged = bytearray(content)
+                damaged[position] = value
+                with contextlib.suppress(MobileprepError):
+                    read_model(bytes(damaged), "m.tflite")
 
 
 def test_any_damaged_word_raises_only_our_error() -> None:
     generator = np.random.default_rng(5)
-    for _ in range(2000):
-        damaged = np.frombuffer(CONTENT, np.uint8).copy()
-        at = int(generator.integers(len(CONTENT) - 4))
+    contents = (blocks(), CONTENT, CONTENT, CONTENT)
+    for number in range(2000):
+        damaged = np.frombuffer(contents[number % 4], np.uint8).copy()
+        at = int(generator.integers(len(damaged) - 4))
         damaged[at : at + 4] = generator.integers(256, size=4)
         with contextlib.suppress(MobileprepError):
             read_model(damaged.tobytes(), "m.tflite")
