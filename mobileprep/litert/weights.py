@@ -155,14 +155,14 @@ def quantized_weights(
     most = _most(settings)
     if settings.block_size:
         blocks = values.reshape(-1, settings.block_size)
-        scales = channel_steps(blocks, (-2,), settings.method, most, settings.percentile)
+        scales = channel_steps(blocks, (-2,), settings.range_method, most, settings.percentile)
         scales = float16_steps(scales)
         rounded = np.clip(np.rint(blocks / scales), -most, most).astype(np.int8)
         per_block = scales.reshape(len(values), -1)
         none = np.zeros(0, np.int64)
         return rounded.reshape(values.shape), Quantization(per_block, none, 0, settings.block_size)
     axes = () if settings.granularity == "tensor" else (axis - values.ndim,)
-    scales = channel_steps(values, axes, settings.method, most, settings.percentile)
+    scales = channel_steps(values, axes, settings.range_method, most, settings.percentile)
     flat = scales.reshape(-1)
     if least is not None:
         flat = _holding(flat, np.abs(values).max(axis=_others(values, axes), initial=0), least)

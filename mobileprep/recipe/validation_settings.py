@@ -337,7 +337,7 @@ class QuantizeRule(Struct, frozen=True):
         Option(
             "`min_max` covers every weight; `percentile` cuts a share of them off; `entropy` loses "
             "least of how they are distributed; `mse` cuts the largest off where that makes the "
-            "squared error smaller."
+            "squared error smaller. Default: `min_max`, and `mse` for blocks."
         ),
     ] = None
     percentile: Annotated[

@@ -151,7 +151,8 @@ def test_levels_and_scales_of_blocks() -> None:
     values[0, :3] = [7, -3.4, 1]
     values[0, 32] = -14
     values[1, :2] = [70.1, 0.02]
-    levels, details = quantized_weights(values, 0, WeightSettings(4, block_size=32))
+    settings = WeightSettings(4, method="min_max", block_size=32)
+    levels, details = quantized_weights(values, 0, settings)
     # 70.1 / 7 is 10.014, and the next number with 8 significant bits is 10.
     np.testing.assert_array_equal(details.scales, [[1, 2], [10, 1]])
     assert details.block_size == 32
@@ -159,6 +160,18 @@ def test_levels_and_scales_of_blocks() -> None:
     assert levels[0, 32] == -7
     np.testing.assert_array_equal(levels[1, :2], [7, 0])
     assert np.count_nonzero(levels) == 5
+
+
+def test_blocks_clip_large_weights_to_reduce_the_squared_error() -> None:
+    values = np.ones((1, 64), np.float32)
+    values[0, 0], values[0, 32] = 1.5, 7
+    levels, details = quantized_weights(values, 0, WeightSettings(4, block_size=32))
+    # The steps of min_max, 3/14 and 1, are off by 1/14 and 0 for weights of 1.
+    assert details.scales[0, 0] < 3 / 14
+    assert details.scales[0, 1] == 1
+    restored = levels * np.repeat(details.scales, 32, axis=1)
+    assert np.square(restored - values).sum() < 31 / 14**2
+    np.testing.assert_array_equal(restored[0, 32:], values[0, 32:])
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-6, 1.0, 6e4])
