@@ -506,3 +506,46 @@ def test_float_softmax_can_have_integer_output() -> None:
 def test_softmax_without_a_mask_is_in_integers() -> None:
     _, messages = in_integers(network(), FEEDS, "int8")
     assert not messages
+
+
+def words() -> Graph:
+    """Return the mean of looked up rows, and a dense layer."""
+    kinds = {"Tindices": DType.INT32, "Taxis": DType.INT32}
+    return Graph(
+        [
+            feed("i", (1, 6), DType.INT32),
+            const("table", numbers(50, 32)),
+            const("zero", 0),
+            op("rows", "GatherV2", ["table", "i", "zero"], **kinds),
+            const("one", [1]),
+            op("mean", "Mean", ["rows", "one"], keep_dims=False),
+            const("w", numbers(32, 40, seed=4)),
+            op("y", "MatMul", ["mean", "w"]),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "operators"),
+    [
+        ((), ["GATHER", "MEAN", "FULLY_CONNECTED", "DEQUANTIZE"]),
+        (
+            ("ops=GatherV2 bits=4",),
+            [
+                *("RESHAPE", "EMBEDDING_LOOKUP", "RESHAPE", "QUANTIZE", "MEAN"),
+                *("FULLY_CONNECTED", "DEQUANTIZE"),
+            ],
+        ),
+    ],
+)
+def test_rule_stores_a_table_in_few_bits(rules: tuple[str, ...], operators: list[str]) -> None:
+    feeds = {"i": np.int32([[3, 1, 4, 1, 5, 49]])}
+    settings = Integers(DType.INT8, ranges_of(words(), feeds), rules=rules)
+    record = converted(words(), [CutInput("i")], ["y"], mode="int8", integers=settings)
+    assert codes(record) == operators
+    table = next(t for t in record.subgraphs[0].tensors if t.shape == (50, 32))
+    assert table.type == ("INT4" if rules else "INT8")
+    result, reference = run_both(record, words(), feeds)
+    # Six rows with 4 bits, whose steps are a seventh of their largest number.
+    limit = 0.15 if rules else 0.03
+    assert np.abs(result - reference).max() < limit * np.abs(reference).max()
