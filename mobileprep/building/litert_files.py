@@ -32,9 +32,10 @@ from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import END_TYPES, Integers
 from mobileprep.recipe.settings import DetectionPostprocess
-from mobileprep.recipe.validation_settings import Calibration
+from mobileprep.recipe.validation_settings import BlockSize, Calibration
 from mobileprep.runtime.engines.subgraph import folders_near, with_found_assets
 from mobileprep.transforms.base import Context, make_transform
+from mobileprep.transforms.quantize_nodes import WeightSettings
 
 if TYPE_CHECKING:
     from mobileprep.graph.attrs import TensorShape
@@ -70,6 +71,7 @@ def to_tflite(
     outputs: Sequence[str] = (),
     shapes: Mapping[str, TensorShape] | None = None,
     mode: Mode = "float",
+    block_size: int = 0,
     calibration: FilePath | None = None,
     input_type: EndType = "float",
     output_type: EndType = "float",
@@ -90,6 +92,8 @@ def to_tflite(
             the graph.
         mode: ``float``, ``float16``, ``weights``, ``int4``, ``int8``, or ``int16x8``, as the verb
             ``tflite`` describes them.
+        block_size: with ``int4``, the number of weights that share a scale where LiteRT supports
+            it: 32, 64, 128, or 256; 0 for one scale for each channel.
         calibration: a range file or samples for the integer modes.
         input_type: dtype of the inputs of an integer model.
         output_type: dtype of its outputs.
@@ -113,6 +117,8 @@ def to_tflite(
     warn = warn or as_warning
     _check_choice("mode", mode, MODES)
     _check_choice("input_type", input_type, END_TYPES)
+    if block_size:
+        _check_choice("block_size", block_size, get_args(BlockSize))
     _check_choice("output_type", output_type, END_TYPES)
     _check_choice("detection_postprocess", detection_postprocess, get_args(DetectionPostprocess))
     inputs, outputs = names_of(inputs), names_of(outputs)
@@ -128,6 +134,9 @@ def to_tflite(
     specs = [CutInput(name, known_shapes.get(name)) for name in fed]
     if detection_postprocess == "auto":
         graph = _with_detections(graph, known_shapes, Context(fed, fetched))
+    if block_size and mode != "int4":
+        message = f"mode {mode} has no blocks of weights"
+        raise UsageError(message, "give --mode=int4, or no --block_size", where)
     integers = None
     if mode in INTEGERS:
         ranges = {}
@@ -144,6 +153,7 @@ def to_tflite(
         fetched,
         mode=mode,
         integers=integers,
+        weights=WeightSettings(4, block_size=block_size) if block_size else None,
         flex=flex,
         min_runtime=min_runtime,
         where=where,
@@ -157,10 +167,10 @@ def to_tflite(
     return ConversionResult(target, len(content), operators, fed, fetched, flex_of(record))
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+def _check_choice(name: str, value: str | int, choices: Sequence[str | int]) -> None:
     if value not in choices:
         message = f"invalid {name} {value!r}"
-        raise UsageError(message, f"expected one of {', '.join(choices)}")
+        raise UsageError(message, f"expected one of {', '.join(map(str, choices))}")
 
 
 def _with_detections(graph: Graph, shapes: Mapping[str, TensorShape], context: Context) -> Graph:

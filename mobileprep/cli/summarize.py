@@ -26,7 +26,7 @@ from mobileprep.errors import InvalidGraphError, UsageError
 
 if TYPE_CHECKING:
     from mobileprep.inspection.costs import LoopCount, ModelCosts, Share
-    from mobileprep.inspection.summarizing import LikelyTensor, Summary
+    from mobileprep.inspection.summarizing import LikelyTensor, StoredConstants, Summary
     from mobileprep.targets.targets import Memory
 
 _ROWS: Final = 10
@@ -137,6 +137,8 @@ def _details(summary: Summary, rows: int) -> Iterator[str]:
     yield from (f"  {reason}" for reason in summary.reasons)
     if summary.costs is not None:
         yield from _costs(summary.costs, rows)
+    if summary.constants:
+        yield f"Constants: {', '.join(map(_stored, summary.constants))}"
     yield from _memory(summary.memory)
     if summary.device is not None:
         best = f"{number_text(summary.device.latency_ms)} ms on {plain(summary.device.device)}"
@@ -167,6 +169,11 @@ def _costs(costs: ModelCosts, rows: int) -> Iterator[str]:
         yield f"Operations not known of: {', '.join(costs.uncounted)}"
     yield from _table("op", costs.by_op, rows)
     yield from _table("scope", costs.by_scope, rows)
+
+
+def _stored(constants: StoredConstants) -> str:
+    blocks = f" in blocks of {constants.block_size}" if constants.block_size else ""
+    return f"{constants.elements:,} {constants.dtype}{blocks}"
 
 
 def _memory(kinds: Mapping[str, Memory]) -> Iterator[str]:

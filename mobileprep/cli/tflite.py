@@ -13,6 +13,7 @@ from mobileprep.cli.verb import Group, bool_flag, comma_list, file_name, flag, v
 from mobileprep.core.paths import output_path
 from mobileprep.errors import UsageError
 from mobileprep.recipe.settings import DetectionPostprocess
+from mobileprep.recipe.validation_settings import BlockSize
 
 if TYPE_CHECKING:
     from mobileprep.graph.attrs import TensorShape
@@ -42,6 +43,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="float; weights only: float16, or int8 or int4 per channel; "
         "or integer only, with 8-bit weights and 8-bit or 16-bit activations",
     )
+    blocks = "With int4: weights of a channel that share a scale, where LiteRT supports it"
+    flag(parser, "block_size", type=int, choices=get_args(BlockSize), help=blocks)
     ranges = "With int8 and int16x8: range file of 'calibrate', or samples (.npz)"
     flag(parser, "calibration", metavar="FILE", help=ranges)
     for end in ("input", "output"):
@@ -101,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
         outputs=comma_list(args.outputs),
         shapes=_shapes(args.input_shapes, inputs),
         mode=args.mode,
+        block_size=args.block_size or 0,
         calibration=Path(args.calibration) if args.calibration else None,
         input_type=args.inference_input_type,
         output_type=args.inference_output_type,

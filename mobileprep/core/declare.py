@@ -127,7 +127,7 @@ def _kind(hint: Any) -> tuple[type, bool, tuple[Any, ...]]:  # noqa: ANN401 - a 
         kind, _, choices = _kind(get_args(hint)[0])
         return kind, True, choices
     if get_origin(hint) is Literal:
-        return str, False, get_args(hint)
+        return type(get_args(hint)[0]), False, get_args(hint)
     if NoneType in get_args(hint):
         return _kind(next(kind for kind in get_args(hint) if kind is not NoneType))
     return hint, False, ()

@@ -17,12 +17,18 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.formats.tflite.reader import read_model
-from mobileprep.formats.tflite.records import LiteTensor, ModelRecord, OperatorRecord
+from mobileprep.formats.tflite.records import (
+    NARROW,
+    LiteTensor,
+    ModelRecord,
+    OperatorRecord,
+    unpacked,
+)
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.refs import Edge, FreshNames, Ref
-from mobileprep.graph.tensor import Tensor
+from mobileprep.graph.tensor import Array, Tensor
 
 PREFIX: Final = "LiteRT."
 """Prefix of LiteRT ops."""
@@ -32,6 +38,12 @@ TENSOR: Final = "_tensors"
 
 SHAPES: Final = "_shapes"
 """Attribute with the shapes of a node's outputs; -1 for unknown sizes."""
+
+TYPE: Final = "_type"
+"""Attribute with the element type of a constant as named by the format, such as ``INT4``."""
+
+BLOCK_SIZE: Final = "_block_size"
+"""Attribute of a constant with the number of elements that share a scale."""
 
 _OPTIONS: Final = ("fused_activation_function", "filter_width", "filter_height")
 """Operator options to store as attributes, with a leading underscore."""
@@ -120,6 +132,31 @@ def parse_tflite(data: bytes | memoryview, file: str) -> TfliteGraph:
     return _Reading(read_model(data, file), file).read()
 
 
+class _NarrowTensor(Tensor):
+    """Integers of 2 or 4 bits, which become int8 when they are read.
+
+    Args:
+        stored: their bytes in the file.
+        bits: bits of each.
+        shape: dimensions.
+    """
+
+    __slots__ = ("_bits", "_stored")
+
+    def __init__(self, stored: bytes | memoryview, bits: int, shape: tuple[int, ...]) -> None:
+        super().__init__(DType.INT8, shape)
+        self._stored = stored
+        self._bits = bits
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return len(self._stored)
+
+    def _decode(self) -> Array:
+        return unpacked(self._stored, self._bits, self.shape)
+
+
 class _Reading:
     """The conversion of a file to nodes."""
 
@@ -187,13 +224,18 @@ class _Reading:
         content = self._model.buffers[tensor.buffer]
         kind = _TYPES.get(tensor.type)
         name = self._name(number, 0)
-        if kind is None or kind.numpy is None:
-            # Strings, and types smaller than a byte, are stored as raw bytes.
+        attrs = {TENSOR: attr.integers(number), TYPE: attr.string(tensor.type)}
+        if tensor.quantization is not None and tensor.quantization.block_size:
+            attrs[BLOCK_SIZE] = attr.integer(tensor.quantization.block_size)
+        if tensor.type in NARROW and len(content):
+            value: Tensor = _NarrowTensor(content, NARROW[tensor.type], tensor.shape)
+        elif kind is None or kind.numpy is None:
+            # Strings and types without a counterpart are stored as raw bytes.
             value = Tensor.of(np.frombuffer(content, np.uint8))
         else:
             shape = tensor.shape if len(content) else (0,)
             value = Tensor(kind, shape, content=memoryview(content))
-        return constant(name, value).with_attrs(**{TENSOR: attr.integers(number)})
+        return constant(name, value).with_attrs(**attrs)
 
     def _operator(self, operator: OperatorRecord) -> Node:
         if not operator.outputs:

@@ -22,7 +22,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.serde import serialized_size
-from mobileprep.graph.tflite import is_tflite_graph
+from mobileprep.graph.tflite import BLOCK_SIZE, TYPE, is_tflite_graph
 from mobileprep.inspection.costs import CountedRun, ModelCosts, counted_run, model_costs
 from mobileprep.inspection.diagnosis import Diagnosis, diagnose
 from mobileprep.inspection.memory import memory_by_kind, memory_of
@@ -55,6 +55,22 @@ class LikelyTensor(Struct, frozen=True):
     remark: str = ""
 
 
+class StoredConstants(Struct, frozen=True):
+    """Constants of a .tflite file that are stored in the same way.
+
+    Args:
+        dtype: dtype of the elements, such as ``int4``.
+        block_size: number of elements that share a scale; 0 without blocks.
+        elements: number of elements.
+        bytes: their size in the file.
+    """
+
+    dtype: str
+    block_size: int
+    elements: int
+    bytes: int
+
+
 class Summary(Struct, frozen=True):
     """Summary of a model.
 
@@ -75,6 +91,7 @@ class Summary(Struct, frozen=True):
         diagnosis: where the run wastes operations and bytes; None if the costs are unknown.
         memory: memory while loading and running by kind of artifact; empty if the costs are not
             known.
+        constants: constants of a .tflite file by type, largest first; empty for other models.
     """
 
     model: str
@@ -92,6 +109,7 @@ class Summary(Struct, frozen=True):
     device: DeviceCost | None = None
     diagnosis: Diagnosis | None = None
     memory: Mapping[str, Memory] = field(default_factory=dict)
+    constants: tuple[StoredConstants, ...] = ()
 
 
 class SummaryOptions(Struct, frozen=True):
@@ -195,7 +213,7 @@ def summary_of(
         notes=loaded.notes,
     )
     if is_tflite_graph(graph):
-        plain = replace(plain, tensorflow="", platform="")
+        plain = replace(plain, tensorflow="", platform="", constants=_constants(graph))
     if plain.graph.missing or not details:
         return plain
     try:
@@ -220,6 +238,19 @@ def summary_of(
         diagnosis=None if run is None else _diagnosis(run, counted),
         memory={} if costs is None else _memory(counted, Path(path), options),
     )
+
+
+def _constants(graph: Graph) -> tuple[StoredConstants, ...]:
+    """Count the constants of a .tflite file by type and block size, largest first."""
+    sums: dict[tuple[str, int], tuple[int, int]] = {}
+    for node in graph:
+        if node.op == "Const":
+            value = node.attr_tensor("value")
+            key = (node.attr_str(TYPE, "").lower(), node.attr_int(BLOCK_SIZE, 0))
+            elements, size = sums.get(key, (0, 0))
+            sums[key] = (elements + value.size, size + value.nbytes)
+    found = (StoredConstants(*key, *total) for key, total in sums.items())
+    return tuple(sorted(found, key=lambda one: (-one.bytes, one.dtype, one.block_size)))
 
 
 class CountedModel(Struct, frozen=True):

@@ -11,12 +11,15 @@ from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import (
+    NARROW,
     LiteTensor,
     ModelRecord,
     OperatorCode,
     OperatorRecord,
+    Quantization,
     SignatureRecord,
     SubGraphRecord,
+    packed,
     text_bytes,
 )
 from mobileprep.graph.tensor import Array
@@ -193,20 +196,31 @@ class _Numbered:
         if index is None:
             index = self._numbers[value] = len(self._tensors)
             self._tensors.append(self._tensor(value))
+            if value.quantization is not None and value.quantization.block_size:
+                self._tensors.append(self._block_scales(value.name, value.quantization))
         return index
 
     def _tensor(self, value: Value) -> LiteTensor:
         sizes = value.shape or ()
         is_open = any(size < 0 for size in sizes)
+        details = value.quantization
+        if details is not None and details.block_size:
+            details = replace(details, scale_tensor=len(self._tensors) + 1)
         return LiteTensor(
             value.name,
             _NAMES[value.dtype],
             tuple(1 if size < 0 else size for size in sizes),
             sizes if is_open else None,
             0 if value.data is None else self._buffers.number(_stored(value, value.data)),
-            value.quantization,
+            details,
             value.is_variable,
         )
+
+    def _block_scales(self, name: str, details: Quantization) -> LiteTensor:
+        """Return the tensor with the scales of blocks, which no operator reads."""
+        scales = details.scales.astype(np.float16)
+        number = self._buffers.number(scales)
+        return LiteTensor(f"{name}_scales", NAMES[DType.HALF], scales.shape, None, number)
 
 
 def _stored(value: Value, data: Array) -> Array:
@@ -215,9 +229,7 @@ def _stored(value: Value, data: Array) -> Array:
         return np.frombuffer(text_bytes(texts(data)), np.uint8)
     if value.dtype is not DType.INT4:
         return data
-    nibbles = np.pad(data.reshape(-1).astype(np.uint8) & 15, (0, data.size % 2))
-    packed: Array = nibbles[0::2] | nibbles[1::2] << 4
-    return packed
+    return packed(data, NARROW["INT4"])
 
 
 def with_safe_loops(program: Program) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 from msgspec import Struct
@@ -30,7 +30,8 @@ from mobileprep.litert.quantizing.roundings import IntegerUnits
 from mobileprep.litert.refusals import Refusal, refused
 from mobileprep.litert.scope import ACTIVATION
 from mobileprep.litert.shapes import permuted
-from mobileprep.litert.weights import in_float16, in_int4, in_int8
+from mobileprep.litert.weights import has_few_bits, in_few_bits, in_float16
+from mobileprep.transforms.quantize_nodes import Rules, Settings, WeightSettings
 
 _ONE: Final = (
     *("RELU", "RELU6", "ELU", "LOGISTIC", "TANH", "LEAKY_RELU", "HARD_SWISH", "ABS", "NEG"),
@@ -191,15 +192,9 @@ def _read(ops: list[Op], program: Program) -> list[Op]:
 
 Mode = Literal["float", "float16", "weights", "int4", "int8", "int16x8"]
 
-_STORED: Final[dict[Mode, Callable[[Program], Program]]] = {
-    "float": lambda program: program,
-    "float16": in_float16,
-    "weights": in_int8,
-    "int4": in_int4,
-}
 INTEGERS: Final[Mapping[Mode, DType]] = {**INTEGER_MODES}
 """The activation type of each integer mode."""
-MODES: Final = (*_STORED, *INTEGERS)
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 """Unchanged weights, weights in 16, 8, or 4 bits, or integer arithmetic with 8-bit weights."""
 
 
@@ -210,6 +205,8 @@ def converted(
     *,
     mode: Mode = "float",
     integers: Integers | None = None,
+    rules: Sequence[str] = (),
+    weights: WeightSettings | None = None,
     flex: bool = False,
     min_runtime: str = "",
     where: str = "",
@@ -223,6 +220,10 @@ def converted(
         outputs: the tensors to fetch.
         mode: one of ``MODES``.
         integers: options of the integer modes.
+        rules: exceptions for layers in the modes ``weights`` and ``int4``, in the syntax of
+            ``quantize_nodes``; the last match wins.
+        weights: how the modes ``weights`` and ``int4`` store weights without a rule. With ``int4``,
+            this applies where LiteRT has kernels for 4 bits; other weights have 8.
         flex: whether to delegate ops that LiteRT cannot express to the Flex delegate, which an app
             must then link.
         min_runtime: the oldest release that must run the file, such as ``2.14``; empty for any.
@@ -240,13 +241,31 @@ def converted(
     if mode not in INTEGERS:
         program = program.mapped(fused)
         program.mapped(partial(_checked, where))
-        return assembled(program.mapped(_STORED[mode]), min_runtime, where)
+        if mode == "float16":
+            program = program.mapped(in_float16)
+        elif mode != "float":
+            read = Rules("quantize", rules)
+
+            def settings_of(op: Op) -> WeightSettings | None:
+                """Return how a mode and its rules store the weights of an operator."""
+                usual = weights or WeightSettings(4 if mode == "int4" else 8)
+                if mode == "int4" and not has_few_bits(op):
+                    usual = WeightSettings()
+                settings = (
+                    Settings("nodes", usual) if op.node is None else read.settings(op.node, usual)
+                )
+                return None if settings.mode == "float" else settings.weights
+
+            program = program.mapped(
+                lambda inner: in_few_bits(inner, settings_of, min_runtime, tell)
+            )
+        return assembled(program, min_runtime, where)
     settings = integers or Integers(INTEGERS[mode])
     plain, trained = without_fake_quants(program)
     if not (settings.ranges or trained):
         message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
         raise UsageError(message, GIVE_RANGES, where)
-    done = quantized(plain.mapped(fused), settings, trained)
+    done = quantized(plain.mapped(fused), settings, trained, min_runtime)
     for note in done.notes:
         tell(note)
     return assembled(done.program, min_runtime, where)

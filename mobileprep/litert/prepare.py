@@ -25,7 +25,7 @@ from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.dequantize import QUANTIZED, dequantized
 from mobileprep.litert.recurrent import CELLS, without_cells
 from mobileprep.litert.recurrent_loops import Step, with_whole_sequences
-from mobileprep.litert.weights import Tables, no_tables, tables_of
+from mobileprep.litert.tables import Tables, no_tables, tables_of
 from mobileprep.runtime.functions.inline import CALLS
 from mobileprep.transforms.base import Context, make_transform
 from mobileprep.transforms.raise_control_flow import RAISED_OPS, needs_raising

@@ -20,8 +20,8 @@ from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.program import Op, Program, Value, builtin
 from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.tables import Tables
 from mobileprep.litert.types import NAMES, check_moved
-from mobileprep.litert.weights import Tables
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import Shapes, shape_of
 

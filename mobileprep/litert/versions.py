@@ -21,6 +21,9 @@ _MEASURED: Final = "2.14.0"
 _MANY_DIMENSIONS: Final = "2.23.0"
 """The first release that slices any number of dimensions."""
 
+_BLOCKS: Final = "2.21.0"
+"""The first release that runs blocks, also with XNNPACK; others compute zeros or wrong numbers."""
+
 _MAX_OLD_RANK: Final = 4
 
 # For each operator, the TensorFlow Lite releases that introduced version 1, 2, and so on.
@@ -54,6 +57,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "DIV": "1.6.0 2.3.0",
     "DYNAMIC_UPDATE_SLICE": "2.9.0",
     "ELU": "1.14.0",
+    "EMBEDDING_LOOKUP": "1.13.0 1.14.0 1.14.0 2.18.0",
     "EQUAL": "1.14.0 1.14.0 2.3.0 2.13.0 2.21.0",
     "EXP": "1.7.0 2.12.0",
     "EXPAND_DIMS": "1.10.0",
@@ -198,6 +202,8 @@ def operator_release(op: Op) -> str:
     needed = [releases[min(operator_version(op), len(releases)) - 1]]
     kinds = {value.dtype for value in op.inputs if value is not None}
     needed += [_LATER[op.code, kind] for kind in kinds if (op.code, kind) in _LATER]
+    if any(value.quantization and value.quantization.block_size for value in op.operands):
+        needed.append(_BLOCKS)
     if op.code in MAX_RANKS and max(map(_rank, (*op.inputs, *op.outputs))) > _MAX_OLD_RANK:
         needed.append(_MANY_DIMENSIONS if exceeds_rank(op) else _MEASURED)
     return max(needed, key=release_order)
@@ -285,7 +291,7 @@ def _fully_connected(op: Op) -> int:
     if _kind(op, 1) is DType.INT8 and _per_channel(op):
         return 12
     if _kind(op, 1) is DType.INT4:
-        return 10
+        return 13 if _kind(op) is DType.INT16 else 10
     if _kind(op) is DType.INT16:
         return 7
     if len(op.inputs) == 2:
@@ -426,6 +432,7 @@ _RULES: Final[Mapping[str, Rule]] = {
     "DEPTHWISE_CONV_2D": _depthwise,
     "DEQUANTIZE": _dequantize,
     "DIV": _repeated(2, {}),
+    "EMBEDDING_LOOKUP": lambda _: 4,
     "EQUAL": _by_type({DType.INT16: 5, DType.INT8: 2}),
     "FAKE_QUANT": lambda op: 2 if op.option("narrow_range", False) else 1,
     "FILL": _by_type({DType.BOOL: 2, DType.INT8: 3, DType.INT16: 3, DType.HALF: 4}, 1),

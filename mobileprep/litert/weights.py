@@ -1,28 +1,21 @@
-"""Compressed weights (float16, or int8 and int4 with per-channel scales), and lookup tables."""
+"""Compressed weights: float16, or int8 and int4 with a scale for each channel, block, or tensor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from mobileprep.errors import CorruptFileError, TransformError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.records import Quantization
-from mobileprep.graph.graph import Graph
-from mobileprep.graph.node import Node
-from mobileprep.graph.opdefs.definitions import FILLERS, TABLES
-from mobileprep.graph.reachability import reachable
+from mobileprep.formats.tflite.records import Options, Quantization
 from mobileprep.graph.tensor import Array
-from mobileprep.litert.program import Op, Program, Value, builtin
-from mobileprep.litert.refusals import CannotExpressError
-from mobileprep.ops.context import RunContext, find_context_kernel
-from mobileprep.ops.numerics.ranges import channel_steps
-from mobileprep.ops.numerics.texts import as_texts
-from mobileprep.transforms.base import Context, make_transform
+from mobileprep.litert.program import Op, Program, Value, builtin, reshape
+from mobileprep.litert.refusals import listed
+from mobileprep.litert.scope import ACTIVATION
+from mobileprep.litert.versions import release_order
+from mobileprep.ops.numerics.ranges import channel_steps, float16_steps
 from mobileprep.transforms.quantize_nodes import WeightSettings
 
 LAYER_AXES: Final[Mapping[str, int]] = {
@@ -34,9 +27,27 @@ LAYER_AXES: Final[Mapping[str, int]] = {
 }
 """Operators with weights as their second input, and the channel axis of these weights."""
 
+FOUR_BITS: Final[Mapping[str, frozenset[DType]]] = {
+    "CONV_2D": frozenset({DType.FLOAT, DType.INT8, DType.INT16}),
+    "FULLY_CONNECTED": frozenset({DType.FLOAT, DType.INT8, DType.INT16}),
+    "EMBEDDING_LOOKUP": frozenset({DType.FLOAT}),
+}
+"""Operators with kernels for 4-bit weights, and the dtypes of their activations or results.
+
+Source: ai-edge-litert 2.3, measured with and without XNNPACK. Without an error, it computes wrong
+numbers for depthwise convolutions of int16 and for GATHER.
+"""
+BLOCKS: Final = frozenset({"FULLY_CONNECTED", "EMBEDDING_LOOKUP"})
+"""Operators of ``FOUR_BITS`` with a scale for each block in float; CONV_2D ignores the scales."""
+
 # Operators with kernels for int8 weights and float32 inputs.
 _HYBRID: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
-_FOUR_BITS: Final = frozenset({"CONV_2D", "FULLY_CONNECTED"})
+# First release that looks up rows of tables with a scale for each row.
+_TABLES_RELEASE: Final = (2, 18)
+# Largest float16, the type of the scales of blocks.
+_MOST_SCALE: Final = 65504.0
+_FEW_BITS: Final = 4
+_SHOWN: Final = 3
 # Minimum number of elements, as in other converters; smaller weights save little.
 _FEWEST: Final = 1024
 _FEWEST_FLOAT16: Final = 64
@@ -69,38 +80,62 @@ def in_float16(program: Program) -> Program:
     return program.with_ops(changed.ops)
 
 
-def in_int4(program: Program) -> Program:
-    """Store weights like ``in_int8``, but in 4 bits for layers whose kernels support them."""
-    return in_int8(program, few=_FOUR_BITS)
-
-
-def in_int8(
+def in_few_bits(
     program: Program,
-    is_selected: Callable[[Op], bool] = lambda _: True,
-    few: Collection[str] = (),
+    settings_of: Callable[[Op], WeightSettings | None] = lambda _: _USUAL,
+    min_runtime: str = "",
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Program:
-    """Store the weights of layers as symmetric int8 with one scale per output channel.
+    """Store the weights of layers and the tables of lookups as symmetric integers.
 
-    A layer whose kernel does not support such weights gets a DEQUANTIZE before it.
+    A layer whose kernel does not support such weights gets a DEQUANTIZE before it. A GATHER of rows
+    becomes an EMBEDDING_LOOKUP. Dense layers and 1x1 convolutions, which become dense layers, can
+    have a scale for each block; others have one for each channel.
 
     Args:
         program: the program.
-        is_selected: selects the operators to convert.
-        few: operators whose weights are stored in 4 bits.
+        settings_of: how to store the weights of an operator; None for weights in float.
+        min_runtime: the oldest release that must run the file; empty for any.
+        tell: called with a sentence about layers that cannot have blocks because of their size.
     """
     changed = _Changed()
+    uneven: dict[int, list[str]] = {}
     for op in program.ops:
-        axis = LAYER_AXES.get(op.code) if is_selected(op) else None
-        weights = op.input_at(1)
-        if axis is None or weights is None or not _is_large(weights):
+        settings = settings_of(op)
+        weights = op.input_at(_index(op))
+        if settings is None or weights is None or not _is_large(weights):
             changed.ops.append(op)
-            continue
-        stored = changed.quantized(weights, axis, 4 if op.code in few else 8)
-        if op.code not in _HYBRID or _is_grouped(op):
-            stored = changed.dequantized(weights, stored)
-        stored_op = replace(op, inputs=(op.inputs[0], stored, *op.inputs[2:]))
-        changed.ops.append(_hybrid(stored_op))
+        elif _is_lookup(op, min_runtime):
+            changed.ops += _lookup(op, changed.quantized(op, weights, _fitting(op, settings)))
+        elif op.code in LAYER_AXES:
+            fitting = _fitting(op, settings)
+            if settings.block_size and not fitting.block_size and op.code == "FULLY_CONNECTED":
+                uneven.setdefault(settings.block_size, []).append(op.outputs[0].name)
+            stored = changed.quantized(op, weights, fitting)
+            if op.code not in _HYBRID or _is_grouped(op):
+                stored = changed.dequantized(weights, stored)
+            layer = replace(op, inputs=(op.inputs[0], stored, *op.inputs[2:]))
+            changed.ops.append(_hybrid(_dense(layer) if fitting.block_size else layer))
+        else:
+            changed.ops.append(op)
+    for size, names in uneven.items():
+        reason = f"their columns are not a multiple of {size}, or their weights exceed float16"
+        tell(f"FULLY_CONNECTED {listed(names, _SHOWN)} without blocks: {reason}")
     return program.with_ops(changed.ops)
+
+
+def has_few_bits(op: Op) -> bool:
+    """Return whether LiteRT has kernels for an operator with constant weights in 4 bits."""
+    if op.code == "GATHER":
+        shape = op.operands[0].shape
+        # Each row of a table starts at a byte.
+        return shape is not None and shape[-1] % 2 == 0
+    return op.code in FOUR_BITS and not _is_grouped(op)
+
+
+def stored_type(op: Op, settings: WeightSettings) -> DType:
+    """Return the type in which the weights of an operator are stored."""
+    return DType.INT4 if settings.bits <= _FEW_BITS and has_few_bits(op) else DType.INT8
 
 
 def quantized_weights(
@@ -109,21 +144,35 @@ def quantized_weights(
     """Quantize weights to [-127, 127] by the largest magnitude of each channel.
 
     Args:
-        values: finite numbers in float32.
+        values: finite numbers in float32; with blocks ``[channels, columns]``.
         axis: the channel axis.
         settings: bits, granularity, and method; fewer than 8 bits use a smaller part of int8.
+            Blocks have scales that float16 and bfloat16 can represent, as XNNPACK needs.
         least: the minimum scale of each channel that its bias requires, if any.
 
     Source: LiteRT's quantization specification.
     """
-    most = (1 << (settings.bits - 1)) - 1
+    most = _most(settings)
+    if settings.block_size:
+        blocks = values.reshape(-1, settings.block_size)
+        scales = channel_steps(blocks, (-2,), settings.range_method, most, settings.percentile)
+        scales = float16_steps(scales)
+        rounded = np.clip(np.rint(blocks / scales), -most, most).astype(np.int8)
+        per_block = scales.reshape(len(values), -1)
+        none = np.zeros(0, np.int64)
+        return rounded.reshape(values.shape), Quantization(per_block, none, 0, settings.block_size)
     axes = () if settings.granularity == "tensor" else (axis - values.ndim,)
-    scales = channel_steps(values, axes, settings.method, most, settings.percentile)
+    scales = channel_steps(values, axes, settings.range_method, most, settings.percentile)
     flat = scales.reshape(-1)
     if least is not None:
         flat = _holding(flat, np.abs(values).max(axis=_others(values, axes), initial=0), least)
     rounded = np.clip(np.rint(values / flat.reshape(scales.shape)), -most, most).astype(np.int8)
     return rounded, Quantization(flat, np.zeros(flat.shape, np.int64), axis)
+
+
+def _most(settings: WeightSettings) -> int:
+    """Return the largest level of symmetric weights."""
+    return (1 << (settings.bits - 1)) - 1
 
 
 def _holding(scales: Array, largest: Array, least: Array) -> Array:
@@ -147,7 +196,7 @@ class _Changed:
     def __init__(self) -> None:
         self.ops: list[Op] = []
         self._floats: dict[Value, Value] = {}
-        self._integers: dict[tuple[Value, int], Value] = {}
+        self._integers: dict[tuple[Value, WeightSettings], Value] = {}
 
     def dequantized(self, value: Value, stored: Value) -> Value:
         """Return a stored constant as float32, dequantized once for all readers."""
@@ -157,15 +206,92 @@ class _Changed:
             self._floats[value] = result
         return self._floats[value]
 
-    def quantized(self, value: Value, axis: int, bits: int) -> Value:
-        """Return a constant as int8 or int4, quantized once for all readers."""
-        if (value, bits) not in self._integers:
+    def quantized(self, op: Op, value: Value, settings: WeightSettings) -> Value:
+        """Return the weights of an operator as integers, quantized once for all readers."""
+        if (value, settings) not in self._integers:
             assert value.data is not None
-            data, details = quantized_weights(value.data, axis, WeightSettings(bits))
-            kind = DType.INT4 if bits == 4 else DType.INT8
-            result = replace(value, dtype=kind, data=data, quantization=details)
-            self._integers[value, bits] = result
-        return self._integers[value, bits]
+            data = value.data
+            if settings.block_size:
+                data = data.reshape(len(data), -1)
+            kind = stored_type(op, settings)
+            data, details = quantized_weights(data, LAYER_AXES.get(op.code, 0), settings)
+            stored = replace(value, dtype=kind, shape=data.shape, data=data, quantization=details)
+            self._integers[value, settings] = stored
+        return self._integers[value, settings]
+
+
+def _index(op: Op) -> int:
+    """Return the index of the input with the weights, or with the table of a lookup."""
+    return 0 if op.code == "GATHER" else 1
+
+
+def _fitting(op: Op, settings: WeightSettings) -> WeightSettings:
+    """Return the settings without blocks if the operator cannot have them."""
+    weights = op.constant(_index(op))
+    size = settings.block_size
+    if not size or weights is None or not has_few_bits(op) or settings.bits > _FEW_BITS:
+        return replace(settings, block_size=0)
+    is_even = weights.size // len(weights) % size == 0
+    is_held = float(np.abs(weights).max()) <= _MOST_SCALE * _most(settings)
+    has_blocks = op.code == "GATHER" or op.code in BLOCKS or _is_dense(op, weights)
+    return settings if has_blocks and is_even and is_held else replace(settings, block_size=0)
+
+
+def _is_dense(op: Op, weights: Array) -> bool:
+    """Return whether an operator is a convolution with 1x1 filters at every pixel."""
+    if op.code != "CONV_2D":
+        return False
+    strides = [op.option("stride_h"), op.option("stride_w")]
+    return weights.shape[1:3] == (1, 1) and strides == [1, 1]
+
+
+def _dense(op: Op) -> Op:
+    """Return a 1x1 convolution as a dense layer on its pixels; other layers are unchanged."""
+    if op.code != "CONV_2D":
+        return op
+    values = {ACTIVATION: op.option(ACTIVATION, "NONE"), "keep_num_dims": True}
+    return replace(op, code="FULLY_CONNECTED", options=Options("FullyConnectedOptions", values))
+
+
+def _is_lookup(op: Op, min_runtime: str) -> bool:
+    """Return whether an operator reads whole rows of a table with known sizes."""
+    if op.code != "GATHER" or op.option("axis") or op.option("batch_dims"):
+        return False
+    table, indices = op.inputs[:2]
+    shape = op.outputs[0].shape
+    if table is None or indices is None or table.rank != 2 or shape is None:
+        return False
+    if min_runtime and release_order(min_runtime) < _TABLES_RELEASE:
+        return False
+    is_integer = indices.dtype in (DType.INT32, DType.INT64)
+    return is_integer and indices.rank is not None and sum(size < 0 for size in shape) <= 1
+
+
+def _lookup(op: Op, table: Value) -> list[Op]:
+    """Return the EMBEDDING_LOOKUP of a GATHER, which takes a list of indices in int32."""
+    indices, output = op.inputs[1], op.outputs[0]
+    assert indices is not None
+    assert indices.shape is not None
+    ops = []
+    if indices.dtype is not DType.INT32:
+        short = replace(
+            indices, name=f"{output.name}_indices", dtype=DType.INT32, data=None, alike=""
+        )
+        types = {"in_data_type": "INT64", "out_data_type": "INT32"}
+        ops.append(builtin("CAST", [indices], [short], **types))
+        indices = short
+    if indices.rank == 1:
+        return [
+            *ops,
+            replace(builtin("EMBEDDING_LOOKUP", [indices, table], [output]), node=op.node),
+        ]
+    sizes = indices.shape or ()
+    count = -1 if min(sizes, default=0) < 0 else int(np.prod(sizes, dtype=np.int64))
+    flat = Value(f"{output.name}_list", DType.INT32, (count,))
+    columns = 0 if table.shape is None else table.shape[-1]
+    rows = Value(f"{output.name}_rows", DType.FLOAT, (count, columns))
+    found = replace(builtin("EMBEDDING_LOOKUP", [flat, table], [rows]), node=op.node)
+    return [*ops, reshape(indices, flat), found, reshape(rows, output)]
 
 
 def _is_large(weights: Value) -> bool:
@@ -189,127 +315,3 @@ def _hybrid(op: Op) -> Op:
     if op.code != "FULLY_CONNECTED" or weights is None or weights.dtype is DType.FLOAT:
         return op
     return op.with_options(asymmetric_quantize_inputs=True)
-
-
-_READERS: Final = frozenset(
-    f"LookupTable{what}{version}" for what in ("Find", "Size", "Export") for version in ("", "V2")
-)
-_MOST_BYTES: Final = 1 << 28
-_IN_THE_APP: Final = "look up in the app, and feed what its look-ups give"
-
-
-class Tables:
-    """The lookup tables of a graph, evaluated on demand.
-
-    Args:
-        graph: the tables and the nodes that fill them.
-        fillers: the nodes that fill each table, by ``table_name``.
-        changing: the names of tables that other nodes may modify.
-    """
-
-    def __init__(
-        self, graph: Graph, fillers: Mapping[str, Sequence[Node]], changing: frozenset[str]
-    ) -> None:
-        self._graph = graph
-        self._fillers = fillers
-        self._changing = changing
-
-    def filling(self, graph: Graph) -> Graph:
-        """Add the nodes that fill tables to a graph that was cut out of the whole one."""
-        lacking = [node for node in self._graph if node.name not in graph]
-        return graph.with_nodes([*graph, *lacking]) if lacking else graph
-
-    def contents(self, table: Node) -> tuple[Array, Array]:
-        """Return keys and values of a table, ``[count]`` each; strings are object arrays.
-
-        Raises:
-            CannotExpressError: the table is empty, or its contents are not constant.
-        """
-        name = table_name(table)
-        fillers = self._fillers.get(name, ())
-        if not fillers:
-            reason = "nothing fills it before the graph runs"
-            raise CannotExpressError(reason, "freeze the model with its tables")
-        if table.op.startswith("Mutable") and (name in self._changing or len(fillers) > 1):
-            reason = "its entries change while the graph runs"
-            raise CannotExpressError(reason, _IN_THE_APP)
-        context = RunContext()
-        for filler in fillers:
-            self._fill(context, table, filler)
-        (resource,) = context.resources.values()
-        if not resource.entries:
-            reason = "it has no entries"
-            raise CannotExpressError(reason, _IN_THE_APP)
-        kinds = table.attr_dtype("key_dtype"), table.attr_dtype("value_dtype")
-        keys, values = list(resource.entries), list(resource.entries.values())
-        return _array(keys, kinds[0]), _array(values, kinds[1])
-
-    def _fill(self, context: RunContext, table: Node, filler: Node) -> None:
-        make, fill = find_context_kernel(table.op), find_context_kernel(filler.op)
-        assert make is not None
-        assert fill is not None
-        constants = self._constants(filler)
-        try:
-            fill(context, filler, make(context, table), *constants)
-        except CorruptFileError as error:
-            name = Path(error.where).name
-            hint = f"put {name!r} next to the model, or in a directory `assets` there"
-            reason = f"{error.where} {error.message}"
-            raise CannotExpressError(reason, hint) from error
-
-    def _constants(self, filler: Node) -> list[Array]:
-        """Return the constant inputs of a node that fills a table."""
-        refs = filler.data_inputs[1:]
-        fetches = tuple(dict.fromkeys(map(str, refs)))
-        limit = {"max_constant_size_in_bytes": _MOST_BYTES}
-        try:
-            fold = make_transform("fold_constants", limit)
-            graph = fold.apply(self._graph, Context((), fetches)).graph
-        except TransformError:
-            graph = self._graph
-        nodes = [graph.get(ref.node) for ref in refs]
-        constants = [
-            n.attr_tensor("value").array() for n in nodes if n is not None and n.op == "Const"
-        ]
-        if len(constants) < len(refs):
-            reason = f"{filler.name!r} fills it with values that are not constant"
-            raise CannotExpressError(reason, _IN_THE_APP)
-        return constants
-
-
-def tables_of(graph: Graph) -> Tables:
-    """Return the tables of a whole graph, before it is cut."""
-    tables = {node.name: table_name(node) for node in graph if node.op in TABLES}
-    fillers: dict[str, list[Node]] = {}
-    changing = set()
-    for node in graph if tables else ():
-        for place, ref in enumerate(node.data_inputs):
-            name = tables.get(ref.node)
-            if name is not None and node.op in FILLERS and not place:
-                fillers.setdefault(name, []).append(node)
-            elif name is not None and node.op not in _READERS:
-                changing.add(name)
-    roots = [node.name for nodes in fillers.values() for node in nodes]
-    needed = reachable(graph, roots, through_control=False)
-    retained = [node.with_inputs(node.data_inputs) for node in graph if node.name in needed]
-    return Tables(graph.with_nodes(retained), fillers, frozenset(changing))
-
-
-def no_tables() -> Tables:
-    """Return the tables of a graph without any."""
-    return Tables(Graph([]), {}, frozenset())
-
-
-def table_name(table: Node) -> str:
-    """Return the name that identifies a table; nodes with the same name share one."""
-    return table.attr_str("shared_name", "") or table.name
-
-
-def _array(elements: Sequence[bytes | int], kind: DType) -> Array:
-    if kind is DType.STRING:
-        return as_texts([e for e in elements if isinstance(e, bytes)], (len(elements),))
-    array = np.array(elements)
-    if array.dtype != kind.numpy:
-        message = f"its entries are of {array.dtype}, not of {kind.short}"
-        raise ValueError(message)
-    return array

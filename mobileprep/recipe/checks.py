@@ -34,6 +34,8 @@ from mobileprep.recipe.validation_settings import (
     INTEGER_MODES,
     LITERT_MODES,
     QUANTIZERS,
+    Quantize,
+    QuantizeRule,
 )
 
 # Case-insensitive, because some file systems are.
@@ -53,8 +55,9 @@ _QUANTIZE_EXTRAS = {
     },
     "bits": ("weights",),
     "granularity": ("weights",),
+    "block_size": ("int4",),
     "ranges": ("nodes", *INTEGER_MODES),
-    "rules": ("nodes", "auto", *INTEGER_MODES),
+    "rules": ("weights", "nodes", "auto", "int4", *INTEGER_MODES),
     "repair": ("nodes", "auto", "int4", *INTEGER_MODES),
     "trials": ("auto",),
     "min_int8_macs": ("auto",),
@@ -69,8 +72,10 @@ _ENDS: Final = {
     **dict.fromkeys(("int8", "auto"), ("float", "int8", "uint8")),
     "int16x8": ("float", "int16"),
 }
-# Keys that apply to these modes only in TensorFlow.
-_WEIGHTS: Final = ("bits", "granularity", "minimum_size")
+# Ops whose weights LiteRT computes with in blocks.
+_BLOCK_OPS: Final = ("MatMul", "Conv2D", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+_BLOCK_TABLES: Final = ("Gather", "GatherV2", "ResourceGather")
+_FEW_BITS: Final = 4
 _CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average",)}
 
 # Keywords of Java, Kotlin, and C++ that could occur as part of a package or namespace.
@@ -289,19 +294,61 @@ def _litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
     if mode not in _COMMON and mode not in LITERT_MODES:
         message = f"LiteRT cannot run what '{mode}' makes"
         yield Problem(place, message, f"choose of {', '.join(LITERT_MODES)}")
-    for key in _WEIGHTS:
-        if find(tree, ("quantize", key)) is not None:
-            message = f"{key!r} does not apply to 'artifact: tflite'"
-            yield Problem(key_place(tree, "quantize", key), message, "remove it, or choose 'int4'")
+    if find(tree, ("quantize", "minimum_size")) is not None:
+        message = "'minimum_size' does not apply to 'artifact: tflite'"
+        place = key_place(tree, "quantize", "minimum_size")
+        yield Problem(place, message, "remove it, or choose 'int4'")
     yield from _integers(target, tree)
     if mode == "auto" and target.validation is not None and target.validation.engine == "graph":
         message = "'quantize: auto' measures .tflite files, and the validation runs the graph"
         where = place_of(tree, (*target.validation_keys(target.validation), "engine"))
         yield Problem(where, message, "remove 'engine'")
+    for rule, node in _rules_of(target, tree):
+        yield from _stored(target.quantize, rule, node)
+
+
+def _rules_of(target: Target, tree: MappingNode) -> Iterator[tuple[QuantizeRule, MappingNode]]:
+    rules = find(tree, ("quantize", "rules"))
+    nodes = rules.items if isinstance(rules, Sequence) else ()
+    for rule, node in zip(target.quantize.rules, nodes, strict=False):
+        if isinstance(node, MappingNode):
+            yield rule, node
+
+
+def _stored(quantize: Quantize, rule: QuantizeRule, node: MappingNode) -> Iterator[Problem]:
+    """Report a rule of a LiteRT target with weights that LiteRT does not compute with."""
+    if rule.mode == "nodes" and quantize.mode not in (*INTEGER_MODES, "auto"):
+        message = f"'{quantize.mode}' only stores weights, so a rule cannot compute in 8 bits"
+        yield Problem(key_place(node, "mode"), message, "write 'weights' or 'float'")
+    if rule.block_size is None:
+        return
+    place = key_place(node, "block_size")
+    bits = (_FEW_BITS if quantize.mode == "int4" else 8) if rule.bits is None else rule.bits
+    if bits > _FEW_BITS:
+        message = f"LiteRT has no kernels for blocks of {bits}-bit weights"
+        yield Problem(place, message, "write 'bits: 4' as well, or remove it")
+    if rule.granularity is not None:
+        message = "'block_size' and 'granularity' exclude each other"
+        yield Problem(place, message, "remove one of them")
+    if quantize.mode in (*INTEGER_MODES, "auto") and rule.mode != "weights":
+        message = "LiteRT has kernels for blocks of weights only with float activations"
+        yield Problem(place, message, "write 'mode: weights' as well, or remove it")
+    if rule.ops and not {*_BLOCK_OPS, *_BLOCK_TABLES} & set(rule.ops):
+        message = f"LiteRT has no kernels for blocks of weights of {', '.join(rule.ops)}"
+        hint = "choose MatMul, Conv2D with 1x1 filters, or GatherV2, or remove it"
+        yield Problem(place, message, hint)
 
 
 def _only_litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
     """Report keys of a target that apply only to .tflite files."""
+    if target.quantize.mode == "weights" and target.quantize.rules:
+        message = "rules for 'weights' require 'artifact: tflite'"
+        hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove them"
+        yield Problem(key_place(tree, "quantize", "rules"), message, hint)
+    for rule, node in _rules_of(target, tree):
+        if rule.block_size is not None and target.quantize.mode in ("nodes", "auto"):
+            message = "'block_size' requires 'artifact: tflite'"
+            yield Problem(key_place(node, "block_size"), message, "remove it")
     for keys in (("check",), *(keys for keys, _ in validation_nodes(tree))):
         if find(tree, (*keys, "engine")) is not None:
             message = f"'engine' of '{keys[0]}' requires 'artifact: tflite'"

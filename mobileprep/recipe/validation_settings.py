@@ -207,6 +207,7 @@ QuantizeMode: TypeAlias = Literal[
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
 RuleMode: TypeAlias = Literal["nodes", "int8", "int16x8", "weights", "float"]
 Granularity: TypeAlias = Literal["tensor", "channel"]
+BlockSize: TypeAlias = Literal[32, 64, 128, 256]
 WeightMethod: TypeAlias = Literal["min_max", "percentile", "entropy", "mse"]
 EndType: TypeAlias = Literal["float", "int8", "uint8", "int16"]
 CalibrationMethod: TypeAlias = Literal["min_max", "moving_average", "percentile", "entropy", "mse"]
@@ -318,7 +319,8 @@ class QuantizeRule(Struct, frozen=True):
     bits: Annotated[
         int | None,
         Option(
-            "The bits of the weights. Fewer than 8 are stored in 8, and compress better.",
+            "The bits of the weights. LiteRT files store 4 bits and fewer in 4, where LiteRT has "
+            "kernels for them. Other numbers below 8 are stored in 8, and compress better.",
             minimum=2,
             maximum=8,
         ),
@@ -336,7 +338,7 @@ class QuantizeRule(Struct, frozen=True):
         Option(
             "`min_max` covers every weight; `percentile` cuts a share of them off; `entropy` loses "
             "least of how they are distributed; `mse` cuts the largest off where that makes the "
-            "squared error smaller."
+            "squared error smaller. Default: `min_max`, and `mse` for blocks."
         ),
     ] = None
     percentile: Annotated[
@@ -344,12 +346,20 @@ class QuantizeRule(Struct, frozen=True):
         Option("With `percentile`: percentage of the weights to keep. Default: 99.99.", 50, 100),
     ] = None
 
+    block_size: Annotated[
+        BlockSize | None,
+        Option(
+            "With 4 bits for LiteRT: number of weights of a channel that share a scale, for dense "
+            "layers, 1x1 convolutions, and lookups that compute in float."
+        ),
+    ] = None
+
     @property
     def text(self) -> str:
         """The rule in the syntax of the transform: words separated by spaces."""
         words = [
             f"{key}={value:.15g}" if isinstance(value, float) else f"{key}={value}"
-            for key in ("mode", "bits", "granularity", "method", "percentile")
+            for key in ("mode", "bits", "granularity", "method", "percentile", "block_size")
             if (value := getattr(self, key)) is not None
         ]
         words += [f"ops={','.join(self.ops)}"] if self.ops else []
@@ -366,6 +376,7 @@ class Quantize(Struct, frozen=True):
         parameters: parameters of the mode's transform that the recipe sets.
         bits: bits of ``weights``, or None.
         granularity: granularity of ``weights``, or None.
+        block_size: weights that share a scale with ``int4``, or None for a scale for each channel.
         ranges: source of the ranges for modes that compute in integers.
         rules: exceptions for some layers; the last matching rule applies.
         trials: maximum number of graphs that ``auto`` creates and measures.
@@ -391,6 +402,14 @@ class Quantize(Struct, frozen=True):
         Option(
             "With `weights`: one scale for each constant (`tensor`), or for each output channel "
             "(`channel`). Default with `bits`: `channel`."
+        ),
+    ] = None
+    block_size: Annotated[
+        BlockSize | None,
+        Option(
+            "With `int4`: number of weights of a channel that share a scale, where LiteRT supports "
+            "it: dense layers, 1x1 convolutions, and lookups in tables. Default: one scale for "
+            "each channel."
         ),
     ] = None
     ranges: Annotated[

@@ -17,7 +17,7 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.formats.tflite.reader import read_model
-from mobileprep.formats.tflite.records import LiteTensor, ModelRecord
+from mobileprep.formats.tflite.records import NARROW, LiteTensor, ModelRecord, unpacked
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
@@ -43,7 +43,6 @@ _LITE_TYPES: Final = {
     "FLOAT16": "<f2",
     "INT8": "i1",
     "UINT8": "u1",
-    "INT4": "u1",
 }
 
 
@@ -259,14 +258,17 @@ def _constant(values: Array, step: Array) -> PreviousConstant | None:
 def _of_tflite(model: ModelRecord) -> Iterator[PreviousConstant]:
     for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
         data = model.buffers[tensor.buffer]
-        if len(data) and tensor.type in _LITE_TYPES:
-            elements = np.frombuffer(data, _LITE_TYPES[tensor.type])
-            if tensor.type == "INT4":  # two in a byte, the low half first
-                halves = np.stack([elements & 15, elements >> 4], axis=-1).reshape(-1)
-                elements = (halves[: math.prod(tensor.shape)] ^ 8).astype(np.int8) - np.int8(8)
-            constant = _constant(*_dequantized(tensor, elements.reshape(tensor.shape)))
-            if constant is not None:
-                yield constant
+        if not len(data):
+            continue
+        if tensor.type in NARROW:
+            elements: Array = unpacked(data, NARROW[tensor.type], tensor.shape)
+        elif tensor.type in _LITE_TYPES:
+            elements = np.frombuffer(data, _LITE_TYPES[tensor.type]).reshape(tensor.shape)
+        else:
+            continue
+        constant = _constant(*_dequantized(tensor, elements))
+        if constant is not None:
+            yield constant
 
 
 def _dequantized(tensor: LiteTensor, stored: Array) -> tuple[Array, Array]:
@@ -274,6 +276,9 @@ def _dequantized(tensor: LiteTensor, stored: Array) -> tuple[Array, Array]:
     details = tensor.quantization
     if details is None or stored.dtype.kind == "f":
         return stored, np.zeros((), np.float32)
+    if details.block_size:
+        scales = np.repeat(details.scales, details.block_size, axis=1).reshape(stored.shape)
+        return stored * scales, scales
     shape = [1] * stored.ndim
     if details.scales.size > 1:
         shape[details.axis] = details.scales.size

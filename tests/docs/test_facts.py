@@ -24,6 +24,7 @@ from mobileprep.errors import InternalError, MobileprepError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import APART
 from mobileprep.litert.quantizing.kernels import KERNELS
+from mobileprep.litert.weights import BLOCKS, FOUR_BITS
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.metrics import METRIC_NAMES
 from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
@@ -111,6 +112,14 @@ def test_integer_operators_of_litert_are_listed() -> None:
     both, only = (set(names.split(", ")) for names in rows.values())
     int16 = {code for code, kernel in KERNELS.items() if DType.INT16 in kernel.types}
     assert (both, only) == (int16, set(KERNELS) - int16)
+
+
+def test_operators_with_four_bits_are_listed() -> None:
+    section = text("reference/litert.md").partition("## Weights in 4 bits")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (yes|no) \|$", section, re.MULTILINE)
+    kinds = {code: {kind.short for kind in FOUR_BITS[code]} for code in FOUR_BITS}
+    assert {code: set(dtypes.split(", ")) for code, dtypes, _ in rows} == kinds
+    assert {code for code, _, blocks in rows if blocks == "yes"} == BLOCKS
 
 
 def test_schemas_of_json_outputs_are_listed() -> None:

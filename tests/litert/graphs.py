@@ -62,10 +62,11 @@ def model(
     outputs: Sequence[str],
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     mode: Mode = "float",
+    **options: Any,
 ) -> ModelRecord:
-    """Convert a graph to the records of a .tflite file."""
+    """Convert a graph to the records of a .tflite file, with options of ``converted``."""
     specs = [CutInput(name, (shapes or {}).get(name)) for name in inputs]
-    return converted(graph, specs, outputs, mode=mode)
+    return converted(graph, specs, outputs, mode=mode, **options)
 
 
 def codes(record: ModelRecord, subgraph: int = 0) -> list[str]:

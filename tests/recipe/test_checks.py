@@ -92,10 +92,10 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         (
             HEAD
             + SOURCE
-            + "targets: {p: {artifact: tflite, quantize: {mode: weights, bits: 4}}}\n",
+            + "targets: {p: {artifact: tflite, quantize: {mode: weights, minimum_size: 4}}}\n",
             (
-                "4:59 targets.p.quantize.bits: 'bits' does not apply to 'artifact: tflite'; remove "
-                "it, or choose 'int4'"
+                "4:59 targets.p.quantize.minimum_size: 'minimum_size' does not apply to 'artifact: "
+                "tflite'; remove it, or choose 'int4'"
             ),
         ),
         (
@@ -363,3 +363,76 @@ def test_plugin_needs_a_unique_name(problems, plugins, expected):
 
 def test_plugin_may_be_listed_twice(load):
     load(f"{HEAD}{SOURCE}plugins: [mine.py, ./mine.py]\n{TARGETS}")
+
+
+LITE = HEAD + SOURCE + "calibration: {data: d.npz}\ntargets:\n  p:\n    artifact: tflite\n"
+
+
+@pytest.mark.parametrize(
+    ("quantize", "expected"),
+    [
+        ("{mode: int4, block_size: 48}", "expected one of 32, 64, 128, 256, found the number 48"),
+        ("{mode: weights, block_size: 32}", "'block_size' applies only to 'int4'; remove it"),
+        (
+            "{mode: weights, rules: [{nodes: a, block_size: 32}]}",
+            ("LiteRT has no kernels for blocks of 8-bit weights; write 'bits: 4' as well, or "
+            "remove it"),
+        ),
+        (
+            "{mode: int4, rules: [{nodes: a, block_size: 32, granularity: channel}]}",
+            "'block_size' and 'granularity' exclude each other; remove one of them",
+        ),
+        (
+            "{mode: int4, rules: [{nodes: a, mode: nodes}]}",
+            ("'int4' only stores weights, so a rule cannot compute in 8 bits; write 'weights' or "
+            "'float'"),
+        ),
+        (
+            "{mode: int8, rules: [{nodes: a, bits: 4, block_size: 32}]}",
+            ("LiteRT has kernels for blocks of weights only with float activations; write 'mode: "
+            "weights' as well, or remove it"),
+        ),
+        (
+            "{mode: int4, rules: [{ops: [DepthwiseConv2dNative], block_size: 32}]}",
+            ("LiteRT has no kernels for blocks of weights of DepthwiseConv2dNative; choose MatMul, "
+            "Conv2D with 1x1 filters, or GatherV2, or remove it"),
+        ),
+    ],
+)  # fmt: skip
+def test_few_bits_without_kernels(problems, quantize, expected):
+    (problem,) = problems(f"{LITE}    quantize: {quantize}\n")
+    assert expected in problem
+
+
+@pytest.mark.parametrize(
+    "quantize",
+    [
+        "{mode: int4, block_size: 32}",
+        "{mode: weights, bits: 6, granularity: tensor}",
+        "{mode: weights, rules: [{ops: [MatMul], bits: 4, block_size: 64}]}",
+        "{mode: int4, rules: [{nodes: ^a, mode: float}, {nodes: b, block_size: 256}]}",
+        "{mode: int8, rules: [{nodes: ^a, bits: 4}]}",
+        "{mode: int8, rules: [{nodes: a, mode: weights, bits: 4, block_size: 32}]}",
+    ],
+)
+def test_few_bits_that_litert_has(load, quantize):
+    load(f"{LITE}    quantize: {quantize}\n")
+
+
+@pytest.mark.parametrize(
+    ("quantize", "expected"),
+    [
+        (
+            "{mode: weights, rules: [{nodes: a, bits: 4}]}",
+            ("rules for 'weights' require 'artifact: tflite'; add 'artifact: tflite' to the target "
+            "'p', or remove them"),
+        ),
+        (
+            "{mode: nodes, rules: [{nodes: a, bits: 4, block_size: 32}]}",
+            "'block_size' requires 'artifact: tflite'; remove it",
+        ),
+    ],
+)  # fmt: skip
+def test_few_bits_that_only_litert_has(problems, quantize, expected):
+    (problem,) = problems(f"{HEAD}{SOURCE}targets: {{p: {{quantize: {quantize}}}}}\n")
+    assert expected in problem

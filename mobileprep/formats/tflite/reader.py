@@ -96,7 +96,8 @@ class _Reader:
         return entry.text("name"), bytes(content)
 
     def _subgraph(self, graph: Table) -> SubGraphRecord:
-        tensors = tuple(map(self._tensor, graph.tables("tensors")))
+        tables = tuple(graph.tables("tensors"))
+        tensors = tuple(self._tensor(table, tables) for table in tables)
         operators = tuple(self._operator(o, len(tensors)) for o in graph.tables("operators"))
         inputs = self._indices(_numbers(graph, "inputs"), len(tensors), 0)
         outputs = self._indices(_numbers(graph, "outputs"), len(tensors), 0)
@@ -113,7 +114,7 @@ class _Reader:
             raise self._corrupt(what)
         return numbers
 
-    def _tensor(self, tensor: Table) -> LiteTensor:
+    def _tensor(self, tensor: Table, tables: Sequence[Table]) -> LiteTensor:
         name, kind = tensor.text("name"), layout().name("TensorType", tensor.number("type"))
         shape, buffer = _numbers(tensor, "shape"), tensor.number("buffer")
         signature = _numbers(tensor, "shape_signature")
@@ -121,13 +122,17 @@ class _Reader:
             what = f"the tensor {name!r} has an unknown buffer, or a negative size"
             raise self._corrupt(what)
         self._check_size(name, kind, shape, self._buffers[buffer])
+        details = tensor.table("quantization")
+        blocks = _blocks(details)
         return LiteTensor(
             name,
             kind,
             shape,
             signature or None,
             buffer,
-            _quantization(tensor.table("quantization")),
+            _quantization(details)
+            if blocks is None
+            else self._block_quantization(name, shape, blocks, tables),
             bool(tensor.number("is_variable")),
         )
 
@@ -147,6 +152,29 @@ class _Reader:
                 f"bytes, and has {len(content)}"
             )
             raise self._corrupt(what)
+
+    def _block_quantization(
+        self, name: str, shape: tuple[int, ...], blocks: Table, tables: Sequence[Table]
+    ) -> Quantization:
+        """Read the scales of blocks, which are the elements of another tensor."""
+        size, number = blocks.number("block_size"), blocks.number("scales")
+        columns = math.prod(shape[1:])
+        if size < 1 or len(shape) < 2 or columns % size:
+            what = f"the tensor {name!r} of shape {list(shape)} has blocks of {size} elements"
+            raise self._corrupt(what)
+        if not 0 <= number < len(tables) or tables[number].number("buffer") >= len(self._buffers):
+            what = f"the scales of {name!r} are in the tensor {number}, which does not exist"
+            raise self._corrupt(what)
+        content = self._buffers[tables[number].number("buffer")]
+        kind = layout().name("TensorType", tables[number].number("type"))
+        count = shape[0] * (columns // size)
+        if kind != "FLOAT16" or len(content) != 2 * count:
+            stored = f"{len(content)} bytes of {kind}"
+            what = f"the scales of {count} blocks of {name!r} are stored in {stored}"
+            raise self._corrupt(what)
+        scales = np.frombuffer(content, "<f2").astype(np.float32)
+        by_block = scales.reshape(shape[0], columns // size)
+        return Quantization(by_block, np.zeros(0, np.int64), 0, size, number)
 
     def _operator(self, operator: Table, tensors: int) -> OperatorRecord:
         number = operator.number("opcode_index")
@@ -222,6 +250,15 @@ def _own_options(builtin: str) -> int | None:
     named = _SHARED_OPTIONS.get(builtin, f"{builtin.replace('_', '')}options").lower()
     tables = layout().unions["BuiltinOptions"].items()
     return next((number for table, number in tables if table.lower() == named), None)
+
+
+def _blocks(details: Table | None) -> Table | None:
+    """Return the quantization of blocks, or None if scales are of a tensor or its slices."""
+    kind = "BlockwiseQuantization"
+    number = layout().unions["QuantizationDetails"][kind]
+    if details is None or details.number("details_type") != number:
+        return None
+    return details.table("details", kind)
 
 
 def _quantization(details: Table | None) -> Quantization | None:

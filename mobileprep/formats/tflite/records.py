@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct, field
@@ -18,14 +19,18 @@ class Quantization(Struct, frozen=True):
     """The quantization of integers: real values are ``scale * (integer - zero_point)``.
 
     Args:
-        scales: one scale, or one for each slice along ``axis``.
-        zero_points: zero points of the scales.
+        scales: one scale, or one for each slice along ``axis``; with blocks ``[slices, blocks]``.
+        zero_points: zero points of the scales; empty with blocks, whose zero point is 0.
         axis: dimension of the slices.
+        block_size: elements along the last dimension that share a scale; 0 without blocks.
+        scale_tensor: index of the tensor with the scales of the blocks; -1 without blocks.
     """
 
     scales: NDArray[np.float32]
     zero_points: NDArray[np.int64]
     axis: int = 0
+    block_size: int = 0
+    scale_tensor: int = -1
 
 
 class LiteTensor(Struct, frozen=True):
@@ -123,6 +128,29 @@ class ModelRecord(Struct, frozen=True):
     signatures: tuple[SignatureRecord, ...] = ()
     metadata: tuple[tuple[str, bytes], ...] = ()
     description: str = ""
+
+
+NARROW: Final[Mapping[str, int]] = {"INT4": 4, "INT2": 2}
+"""Bits of types with several elements in a byte, the first in its lowest bits."""
+
+
+def packed(elements: NDArray[Any], bits: int) -> NDArray[np.uint8]:
+    """Store integers of a narrow type as bytes; missing elements of the last byte are 0."""
+    count = 8 // bits
+    levels = elements.reshape(-1).astype(np.uint8) & np.uint8((1 << bits) - 1)
+    columns = np.pad(levels, (0, -levels.size % count)).reshape(-1, count)
+    shifts = np.arange(count, dtype=np.uint8) * np.uint8(bits)
+    stored: NDArray[np.uint8] = np.bitwise_or.reduce(columns << shifts, axis=1)
+    return stored
+
+
+def unpacked(content: bytes | memoryview, bits: int, shape: tuple[int, ...]) -> NDArray[np.int8]:
+    """Return the integers of a narrow type; ``content`` must have the bytes that they need."""
+    count = 8 // bits
+    stored = np.frombuffer(content, np.int8)[:, None]
+    shifts = np.int8(8 - bits) - np.arange(count, dtype=np.int8) * np.int8(bits)
+    levels = (stored << shifts) >> np.int8(8 - bits)
+    return levels.reshape(-1)[: math.prod(shape)].reshape(shape)
 
 
 _MOST_BYTES: Final = (1 << 31) - 1

@@ -129,11 +129,27 @@ class _Writer:
         )
 
     def _quantization(self, details: Quantization) -> int:
+        if details.block_size:
+            return self._blocks(details)
         scales = self._file.array(np.asarray(details.scales, np.float32))
         points = self._file.array(np.asarray(details.zero_points, np.int64))
         axis = details.axis
         return self._file.table(
             "QuantizationParameters", scale=scales, zero_point=points, quantized_dimension=axis
+        )
+
+    def _blocks(self, details: Quantization) -> int:
+        """Write the quantization of a tensor whose scales are another tensor's elements."""
+        kind = "BlockwiseQuantization"
+        blocks = self._file.table(
+            kind, scales=details.scale_tensor, zero_points=-1, block_size=details.block_size
+        )
+        number = layout().unions["QuantizationDetails"][kind]
+        return self._file.table(
+            "QuantizationParameters",
+            details_type=number,
+            details=blocks,
+            quantized_dimension=details.axis,
         )
 
     def _operator(self, operator: OperatorRecord) -> int:

@@ -15,8 +15,8 @@ from mobileprep.litert.program import Port, Program, Value, builtin, integers
 from mobileprep.litert.refusals import FINDS, GIVE_SHAPES, SIZES, CannotExpressError
 from mobileprep.litert.scope import Scope, lowering
 from mobileprep.litert.shapes import as_int32, cast, gather, reshaped, sizes_of, transposed
+from mobileprep.litert.tables import table_name
 from mobileprep.litert.types import LONG_NUMBERS, NAMES, TABLE, need, need_float
-from mobileprep.litert.weights import table_name
 
 _INDICES: Final = frozenset({DType.INT32, DType.INT64})
 

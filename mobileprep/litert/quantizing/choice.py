@@ -25,8 +25,8 @@ from mobileprep.litert.refusals import listed
 from mobileprep.transforms.quantize_nodes import Rules, Settings
 from mobileprep.transforms.replace_detection_postprocess import KEEP_FLOAT
 
-# Ops that rules without an explicit mode quantize.
-_LAYER_OPS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv2DBackpropInput"})
+# Rules without a mode store the tables of these ops, and compute other ops in integers.
+_LOOKUP_OPS: Final = frozenset({"Gather", "GatherV2", "ResourceGather"})
 _SHOWN: Final = 3
 
 
@@ -77,7 +77,8 @@ def choose(
         options: the options.
         ranges: for each activation type, the ranges of tensors by name.
     """
-    rules = Rules("quantize", options.rules, eightbit=_LAYER_OPS, modes=tuple(MODES))
+    ops = frozenset(op.node.op for op in program.ops if op.node is not None)
+    rules = Rules("quantize", options.rules, eightbit=ops - _LOOKUP_OPS, modes=tuple(MODES))
     reasons: dict[Op, str] = {}
     kinds: dict[Op, DType] = {}
     computing: dict[Value, DType] = {}

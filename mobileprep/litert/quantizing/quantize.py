@@ -26,7 +26,8 @@ from mobileprep.litert.quantizing.kernels import (
     steps_of,
 )
 from mobileprep.litert.quantizing.scales import Scales, activations, is_float
-from mobileprep.litert.weights import LAYER_AXES, in_int8, quantized_weights
+from mobileprep.litert.weights import LAYER_AXES, in_few_bits, quantized_weights, stored_type
+from mobileprep.transforms.quantize_nodes import WeightSettings
 
 _SUMS: Final = {DType.INT8: DType.INT32, DType.INT16: DType.INT64}
 
@@ -49,7 +50,7 @@ class Rewriter:
         self._integers: dict[tuple[Value, IntegerSteps], Value] = {}
         self._floats: dict[Value, Value] = {}
         self._constants: dict[tuple[Value, IntegerSteps], Value] = {}
-        self._weights: dict[tuple[Value, bytes], Value] = {}
+        self._weights: dict[tuple[Value, DType, bytes], Value] = {}
 
     def record(self, value: Value, form: Value, steps: IntegerSteps) -> None:
         """Record the integer form of a value."""
@@ -133,9 +134,10 @@ class Rewriter:
         settings = self._choice.settings_of(op).weights
         data, details = quantized_weights(weights.data, LAYER_AXES[op.code], settings, least)
         # Steps of an unrolled loop share their weights.
-        key = (weights, details.scales.tobytes())
+        kind = stored_type(op, settings)
+        key = (weights, kind, details.scales.tobytes())
         if key not in self._weights:
-            stored = replace(weights, dtype=DType.INT8, data=data, quantization=details)
+            stored = replace(weights, dtype=kind, data=data, quantization=details)
             self._weights[key] = stored
         inputs[layer.weights] = self._weights[key]
         if bias is not None and bias.data is not None:
@@ -174,16 +176,19 @@ class Quantized(Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def quantized(program: Program, options: Integers, trained: dict[str, Range]) -> Quantized:
+def quantized(
+    program: Program, options: Integers, trained: dict[str, Range], min_runtime: str = ""
+) -> Quantized:
     """Convert operators to integers, as far as the runtime and the ranges allow.
 
-    Bodies of loops and branches stay float. Layers that stay float store their weights as int8,
-    like ``in_int8``, unless a rule excludes them.
+    Bodies of loops and branches stay float. Layers that stay float store their weights like
+    ``in_few_bits``, in 8 bits or as a rule says.
 
     Args:
         program: the float program.
         options: the options.
         trained: the ranges of FAKE_QUANT operators, by the name of the tensor that they clip.
+        min_runtime: the oldest release that must run the file; empty for any.
 
     Raises:
         UsageError: the range of an integer input or output is unknown.
@@ -191,10 +196,14 @@ def quantized(program: Program, options: Integers, trained: dict[str, Range]) ->
     ranges = known_ranges(program, options, trained)
     choice = choose(program, options, ranges)
 
-    def is_stored(op: Op) -> bool:
-        return op not in choice.kinds and choice.settings_of(op).mode != "float"
+    def settings_of(op: Op) -> WeightSettings | None:
+        settings = choice.settings_of(op)
+        return None if op in choice.kinds or settings.mode == "float" else settings.weights
 
-    program = program.mapped(lambda inner: in_int8(inner, is_stored))
+    notes = list(choice.notes())
+    program = program.mapped(
+        lambda inner: in_few_bits(inner, settings_of, min_runtime, notes.append)
+    )
     rewriter = Rewriter(program, choice)
     ends = _Ends(rewriter, choice.scales[options.kind], ranges[options.kind], options)
     inputs = tuple(ends.input(port) for port in program.inputs)
@@ -202,7 +211,7 @@ def quantized(program: Program, options: Integers, trained: dict[str, Range]) ->
         rewriter.add(op)
     outputs = tuple(ends.output(port) for port in program.outputs)
     ops = _needed(rewriter.ops, outputs)
-    return Quantized(Program(inputs, outputs, ops, program.name), choice.notes())
+    return Quantized(Program(inputs, outputs, ops, program.name), tuple(notes))
 
 
 def known_ranges(

@@ -368,6 +368,18 @@ def channel_steps(
     return _least_squares(weights, others, sizes, most) if method == "mse" else sizes
 
 
+def float16_steps(steps: NDArray[Any]) -> NDArray[np.float32]:
+    """Round positive steps to numbers of both bfloat16 and float16, but not to 0.
+
+    LiteRT stores the steps of blocks in float16, and XNNPACK computes with bfloat16.
+    """
+    bits = np.ascontiguousarray(steps, np.float32).view(np.uint32)
+    even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    short = (even & np.uint32(0xFFFF0000)).view(np.float32)
+    least = np.finfo(np.float16).smallest_subnormal
+    return np.maximum(short.astype(np.float16), least).astype(np.float32)
+
+
 def _channels(weights: NDArray[Any], others: tuple[int, ...]) -> NDArray[Any]:
     """Return the magnitudes of each channel: [channels, weights of each]."""
     magnitudes = np.moveaxis(np.abs(weights), others, range(-len(others), 0))

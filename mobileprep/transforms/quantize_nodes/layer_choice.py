@@ -45,18 +45,22 @@ from mobileprep.transforms.rewriting.layers import LAYERS, layer_kind, output_ch
 
 Mode: TypeAlias = Literal["nodes", "int8", "int16x8", "weights", "float"]
 
-_KEYS: Final = ("mode", "bits", "granularity", "method", "percentile", "ops", "nodes")
+_KEYS: Final = (
+    *("mode", "bits", "granularity", "method", "percentile", "block_size", "ops", "nodes"),
+)
 _CHOICES: Final = {
     "mode": ("nodes", "weights", "float"),
     "granularity": get_args(Granularity),
     "method": get_args(ChannelMethod),
     "bits": ("2", "3", "4", "5", "6", "7", "8"),
+    "block_size": ("32", "64", "128", "256"),
 }
 _LEAST_PERCENTILE: Final = 50
 _MOST_PERCENTILE: Final = 100
 _HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', blanks between"
 # Ops with an 8-bit form. For other ops, a rule without a mode only stores the weights in 8 bits.
 _EIGHTBIT: Final = frozenset({"Conv2D", "MatMul"})
+_USUAL: Final = WeightSettings()
 
 
 class Settings(Struct, frozen=True):
@@ -80,13 +84,19 @@ class _LayerRule(Struct, frozen=True):
         nodes: a regular expression to search for in node names.
         ops: matching ops, or empty for all.
         mode: see ``Settings``; None if it depends on the op.
-        weights: how the weights are quantized.
+        weights: the fields of ``WeightSettings`` that the rule sets.
     """
 
     nodes: str
     ops: tuple[str, ...]
     mode: Mode | None
-    weights: WeightSettings
+    weights: Mapping[str, Any]
+
+    def weight_settings(self, usual: WeightSettings) -> WeightSettings:
+        """Return how to quantize weights, with ``usual`` for fields that the rule does not set."""
+        if "granularity" in self.weights and "block_size" not in self.weights:
+            usual = replace(usual, block_size=0)
+        return replace(usual, **self.weights)
 
     def fits(self, node: Node) -> bool:
         """Return whether the rule applies to a node."""
@@ -119,14 +129,14 @@ class Rules:
         self._eightbit = eightbit
         self._rules = [_parsed(transform, text, modes) for text in texts]
 
-    def settings(self, node: Node) -> Settings:
-        """Return the settings of a layer."""
+    def settings(self, node: Node, usual: WeightSettings = _USUAL) -> Settings:
+        """Return the settings of a layer, with ``usual`` for its weights without a rule."""
         fitting = [rule for rule in self._rules if self._fits(rule, node)]
         if not fitting:
-            return Settings("nodes")
+            return Settings("nodes", usual)
         # A rule that only sets details implies that the layer is quantized.
         mode = fitting[-1].mode or ("nodes" if node.op in self._eightbit else "weights")
-        return Settings(mode, fitting[-1].weights)
+        return Settings(mode, fitting[-1].weight_settings(usual))
 
     def decide(self, node: Node) -> bool:
         """Return whether any rule applies to a node."""
@@ -159,7 +169,9 @@ def _parsed(transform: str, text: str, modes: tuple[Mode, ...]) -> _LayerRule:
     if "percentile" in options:
         options["percentile"] = _percentile(transform, text, options)
     ops = tuple(filter(None, options.get("ops", "").split(",")))
-    weights = convert(options, WeightSettings, strict=False)
+    read = convert(options, WeightSettings, strict=False)
+    fields = WeightSettings.__struct_fields__
+    weights = {key: getattr(read, key) for key in fields if key in options}
     return _LayerRule(options.get("nodes", ""), ops, options.get("mode"), weights)
 
 
@@ -376,6 +388,9 @@ def _layer_or_reason(
 ) -> Layer | str:
     if settings.mode == "float":
         return BY_RULE
+    if settings.weights.block_size:
+        name, problem = "quantize_nodes", f"a rule sets block_size for {node.name!r}"
+        raise refuse(name, problem, "remove block_size, which only LiteRT supports")
     if node.attr_dtype("T", DType.FLOAT) is not DType.FLOAT:
         return "it is not a float32 op"
     reason = ""

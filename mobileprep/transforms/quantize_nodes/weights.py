@@ -52,14 +52,21 @@ class WeightSettings(Struct, frozen=True):
             the smaller error.
         method: ``min_max`` covers all weights; ``percentile`` clips a share of them; ``entropy``
             minimizes the change in their distribution; ``mse`` clips the largest if that reduces
-            the sum of squared errors.
+            the sum of squared errors. None is ``mse`` for blocks, and otherwise ``min_max``.
         percentile: percentage of the weights that ``percentile`` keeps.
+        block_size: weights of an output channel that share a scale, for LiteRT; 0 without blocks.
     """
 
     bits: int = 8
     granularity: Granularity | None = None
-    method: ChannelMethod = "min_max"
+    method: ChannelMethod | None = None
     percentile: float = USUAL_PERCENTILE
+    block_size: int = 0
+
+    @property
+    def range_method(self) -> ChannelMethod:
+        """The method that applies."""
+        return self.method or ("mse" if self.block_size else "min_max")
 
 
 def quantize_weights(
@@ -107,7 +114,7 @@ def _all_alike(weights: Array, axes: tuple[int, ...], settings: WeightSettings) 
         of = steps(share)
         return _error(weights, on_steps(weights, of, 0, highest), axes)
 
-    best = steps(min(SHARES, key=error) if settings.method == "mse" else 1.0)
+    best = steps(min(SHARES, key=error) if settings.range_method == "mse" else 1.0)
     levels = rounded_with_sums(weights / np.float32(best.size), axes) + np.float32(best.zero)
     return QuantizedWeights(np.clip(levels, 0, highest).astype(np.uint8), best)
 
@@ -115,22 +122,22 @@ def _all_alike(weights: Array, axes: tuple[int, ...], settings: WeightSettings) 
 def _whole_range(weights: Array, settings: WeightSettings) -> tuple[float, float]:
     """Return the covered range of a tensor's weights, before ``mse`` narrows it."""
     levels = 1 << (settings.bits - 1)
-    is_cut = settings.method == "percentile" or (
-        settings.method == "entropy" and weights.size > levels
+    is_cut = settings.range_method == "percentile" or (
+        settings.range_method == "entropy" and weights.size > levels
     )
     if not is_cut or not weights.size:
         return float(weights.min(initial=0)), float(weights.max(initial=0))
     values = ObservedValues(histogram=Histogram())
     for start in range(0, weights.size, MOST_COUNTED):
         values.add(weights.reshape(-1)[start : start + MOST_COUNTED])
-    return observed_range(values, settings.method, settings.percentile, levels)
+    return observed_range(values, settings.range_method, settings.percentile, levels)
 
 
 def _by_channel(
     weights: Array, axes: tuple[int, ...], settings: WeightSettings
 ) -> QuantizedWeights:
     half = (1 << (settings.bits - 1)) - 1
-    sizes = channel_steps(weights, axes, settings.method, half, settings.percentile)
+    sizes = channel_steps(weights, axes, settings.range_method, half, settings.percentile)
     return _around_middle(rounded_with_sums(weights / sizes, axes), sizes, half)
 
 

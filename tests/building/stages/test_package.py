@@ -18,14 +18,14 @@ from mobileprep.core.files import map_file
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.reader import read_model
-from mobileprep.formats.tflite.records import text_bytes
+from mobileprep.formats.tflite.records import NARROW, text_bytes, unpacked
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.files import read_graph, read_shipped_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.graph.tensor import Tensor
-from mobileprep.recipe.validation_settings import Quantize
+from mobileprep.recipe.validation_settings import Quantize, QuantizeRule
 from tests.building.stages.jobs import (
     assets,
     classifier,
@@ -200,6 +200,58 @@ def test_integer_litert_model(tmp_path: Path) -> None:
     codes = [o.code.builtin for o in record.subgraphs[0].operators]
     assert codes == ["FULLY_CONNECTED", "DEQUANTIZE"]
     assert json_output(done, "package.json")["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("quantize", "kind", "sizes", "most"),
+    [
+        (Quantize("int4"), "INT4", (40,), 7),
+        (Quantize("int4", block_size=32), "INT4", (40, 2), 7),
+        (Quantize("weights", bits=3), "INT4", (40,), 3),
+        (Quantize("weights", bits=6, granularity="tensor"), "INT8", (1,), 31),
+        (
+            Quantize("weights", rules=(QuantizeRule(ops=("MatMul",), bits=4, block_size=64),)),
+            "INT4",
+            (40, 1),
+            7,
+        ),
+        (
+            Quantize("int4", rules=(QuantizeRule("nope", bits=2), QuantizeRule("^y$", bits=8))),
+            "INT8",
+            (40,),
+            127,
+        ),
+        (
+            Quantize("int4", block_size=32, rules=(QuantizeRule("y", granularity="channel"),)),
+            "INT4",
+            (40,),
+            7,
+        ),
+        (Quantize("int4", rules=(QuantizeRule(ops=("MatMul",), mode="float"),)), "FLOAT32", (), 0),
+    ],
+)
+def test_weights_of_a_litert_model_in_few_bits(
+    quantize: Quantize, kind: str, sizes: tuple[int, ...], most: int, tmp_path: Path
+) -> None:
+    weights = np.random.default_rng(3).standard_normal((64, 40)).astype(np.float32)
+    graph = Graph(
+        [
+            placeholder((-1, 64)),
+            constant("w", Tensor.of(weights)),
+            op("y", "MatMul", "x", "w"),
+        ]
+    )
+    done = package(tmp_path, graph, artifact="tflite", quantize=quantize)
+    run_package(done)
+    record = read_model(map_file(done.folder / "files/m.pb"), "m.tflite")
+    stored = next(t for t in record.subgraphs[0].tensors if t.shape == (40, 64))
+    assert stored.type == kind
+    if most:
+        assert stored.quantization is not None
+        assert stored.quantization.scales.shape == sizes
+        data = record.buffers[stored.buffer]
+        levels = unpacked(data, NARROW.get(kind, 8), stored.shape)
+        assert np.abs(levels).max() == most
 
 
 def test_float_operators_of_an_integer_model_are_reported(tmp_path: Path) -> None:

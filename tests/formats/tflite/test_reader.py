@@ -81,19 +81,21 @@ def test_file_of_another_kind_is_refused() -> None:
 
 def test_any_damaged_byte_raises_only_our_error() -> None:
     """Whatever is there instead, the file is read, or refused in words."""
-    for position in range(len(CONTENT)):
-        for value in (0, 1, 0x7F, 0x80, 0xFF):
-            damaged = bytearray(CONTENT)
-            damaged[position] = value
-            with contextlib.suppress(MobileprepError):
-                read_model(bytes(damaged), "m.tflite")
+    for content, values in ((CONTENT, (0, 1, 0x7F, 0x80, 0xFF)), (blocks(), (0xFF,))):
+        for position in range(len(content)):
+            for value in values:
+                damaged = bytearray(content)
+                damaged[position] = value
+                with contextlib.suppress(MobileprepError):
+                    read_model(bytes(damaged), "m.tflite")
 
 
 def test_any_damaged_word_raises_only_our_error() -> None:
     generator = np.random.default_rng(5)
-    for _ in range(2000):
-        damaged = np.frombuffer(CONTENT, np.uint8).copy()
-        at = int(generator.integers(len(CONTENT) - 4))
+    contents = (blocks(), CONTENT, CONTENT, CONTENT)
+    for number in range(2000):
+        damaged = np.frombuffer(contents[number % 4], np.uint8).copy()
+        at = int(generator.integers(len(damaged) - 4))
         damaged[at : at + 4] = generator.integers(256, size=4)
         with contextlib.suppress(MobileprepError):
             read_model(damaged.tobytes(), "m.tflite")
@@ -210,3 +212,47 @@ def test_only_optional_inputs_may_be_missing(
         return
     with pytest.raises(CorruptFileError, match=rf"\({op}\) has no input {missing}"):
         read_model(data, "m.tflite")
+
+
+def blocks(shape: tuple[int, ...] = (2, 64), **changes: object) -> bytes:
+    """Return a constant in blocks of 32, whose scales are the tensor 1."""
+    details = Quantization(np.zeros(0, np.float32), np.zeros(0, np.int64), 0, 32, 1)
+    tensors = [
+        LiteTensor("w", "INT4", shape, None, 1, details),
+        LiteTensor("s", "FLOAT16", (2, 2), None, 2),
+    ]
+    for number, name in enumerate(("w", "s")):
+        tensors[number] = replace(tensors[number], **changes.pop(name, {}))  # type: ignore[arg-type]
+    graph = SubGraphRecord("main", tuple(tensors), (), (0,), ())
+    scales = np.float16([[0.5, 1], [2, 4]]).tobytes()
+    return bytes(model_bytes(ModelRecord((graph,), (b"", bytes(64), scales))))
+
+
+@pytest.mark.parametrize("shape", [(1, 128), (4, 32), (2, 1, 64)])
+def test_blocks_divide_each_slice(shape: tuple[int, ...]) -> None:
+    details = read_model(blocks(shape), "m.tflite").subgraphs[0].tensors[0].quantization
+    assert details is not None
+    assert details.scales.shape == (shape[0], 4 // shape[0])
+
+
+def test_blocks_have_the_scales_of_another_tensor() -> None:
+    details = read_model(blocks(), "m.tflite").subgraphs[0].tensors[0].quantization
+    assert details is not None
+    assert (details.block_size, details.scale_tensor, details.axis) == (32, 1, 0)
+    np.testing.assert_array_equal(details.scales, np.float32([[0.5, 1], [2, 4]]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shape": (128,)}, r"'w' of shape \[128\] has blocks of 32 elements"),
+        ({"shape": (8, 16)}, r"'w' of shape \[8, 16\] has blocks of 32 elements"),
+        ({"s": {"type": "INT16"}}, "the scales of 4 blocks of 'w' are stored in 8 bytes of INT16"),
+        ({"s": {"shape": (32,), "buffer": 1}}, "of 'w' are stored in 64 bytes of FLOAT16"),
+        ({"w": {"quantization": Quantization(np.zeros(0), np.zeros(0), 0, 32, 7)}}, "tensor 7"),
+        ({"w": {"quantization": Quantization(np.zeros(0), np.zeros(0), 0, -1, 1)}}, "blocks of -1"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(CorruptFileError, match=message):
+        read_model(blocks(**changes), "m.tflite")

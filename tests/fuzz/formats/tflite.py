@@ -27,7 +27,7 @@ def _models() -> tuple[bytes, ...]:
     files = seeds.recipe_files()
     steps = [
         f"tflite --in_graph=model.pb --out_file={mode}.tflite --mode={mode}"
-        for mode in ("float", "float16", "weights")
+        for mode in ("float", "float16", "weights", "int4")
     ]
     outputs = seeds.run_commands(files, *steps)
     return tuple(data for name, data in outputs.items() if name.endswith(".tflite"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mobileprep.errors import TransformError, UsageError
 from mobileprep.formats.dtypes import DType
@@ -17,6 +18,7 @@ from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, Mode, converted, to_calibrate
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.litert.weights import LAYER_AXES
 from mobileprep.transforms.quantize_nodes import Rules
 from tests.litert.graphs import answered, codes, const, expected, feed, op
 from tests.litert.integer_op import integer_model, ranges_of
@@ -158,8 +160,57 @@ def test_rule_sets_weight_quantization() -> None:
     weights = layer(record, "CONV_2D")[1]
     assert weights.quantization is not None
     assert weights.quantization.scales.size == 1
-    data = np.frombuffer(bytes(record.buffers[weights.buffer]), np.int8)
-    assert np.abs(data).max() == 7
+    assert weights.type == "INT4"
+    assert np.abs(unpacked(record, weights)).max() == 7
+
+
+def unpacked(record: ModelRecord, tensor: LiteTensor) -> Array:
+    """Return the elements of an INT4 constant with an even number of elements."""
+    data = np.frombuffer(record.buffers[tensor.buffer], np.int8)
+    return np.stack([(data << 4) >> 4, data >> 4], axis=-1).reshape(tensor.shape)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+@pytest.mark.parametrize("bits", [2, 3, 4])
+def test_four_bit_weights_give_the_results_of_their_levels_in_eight(mode: Mode, bits: int) -> None:
+    settings = Integers(INTEGERS[mode], ranges_of(network(), FEEDS), rules=(f"bits={bits}",))
+    record = converted(network(), [CutInput("x")], ["y"], mode=mode, integers=settings)
+    kinds = {code: layer(record, code)[1].type for code in LAYER_AXES if code in codes(record)}
+    # The rule is about weights: operators without weights compute in integers, too.
+    assert codes(record).count("DEQUANTIZE") == 1
+    # XNNPACK runs no depthwise convolution with 4-bit weights, and LiteRT none with int16.
+    assert kinds == {"CONV_2D": "INT4", "DEPTHWISE_CONV_2D": "INT8", "FULLY_CONNECTED": "INT4"}
+    (graph,) = record.subgraphs
+    wide, buffers = list(graph.tensors), list(record.buffers)
+    for number, tensor in enumerate(graph.tensors):
+        if tensor.type == "INT4":
+            levels = unpacked(record, tensor)
+            assert np.abs(levels).max() == (1 << (bits - 1)) - 1
+            buffers.append(levels.tobytes())
+            wide[number] = replace(tensor, type="INT8", buffer=len(buffers) - 1)
+    other = replace(
+        record, subgraphs=(replace(graph, tensors=tuple(wide)),), buffers=tuple(buffers)
+    )
+    (result,), (reference,) = (
+        answered(model_bytes(each), [FEEDS["x"]]) for each in (record, other)
+    )
+    # Kernels may round a sum to another of two adjacent steps.
+    np.testing.assert_allclose(result, reference, atol=1.01 / 256)
+
+
+def test_rule_stores_a_float_layer_in_few_bits() -> None:
+    wide = {**FEEDS, "x": numbers(1, 8, 8, 3)}
+    nodes = [feed("x", SIZES), const("flat", np.array([1, 192], np.int32))]
+    nodes += [op("rows", "Reshape", ["x", "flat"]), const("w", numbers(192, 12))]
+    graph = Graph([*nodes, op("y", "MatMul", ["rows", "w"])])
+    rules = ("mode=weights bits=4 block_size=64 nodes=^y$",)
+    settings = Integers(DType.INT8, ranges_of(graph, wide), rules=rules)
+    record = converted(graph, [CutInput("x")], ["y"], mode="int8", integers=settings)
+    weights = layer(record, "FULLY_CONNECTED")[1]
+    assert weights.quantization is not None
+    assert (weights.type, weights.quantization.scales.shape) == ("INT4", (12, 3))
+    result, reference = run_both(record, graph, wide)
+    np.testing.assert_allclose(result, reference, atol=0.12 * np.abs(reference).max())
 
 
 def test_dense_layers_with_one_scale_run_on_old_runtimes() -> None:
@@ -568,3 +619,46 @@ def test_16_bit_sums_keep_what_8_bit_sums_round() -> None:
 def test_quantize_nodes_has_no_rules_for_litert() -> None:
     with pytest.raises(TransformError, match=r"gives mode the value 'int16x8'"):
         Rules("quantize_nodes", ["mode=int16x8 ops=Conv2D"])
+
+
+def words() -> Graph:
+    """Return the mean of looked up rows, and a dense layer."""
+    kinds = {"Tindices": DType.INT32, "Taxis": DType.INT32}
+    return Graph(
+        [
+            feed("i", (1, 6), DType.INT32),
+            const("table", numbers(50, 32)),
+            const("zero", 0),
+            op("rows", "GatherV2", ["table", "i", "zero"], **kinds),
+            const("one", [1]),
+            op("mean", "Mean", ["rows", "one"], keep_dims=False),
+            const("w", numbers(32, 40, seed=4)),
+            op("y", "MatMul", ["mean", "w"]),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "operators"),
+    [
+        ((), ["GATHER", "MEAN", "FULLY_CONNECTED", "DEQUANTIZE"]),
+        (
+            ("ops=GatherV2 bits=4",),
+            [
+                *("RESHAPE", "EMBEDDING_LOOKUP", "RESHAPE", "QUANTIZE", "MEAN"),
+                *("FULLY_CONNECTED", "DEQUANTIZE"),
+            ],
+        ),
+    ],
+)
+def test_rule_stores_a_table_in_few_bits(rules: tuple[str, ...], operators: list[str]) -> None:
+    feeds = {"i": np.int32([[3, 1, 4, 1, 5, 49]])}
+    settings = Integers(DType.INT8, ranges_of(words(), feeds), rules=rules)
+    record = converted(words(), [CutInput("i")], ["y"], mode="int8", integers=settings)
+    assert codes(record) == operators
+    table = next(t for t in record.subgraphs[0].tensors if t.shape == (50, 32))
+    assert table.type == ("INT4" if rules else "INT8")
+    result, reference = run_both(record, words(), feeds)
+    # Six rows with 4 bits, whose steps are a seventh of their largest number.
+    limit = 0.15 if rules else 0.03
+    assert np.abs(result - reference).max() < limit * np.abs(reference).max()

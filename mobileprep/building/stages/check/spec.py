@@ -355,6 +355,8 @@ def alternatives_to_file(target: Target) -> Iterator[str]:
         yield _REPAIR
     if mode == "int8":
         yield "`quantize: {mode: int16x8}`"
+    if mode == "int4" and target.quantize.block_size is None:
+        yield "`quantize: {mode: int4, block_size: 32}`"
     if mode in ("int4", "int8"):
         yield "`quantize: weights`"
     if mode != "float16":

@@ -34,6 +34,7 @@ from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
 from mobileprep.recipe.validation_settings import Quantize
 from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, described, lite_files
+from mobileprep.transforms.quantize_nodes import WeightSettings
 
 
 def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
@@ -90,6 +91,8 @@ def record_of(
         interface.outputs,
         mode=mode,
         integers=integers_of(job, rules) if mode in INTEGERS else None,
+        rules=tuple(rule.text for rule in settings.quantize.rules),
+        weights=_weights(settings.quantize),
         flex=isinstance(settings, PackageStage) and settings.flex,
         min_runtime=settings.min_runtime,
         where=job.place("artifact"),
@@ -107,6 +110,15 @@ def _mode(quantize: Quantize) -> Mode:
     if quantize.mode == "auto":
         return "int8"
     return cast(Mode, quantize.mode) if quantize.mode in MODES else "float"
+
+
+def _weights(quantize: Quantize) -> WeightSettings | None:
+    """Return how the recipe stores weights in `weights` and `int4`; None for the default."""
+    if quantize.mode == "int4" and quantize.block_size is not None:
+        return WeightSettings(4, block_size=quantize.block_size)
+    if quantize.bits is None and quantize.granularity is None:
+        return None
+    return WeightSettings(quantize.bits or 8, quantize.granularity)
 
 
 def integers_of(job: Job[PackageStage] | Job[ExceptionStage], rules: Sequence[str]) -> Integers:
