@@ -189,7 +189,8 @@ class _Numbered:
         code = OperatorCode(op.code, op.custom, operator_version(op))
         inputs = tuple(-1 if v is None else self._number(v) for v in op.inputs)
         outputs = tuple(map(self._number, op.outputs))
-        return OperatorRecord(code, inputs, outputs, op.options, op.custom_options)
+        inner = tuple(map(self._number, op.intermediates))
+        return OperatorRecord(code, inputs, outputs, op.options, op.custom_options, inner)
 
     def _number(self, value: Value) -> int:
         index = self._numbers.get(value)

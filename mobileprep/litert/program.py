@@ -58,6 +58,7 @@ class Op(Struct, frozen=True, eq=False):
         custom_options: the options of a custom operator.
         node: the original node of the graph.
         subgraphs: the programs that it runs, in the order of the options with their indices.
+        intermediates: tensors that only describe the quantization of inner results.
     """
 
     code: str
@@ -68,6 +69,7 @@ class Op(Struct, frozen=True, eq=False):
     custom_options: bytes = b""
     node: Node | None = None
     subgraphs: tuple[Program, ...] = ()
+    intermediates: tuple[Value, ...] = ()
 
     @property
     def operands(self) -> tuple[Value, ...]:

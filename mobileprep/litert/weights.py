@@ -40,6 +40,12 @@ numbers for depthwise convolutions of int16 and for GATHER.
 BLOCKS: Final = frozenset({"FULLY_CONNECTED", "EMBEDDING_LOOKUP"})
 """Operators of ``FOUR_BITS`` with a scale for each block in float; CONV_2D ignores the scales."""
 
+_SEQUENCES: Final[Mapping[str, tuple[int, ...]]] = {
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (*range(1, 9), 16),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": (1, 2),
+}
+"""Operators over sequences, and their inputs with weights, which have one scale each."""
+
 # Operators with kernels for int8 weights and float32 inputs.
 _HYBRID: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 # First release that looks up rows of tables with a scale for each row.
@@ -102,6 +108,9 @@ def in_few_bits(
     uneven: dict[int, list[str]] = {}
     for op in program.ops:
         settings = settings_of(op)
+        if op.code in _SEQUENCES and settings is not None:
+            changed.ops.append(_sequence(op))
+            continue
         weights = op.input_at(_index(op))
         if settings is None or weights is None or not _is_large(weights):
             changed.ops.append(op)
@@ -122,6 +131,22 @@ def in_few_bits(
         reason = f"their columns are not a multiple of {size}, or their weights exceed float16"
         tell(f"FULLY_CONNECTED {listed(names, _SHOWN)} without blocks: {reason}")
     return program.with_ops(changed.ops)
+
+
+def _sequence(op: Op) -> Op:
+    """Return a sequence operator whose matrices are stored as int8, unless they are small."""
+    inputs = list(op.inputs)
+    indices = [i for i in _SEQUENCES[op.code] if op.constant(i) is not None]
+    arrays = [array for i in indices if (array := op.constant(i)) is not None]
+    is_finite = all(np.isfinite(array).all() for array in arrays)
+    if sum(array.size for array in arrays) < _FEWEST or not is_finite:
+        return op
+    for index, array in zip(indices, arrays, strict=True):
+        value = inputs[index]
+        assert value is not None
+        data, details = quantized_weights(array, 0, WeightSettings(8, "tensor"))
+        inputs[index] = replace(value, dtype=DType.INT8, data=data, quantization=details)
+    return replace(op, inputs=tuple(inputs)).with_options(asymmetric_quantize_inputs=True)
 
 
 def has_few_bits(op: Op) -> bool:

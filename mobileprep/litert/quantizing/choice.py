@@ -21,6 +21,12 @@ from mobileprep.litert.quantizing.kernels import (
     steps_of,
 )
 from mobileprep.litert.quantizing.scales import Scales, activations, is_float, operands, results
+from mobileprep.litert.quantizing.sequences import (
+    SEQUENCE,
+    hindrance,
+    inner_ranges,
+    is_state_op,
+)
 from mobileprep.litert.refusals import listed
 from mobileprep.transforms.quantize_nodes import Rules, Settings
 from mobileprep.transforms.replace_detection_postprocess import KEEP_FLOAT
@@ -83,7 +89,7 @@ def choose(
     kinds: dict[Op, DType] = {}
     computing: dict[Value, DType] = {}
     for op in program.ops:
-        if op.code in SIZES or not (results(op) or activations(op)):
+        if op.code in SIZES or is_state_op(op) or not (results(op) or activations(op)):
             continue
         settings = settings_of(op, rules)
         kind = _kind(op, settings, options, computing)
@@ -101,7 +107,7 @@ def choose(
         for kind in dict.fromkeys((options.kind, *MODES.values())):
             chosen = [op for op in kinds if kinds[op] is kind]
             scales[kind] = Scales(program, chosen, kind, ranges[kind])
-            unsupported |= _unknown(chosen, scales[kind]) or hidden_by_masks(
+            unsupported |= _unknown(chosen, scales[kind], ranges[kind]) or hidden_by_masks(
                 chosen, readers, scales[kind], kind, ranges[kind]
             )
         lonely = _lonely(program, list(kinds), options) if not unsupported else set()
@@ -139,7 +145,7 @@ def settings_of(op: Op, rules: Rules) -> Settings:
 
 def tensors_with_ranges(program: Program) -> tuple[str, ...]:
     """Return the names of all tensors whose range determines a scale, in order."""
-    ops = [op for op in program.ops if op.code in KERNELS]
+    ops = [op for op in program.ops if op.code in KERNELS and not is_state_op(op)]
     eight = [op for op in ops if DType.INT8 in KERNELS[op.code].types]
     scales = Scales(program, eight, DType.INT8, {})
     names: dict[str, None] = {}
@@ -147,6 +153,16 @@ def tensors_with_ranges(program: Program) -> tuple[str, ...]:
         for value in (*operands(op), *results(op)):
             if value.data is None and not scales.is_fixed(value):
                 names[value.alike or value.name] = None
+        if op.code == SEQUENCE:
+            names.update(dict.fromkeys(inner_ranges(op)))
+    # First states that other operators compute.
+    names.update(
+        (value.name, None)
+        for op in program.ops
+        if is_state_op(op) and op.code == "TILE"
+        for value in op.operands[:1]
+        if not value.name.startswith("add_")
+    )
     return tuple(names)
 
 
@@ -169,7 +185,7 @@ def _hindrance(op: Op, kind: DType, settings: Settings) -> str | None:
         return f"LiteRT has no kernel of {kind.short} for it"
     layer = LAYERS.get(op.code)
     if layer is None:
-        return None
+        return hindrance(op) if op.code == SEQUENCE else None
     weights = op.constant(layer.weights)
     if weights is None or not is_float(op.inputs[layer.weights]):
         return "its weights are computed"
@@ -181,10 +197,14 @@ def _hindrance(op: Op, kind: DType, settings: Settings) -> str | None:
     return None
 
 
-def _unknown(ops: Sequence[Op], scales: Scales) -> dict[Op, str]:
+def _unknown(ops: Sequence[Op], scales: Scales, ranges: Mapping[str, Range]) -> dict[Op, str]:
     """Return the operators with an unknown range, and the reason."""
     reasons: dict[Op, str] = {}
     for op in ops:
+        inner = inner_ranges(op) if op.code == SEQUENCE else ()
+        if not set(inner) <= set(ranges):
+            reasons[op] = "the range of its cell states is not known"
+            continue
         for slot in scales.slots(op):
             if scales.steps(slot) is None:
                 value = slot if isinstance(slot, Value) else op.inputs[slot[1]]

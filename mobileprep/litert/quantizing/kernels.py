@@ -90,7 +90,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     **dict.fromkeys(("RELU", "RELU6"), _OWN),
     **dict.fromkeys(("SUM", "PRELU", "ELU", "EXP", "LOG", "GELU"), _OWN_EIGHT),
     **dict.fromkeys(("HARD_SWISH", "RELU_N1_TO_1", "SQRT", "RSQRT", "REDUCE_PROD"), _OWN_EIGHT),
-    **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _OWN_EIGHT),
+    **dict.fromkeys(("ARG_MAX", "ARG_MIN", "UNIDIRECTIONAL_SEQUENCE_LSTM"), _OWN_EIGHT),
     **dict.fromkeys(("MAX_POOL_2D", "AVERAGE_POOL_2D"), _SAME),
     **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), _SAME),
     **dict.fromkeys(("MINIMUM", "MAXIMUM", "PADV2"), _CLIPPED),

@@ -26,6 +26,13 @@ from mobileprep.litert.quantizing.kernels import (
     steps_of,
 )
 from mobileprep.litert.quantizing.scales import Scales, activations, is_float
+from mobileprep.litert.quantizing.sequences import (
+    HIDDEN,
+    SEQUENCE,
+    STATE,
+    integer_lstm,
+    with_first_states,
+)
 from mobileprep.litert.weights import LAYER_AXES, in_few_bits, quantized_weights, stored_type
 from mobileprep.transforms.quantize_nodes import WeightSettings
 
@@ -38,11 +45,21 @@ class Rewriter:
     Args:
         program: the float program.
         choice: the operators to convert to integers.
+        ranges: for each activation type, the ranges of tensors by name.
     """
 
-    def __init__(self, program: Program, choice: OperatorChoice) -> None:
+    def __init__(
+        self, program: Program, choice: OperatorChoice, ranges: Mapping[DType, Mapping[str, Range]]
+    ) -> None:
         self.ops: list[Op] = []
         self._choice = choice
+        self._ranges = ranges
+        lstms = [op for op in choice.kinds if op.code == SEQUENCE]
+        states = (op.inputs[index] for op in lstms for index in (HIDDEN, STATE))
+        # The first value of each state in float.
+        self._first = {
+            value: replace(value, is_variable=False) for value in states if value is not None
+        }
         self._ends = {port.value for port in (*program.inputs, *program.outputs)}
         self._names = FreshNames(value.name for op in program.ops for value in op.outputs)
         self._forms: dict[Value, Value] = {}
@@ -62,6 +79,12 @@ class Rewriter:
         if op in self._choice.kinds:
             self._add_integer(op, self._choice.kinds[op])
             return
+        if len(op.inputs) > 1 and op.inputs[1] in self._first:
+            self._add_last_state(op, op.inputs[1])
+            return
+        outputs = tuple(self._first.get(value, value) for value in op.outputs)
+        if outputs != op.outputs:
+            op = replace(op, outputs=outputs)
         form = self.as_available if op.code in SIZES else self.as_float
         inputs = tuple(None if v is None else form(v) for v in op.inputs)
         self.ops.append(op if inputs == op.inputs else replace(op, inputs=inputs))
@@ -95,8 +118,31 @@ class Rewriter:
             self._integers[value, steps] = form
         return self._integers[value, steps]
 
+    def _state(self, value: Value, steps: IntegerSteps) -> Value:
+        """Return the variable for a state in integers, and set it to its first value."""
+        form = replace(_form(value, f"{value.name}_{steps.kind.short}", steps), is_variable=True)
+        self.ops.append(builtin("QUANTIZE", [self._first[value]], [form]))
+        self.record(value, form, steps)
+        return form
+
+    def _add_last_state(self, op: Op, state: Value) -> None:
+        """Add the operator that reads a state after the last step; see ``ops.recurrent``."""
+        is_chosen, _, column = op.inputs
+        assert column is not None
+        steps = self._steps[state]
+        form = _form(op.outputs[0], f"{op.outputs[0].name}_{steps.kind.short}", steps)
+        inputs = (is_chosen, self._forms[state], self.as_integers(column, steps))
+        self.ops.append(replace(op, inputs=inputs, outputs=(form,)))
+        self.record(op.outputs[0], form, steps)
+
     def _add_integer(self, op: Op, kind: DType) -> None:
         scales = self._choice.scales[kind]
+        if op.code == SEQUENCE:
+            image = self._activation(op, 0, scales)
+            result = self._result(op.outputs[0], scales)
+            lstm = integer_lstm(op, image, result, self._ranges[kind], self._state)
+            self.ops.append(lstm)
+            return
         inputs = list(op.inputs)
         for index in activations(op):
             inputs[index] = self._activation(op, index, scales)
@@ -204,7 +250,7 @@ def quantized(
     program = program.mapped(
         lambda inner: in_few_bits(inner, settings_of, min_runtime, notes.append)
     )
-    rewriter = Rewriter(program, choice)
+    rewriter = Rewriter(program, choice, ranges)
     ends = _Ends(rewriter, choice.scales[options.kind], ranges[options.kind], options)
     inputs = tuple(ends.input(port) for port in program.inputs)
     for op in program.ops:
@@ -232,7 +278,7 @@ def known_ranges(
                 name: _within(span, trained[name]) if name in trained else span
                 for name, span in measured.items()
             }
-        ranges[kind] = {**fixed_ranges(program, kind), **known}
+        ranges[kind] = with_first_states(program, {**fixed_ranges(program, kind), **known})
     return ranges
 
 

@@ -21,6 +21,7 @@ from mobileprep.litert.quantizing.kernels import (
     steps_of,
     union,
 )
+from mobileprep.litert.quantizing.sequences import SEQUENCE
 
 # Limits the multiplier that rescales a layer's sums, input scale * weight scale / output scale, to
 # 64, which kernels support. The weight scale is the largest weight / 127.
@@ -43,6 +44,8 @@ def activations(op: Op) -> list[int]:
     layer = LAYERS.get(op.code)
     if layer is not None:
         return [layer.image]
+    if op.code == SEQUENCE:
+        return [0]
     return [i for i, value in enumerate(op.inputs) if is_float(value)]
 
 
