@@ -27,7 +27,8 @@ from mobileprep.ops.shape_inference import Shapes
 
 LSTM: Final = "UnidirectionalSequenceLSTM"
 RNN: Final = "UnidirectionalSequenceRNN"
-_ACTIVATIONS: Final = frozenset({"Tanh", "Relu", "Relu6"})
+ACTIVATIONS: Final = frozenset({"Tanh", "Relu", "Relu6"})
+"""Ops of cell inputs and outputs."""
 GATES: Final = 4
 
 
@@ -89,7 +90,7 @@ class CellMatcher:
             if forget is None:
                 continue
             for gate, value in (second.data_inputs, second.data_inputs[::-1]):
-                activated = self._node(value, *_ACTIVATIONS)
+                activated = self._node(value, *ACTIVATIONS)
                 if activated is None or self._node(gate, "Sigmoid") is None:
                     continue
                 cell = self._assembled(
@@ -150,7 +151,7 @@ class CellMatcher:
 
     def rnn(self, hidden: Ref, new_hidden: Ref) -> Cell | None:
         """Return the cell that computes an activation of a sum."""
-        node = self._node(new_hidden, *_ACTIVATIONS)
+        node = self._node(new_hidden, *ACTIVATIONS)
         forms = AffineForms(self._graph, self._shapes)
         form = None if node is None else forms.of(node.data_inputs[0])
         if node is None or form is None:

@@ -26,6 +26,7 @@ from mobileprep.litert.dequantize import QUANTIZED, dequantized
 from mobileprep.litert.recurrent import CELLS, without_cells
 from mobileprep.litert.recurrent_loops import Step, with_whole_sequences
 from mobileprep.litert.tables import Tables, no_tables, tables_of
+from mobileprep.litert.unrolled_cells import without_unrolled_cells
 from mobileprep.runtime.functions.inline import CALLS
 from mobileprep.transforms.base import Context, make_transform
 from mobileprep.transforms.raise_control_flow import RAISED_OPS, needs_raising
@@ -107,6 +108,7 @@ def prepared(
         return Step(function.graph, function.inputs, function.outputs)
 
     graph, refs = with_whole_sequences(done.graph, done.outputs, step, open_states=open_states)
+    graph, refs = without_unrolled_cells(graph, refs, open_states=open_states)
     return replace(done, graph=graph, outputs=refs)
 
 

@@ -28,7 +28,8 @@ _TRIALS: Final = (
     (7919, 7933, 7937, 7949, 7951, 7963, 7993, 8009),
     (9901, 9907, 9923, 9929, 9931, 9941, 9949, 9967),
 )
-_ROWS, _LAST_STATE, _LAST_ROW = range(3)
+ROWS, LAST_STATE, LAST_ROW = range(3)
+"""Outputs of a sequence node."""
 _INT32: Final = attr.dtype(DType.INT32)
 
 
@@ -79,7 +80,7 @@ def with_whole_sequences(
                 continue
             used = [i for i in range(len(node.data_inputs)) if (node.name, i) in read]
             if sequence is not None and all(i in sequence.results for i in used):
-                work = _Nodes(node, sequence, fresh)
+                work = _Replacement(node, sequence, fresh)
                 same.update({(node.name, i): work.result(i) for i in used})
                 instead[node.name] = work.nodes
     if not instead:
@@ -210,7 +211,7 @@ class _Loop:
         results: dict[int, _Result] = {}
         outputs: dict[Ref, int] = {}
         for number, placed in enumerate(cells):
-            for index, k in zip((_LAST_ROW, _LAST_STATE), placed.states, strict=False):
+            for index, k in zip((LAST_ROW, LAST_STATE), placed.states, strict=False):
                 results[k] = _Result(number, index)
             outputs[self._ends[placed.states[0]]] = number
         for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True)):
@@ -220,7 +221,7 @@ class _Loop:
             elif written is not None and written[1] in outputs:
                 is_last = written[0] is None
                 if self._sizes.first(self._entered[k]) == ((1,) * len(steps) if is_last else steps):
-                    index = _LAST_ROW if is_last else _ROWS
+                    index = LAST_ROW if is_last else ROWS
                     results[k] = _Result(outputs[written[1]], index, is_wide=is_last)
         return _Sequence(tuple(cells), self._entered, results)
 
@@ -356,15 +357,78 @@ class _Loop:
         return source if self._args[source] == self._ends[source] else None
 
 
-class _Nodes:
+class SequenceNodes:
+    """New nodes that run whole sequences.
+
+    Args:
+        node: the node that they replace.
+        names: generator of new names.
+    """
+
+    def __init__(self, node: Node, names: FreshNames) -> None:
+        self._node = node
+        self._names = names
+        self.nodes: list[Node] = []
+
+    def lstm(self, cell: Cell, inputs: tuple[Ref, ...]) -> str:
+        """Add an LSTM over ``[time, batch, features]``, an output, and a state."""
+        weights = {
+            **_weights(cell),
+            "peepholes": cell.peepholes,
+            "projection": cell.projection,
+            "projection_bias": cell.projection_bias,
+        }
+        clips = {
+            "cell_clip": attr.floating(cell.cell_clip),
+            "projection_clip": attr.floating(cell.projection_clip),
+        }
+        return self._weighed(LSTM, cell, weights, inputs, **clips)
+
+    def rnn(self, cell: Cell, inputs: tuple[Ref, ...]) -> str:
+        """Add an RNN over ``[time, batch, features]`` and an output."""
+        return self._weighed(RNN, cell, _weights(cell), inputs)
+
+    def constant(self, what: str, value: Array | np.generic) -> Ref:
+        """Add a constant."""
+        name = self._names.name(f"{self._node.name}/{what}")
+        self.nodes.append(constant(name, Tensor.of(np.asarray(value))))
+        return Ref(name)
+
+    def add(self, what: str, op: str, inputs: tuple[Ref, ...], **attrs: attr.AttrValue) -> Ref:
+        """Add a node."""
+        name = self._names.name(f"{self._node.name}/{what}")
+        self.nodes.append(Node(name, op, inputs, self._node.device, attrs))
+        return Ref(name)
+
+    def _weighed(
+        self,
+        op: str,
+        cell: Cell,
+        weights: Mapping[str, Array],
+        inputs: tuple[Ref, ...],
+        **options: attr.AttrValue,
+    ) -> str:
+        constants = [self.constant(name, values) for name, values in weights.items()]
+        activation = attr.string(cell.activation)
+        refs = (*inputs, *constants)
+        return self.add("sequence", op, refs, activation=activation, **options).node
+
+
+def _weights(cell: Cell) -> dict[str, Array]:
+    return {"kernel": cell.kernel, "recurrent": cell.recurrent, "bias": cell.bias}
+
+
+class _Replacement:
     """The nodes that replace a loop."""
 
     def __init__(self, loop: Node, sequence: _Sequence, names: FreshNames) -> None:
-        self._loop = loop
+        self._work = SequenceNodes(loop, names)
         self._sequence = sequence
-        self._names = names
         self._cells: dict[int, str] = {}
-        self.nodes: list[Node] = []
+
+    @property
+    def nodes(self) -> list[Node]:
+        return self._work.nodes
 
     def result(self, index: int) -> Ref:
         """Return the tensor that replaces an output of the loop."""
@@ -374,8 +438,9 @@ class _Nodes:
         ref = Ref(self._cell(result.cell), result.index)
         if not result.is_wide:
             return ref
-        inputs = (ref, self._constant("axis", np.int32(0)))
-        return self._add("wide", "ExpandDims", inputs, T=attr.dtype(DType.FLOAT), Tdim=_INT32)
+        inputs = (ref, self._work.constant("axis", np.int32(0)))
+        kinds = {"T": attr.dtype(DType.FLOAT), "Tdim": _INT32}
+        return self._work.add("wide", "ExpandDims", inputs, **kinds)
 
     def _cell(self, number: int) -> str:
         """Return the name of the node that replaces a cell."""
@@ -383,32 +448,10 @@ class _Nodes:
             placed = self._sequence.cells[number]
             entered = self._sequence.entered
             if placed.sequence is None:
-                rows = Ref(self._cell(placed.before), _ROWS)
+                rows = Ref(self._cell(placed.before), ROWS)
             else:
                 rows = entered[placed.sequence]
+            add = self._work.lstm if placed.op == LSTM else self._work.rnn
             inputs = (rows, *(entered[k] for k in placed.states))
-            self._cells[number] = self._weighed(placed, inputs)
+            self._cells[number] = add(placed.cell, inputs)
         return self._cells[number]
-
-    def _weighed(self, placed: _Placed, inputs: tuple[Ref, ...]) -> str:
-        cell = placed.cell
-        weights = {"kernel": cell.kernel, "recurrent": cell.recurrent, "bias": cell.bias}
-        options = {"activation": attr.string(cell.activation)}
-        if placed.op == LSTM:
-            weights["peepholes"] = cell.peepholes
-            weights["projection"] = cell.projection
-            weights["projection_bias"] = cell.projection_bias
-            options["cell_clip"] = attr.floating(cell.cell_clip)
-            options["projection_clip"] = attr.floating(cell.projection_clip)
-        constants = [self._constant(name, values) for name, values in weights.items()]
-        return self._add("sequence", placed.op, (*inputs, *constants), **options).node
-
-    def _constant(self, what: str, value: Array | np.generic) -> Ref:
-        name = self._names.name(f"{self._loop.name}/{what}")
-        self.nodes.append(constant(name, Tensor.of(np.asarray(value))))
-        return Ref(name)
-
-    def _add(self, what: str, op: str, inputs: tuple[Ref, ...], **attrs: attr.AttrValue) -> Ref:
-        name = self._names.name(f"{self._loop.name}/{what}")
-        self.nodes.append(Node(name, op, inputs, self._loop.device, attrs))
-        return Ref(name)

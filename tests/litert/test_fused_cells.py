@@ -227,6 +227,42 @@ def test_other_loops_stay(graph: Graph) -> None:
     assert "WHILE" in operators(graph)
 
 
+def unrolled(steps: int, outputs: Sequence[str]) -> Graph:
+    """The cells of all steps one after another, each with its own nodes."""
+    nodes = [
+        feed("x", (BATCH, steps, INPUTS)),
+        op("rows", "Unpack", ["x"], T=FLOAT, num=steps, axis=1),
+    ]
+    nodes += [W, U, B, const("one", np.int32(1))]
+    shared = {"W", "U", "B", "one"}
+    nodes += [const(f"{n}0", numbers(BATCH, UNITS, seed=5 + k)) for k, n in enumerate("hc")]
+    for t in range(1, steps + 1):
+        names = {"x_t": f"rows:{t - 1}", "h": f"h{t - 1}", "c": f"c{t - 1}"}
+        names |= {"h_out": f"h{t}", "c_out": f"c{t}"}
+        for n in (*SUM, *cell()):
+            if n.op != "Const":
+                refs = [str(r).removesuffix(":0") for r in n.inputs]
+                moved = [r if r in shared else names.get(r, f"s{t}_{r}") for r in refs]
+                name = names.get(n.name, f"s{t}_{n.name}")
+                nodes.append(Node(name, n.op, tuple(map(parse_ref, moved)), "", n.attrs))
+    return Graph([*nodes, *(f(f"y{i}", "Neg", source) for i, source in enumerate(outputs))])
+
+
+@pytest.mark.parametrize("outputs", [["h6"], ["h6", "c6"], ["h2", "h5"]], ids=str)
+def test_unrolled_lstm(outputs: list[str]) -> None:
+    x = {"x": numbers(BATCH, 6, INPUTS, seed=1)}
+    ends = [f"y{i}" for i in range(len(outputs))]
+    found = codes(check_graph(unrolled(6, outputs), x, ends, 1e-5))
+    assert found.count(LSTM) == 1
+    # The first step gives the sequence its state.
+    assert found.count("FULLY_CONNECTED") == 2
+
+
+def test_read_state_of_an_inner_step_keeps_the_cells() -> None:
+    x = {"x": numbers(BATCH, 6, INPUTS, seed=1)}
+    assert LSTM not in codes(check_graph(unrolled(6, ["h6", "c3"]), x, ["y0", "y1"], 1e-5))
+
+
 def test_affine_form_of_a_sum_of_products() -> None:
     nodes = [
         *(feed("x", (2, 3)), feed("h", (2, 2))),

@@ -29,7 +29,7 @@ def test_keras_networks(name: str, batch: int | None, tf: ModuleType) -> None:
     record = converted(graph, [CutInput(fed)], [fetched])
     content = model_bytes(record)
     found = {operator.code.builtin for operator in record.subgraphs[0].operators}
-    if batch and "unrolled" not in name:
+    if batch:
         is_loop = any(word in name for word in LOOPS)
         assert ("WHILE" in found) is is_loop
         assert bool(found & FUSED) is not is_loop

@@ -161,7 +161,6 @@ def tensors_with_ranges(program: Program) -> tuple[str, ...]:
         for op in program.ops
         if is_state_op(op) and op.code == "TILE"
         for value in op.operands[:1]
-        if not value.name.startswith("add_")
     )
     return tuple(names)
 
