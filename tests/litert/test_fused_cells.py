@@ -255,7 +255,7 @@ def test_unrolled_lstm(outputs: list[str]) -> None:
     found = codes(check_graph(unrolled(6, outputs), x, ends, 1e-5))
     assert found.count(LSTM) == 1
     # The first step gives the sequence its state.
-    assert found.count("FULLY_CONNECTED") == 2
+    assert found.count("FULLY_CONNECTED") == 1
 
 
 def test_read_state_of_an_inner_step_keeps_the_cells() -> None:
