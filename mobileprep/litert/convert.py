@@ -231,22 +231,56 @@ def converted(
         InexpressibleError: LiteRT cannot express a node.
         UsageError: an integer mode has no ranges, or an input or output does not exist.
     """
+    done = programs(
+        graph, inputs, outputs, mode=mode, integers=integers, flex=flex, where=where, tell=tell
+    )
+    return assembled(done.stored, min_runtime, where)
+
+
+class Programs(Struct, frozen=True):
+    """The float program of a graph, and the program of its file.
+
+    Args:
+        source: the prepared graph that was lowered.
+        plain: the float program, without fake quantization.
+        stored: the program with the weights and integers of the file. Its operators are those of
+            ``plain`` in the same order, with QUANTIZE and DEQUANTIZE between them.
+    """
+
+    source: Prepared
+    plain: Program
+    stored: Program
+
+
+def programs(
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    *,
+    mode: Mode,
+    integers: Integers | None = None,
+    flex: bool = False,
+    where: str = "",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Programs:
+    """Lower and quantize a frozen graph; see ``converted``."""
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     for note in source.notes:
         tell(note)
     if mode not in INTEGERS:
         program = program.mapped(fused)
         program.mapped(partial(_checked, where))
-        return assembled(program.mapped(_STORED[mode]), min_runtime, where)
+        return Programs(source, program, program.mapped(_STORED[mode]))
     settings = integers or Integers(INTEGERS[mode])
     plain, trained = without_fake_quants(program)
     if not (settings.ranges or trained):
         message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
         raise UsageError(message, GIVE_RANGES, where)
-    done = quantized(plain.mapped(fused), settings, trained)
+    plain = plain.mapped(fused)
+    done = quantized(plain, settings, trained)
     for note in done.notes:
         tell(note)
-    return assembled(done.program, min_runtime, where)
+    return Programs(source, plain, done.program)
 
 
 def _checked(where: str, program: Program) -> Program:
