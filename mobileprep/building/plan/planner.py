@@ -44,6 +44,7 @@ from mobileprep.building.stages.freeze.spec import (
 )
 from mobileprep.building.stages.gaps.spec import gaps_spec
 from mobileprep.building.stages.integration.spec import integration_spec
+from mobileprep.building.stages.layers.spec import layers_spec
 from mobileprep.building.stages.migration.spec import migration_spec
 from mobileprep.building.stages.package.spec import (
     ENDINGS,
@@ -158,6 +159,7 @@ class _TargetPlanner:
         label = f"{len(target.transforms) + 1:02d}-tflite-calibrate"
         used = target.ranges_of_file
         ranges = self._ranges(label, graph, frozen, is_used=used, for_litert=True)
+        damage += self._add_all(layers_spec(target, frozen, steps, self._add))
         package = self._add(package_spec(target, file, frozen, graph, ranges))
         self.model = PlannedModel(target, frozen, graph, package)
         model = Upstream(package, file if target.protect.key else f"{PUBLISHED}{file}")

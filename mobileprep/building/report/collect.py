@@ -23,6 +23,7 @@ from mobileprep.building.stages.download.spec import DownloadRecord
 from mobileprep.building.stages.evaluate.report import EngineLine, engine_line
 from mobileprep.building.stages.freeze.spec import FreezeRecord
 from mobileprep.building.stages.gaps.spec import DataSets
+from mobileprep.building.stages.layers.spec import LayersRecord
 from mobileprep.building.stages.migration.spec import MigrationRecord
 from mobileprep.building.stages.package.spec import (
     CompressRecord,
@@ -72,6 +73,8 @@ class Report(Struct, frozen=True):
             absent in JSON if there is no list.
         candidate: sizes and cost of the source model, if the recipe has several models; absent in
             JSON otherwise.
+        layers: quantization errors of the layers of a .tflite file, if the recipe asks for them;
+            absent in JSON otherwise.
         memory: memory while loading and running, if the budget limits it; absent in JSON otherwise.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
@@ -106,8 +109,12 @@ class Report(Struct, frozen=True):
     memory: Memory | None = None
     schema_version: int = 1
     preprocessing: PreprocessingRecord | None = None
+    layers: LayersRecord | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
-        {"candidate", "download", "measured", "memory", "pipeline", "preprocessing", "validations"}
+        {
+            *("candidate", "download", "layers", "measured", "memory", "pipeline"),
+            *("preprocessing", "validations"),
+        }
     )
     """Fields that are absent from JSON if they are None."""
 
@@ -164,6 +171,7 @@ def collect_report(
         download=records.first(DownloadRecord),
         pipeline=pipeline,
         preprocessing=records.first(PreprocessingRecord),
+        layers=records.first(LayersRecord),
         validations=records.first(DataSets),
         candidate=records.first(Candidate),
         memory=None if budget is None else budget.memory,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mobileprep.building.report.collect import Report, accuracies
@@ -15,6 +15,7 @@ from mobileprep.building.stages.damage.report import damage_lines
 from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.evaluate.report import engine_lines
 from mobileprep.building.stages.gaps.report import gap_lines
+from mobileprep.building.stages.layers.report import layer_lines
 from mobileprep.building.stages.migration.report import migration_lines
 from mobileprep.building.stages.package.report import kernels_text, model_line
 from mobileprep.building.stages.pipeline.report import pipeline_lines
@@ -57,8 +58,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += accuracy_lines(accuracy, width or USUAL_WIDTH, data_set)
     if report.validations is not None:
         rest += gap_lines(report.validations.gaps)
-    if report.damage is not None:
-        rest += damage_lines(report.damage, width or USUAL_WIDTH)
+    rest += _quantization(report, width or USUAL_WIDTH)
     if report.preprocessing is not None:
         rest += preprocessing_lines(report.preprocessing)
     if report.migration is not None:
@@ -73,6 +73,14 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         escaped if width is None else (part for line in escaped for part in wrapped(line, width))
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _quantization(report: Report, width: int) -> Iterator[str]:
+    """Yield the quantization errors of tensors and layers."""
+    if report.damage is not None:
+        yield from damage_lines(report.damage, width)
+    if report.layers is not None:
+        yield from layer_lines(report.layers, width)
 
 
 # For each transform, its short name and the option to show.

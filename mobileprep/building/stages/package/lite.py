@@ -25,6 +25,7 @@ from mobileprep.litert.convert import INTEGERS, MODES, Mode, converted
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.recipe.validation_settings import Quantize
 from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, described, lite_files
 
 
@@ -73,11 +74,20 @@ def _convert(
 
 
 def _integers(job: Job[PackageStage]) -> Integers:
-    """Return the integer quantization settings of the recipe."""
-    quantize = job.asked.quantize
+    path = None if job.asked.ranges is None else job.path(job.asked.ranges)
+    return integers_of(job.asked.quantize, path)
+
+
+def integers_of(quantize: Quantize, path: Path | None) -> Integers:
+    """Return the integer quantization settings of a recipe.
+
+    Args:
+        quantize: the settings.
+        path: the file with the measured ranges, if there are any.
+    """
     ranges = {}
-    if job.asked.ranges is not None:
-        measured = read_range_file(job.path(job.asked.ranges)).tensors
+    if path is not None:
+        measured = read_range_file(path).tensors
         ranges = {name: (values.low, values.high) for name, values in measured.items()}
     return Integers(
         INTEGERS[cast(Mode, quantize.mode)],
