@@ -132,8 +132,9 @@ class _Finder:
             for value, stored_value in zip(op.outputs, stored_op.outputs, strict=True):
                 self._note(value, stored_value)
         ops = [found for pair in pairs if (found := self._op(*pair)) is not None]
-        ends = {}
         refs = [edge(ref) for ref in self._source.outputs]
+        self._share(refs)
+        ends = {}
         for ref, port in zip(refs, self._stored.outputs, strict=True):
             grid = _grid(port.value)
             if grid is not None and grid != self._produced.get(ref):
@@ -147,6 +148,20 @@ class _Finder:
             self._read,
             ends,
         )
+
+    def _share(self, outputs: Sequence[Edge]) -> None:
+        """Record tensors that all nodes read in the same integers, such as inputs, as held in them.
+
+        A repair may rename the nodes that read them.
+        """
+        for tensor in {tensor: None for _, tensor in self._read}:
+            readers = [node.name for node in self._graph.consumers[tensor[0]]]
+            grids = {self._read.get((reader, tensor)) for reader in readers}
+            grid = grids.pop() if len(grids) == 1 else None
+            if grid is not None and tensor not in self._produced and tensor not in outputs:
+                self._produced[tensor] = grid
+                for reader in readers:
+                    del self._read[reader, tensor]
 
     def _note(self, value: Value, stored: Value) -> None:
         tensor, grid = self._tensor(value), _grid(stored)
@@ -418,12 +433,13 @@ class SingleOp(Struct, frozen=True):
     outputs: Mapping[Part, str]
 
 
-def single_op(op: EmulatedOp, repaired: Graph, base: Graph) -> SingleOp | None:
+def single_op(op: EmulatedOp, repaired: Graph, name: str, base: Graph) -> SingleOp | None:
     """Copy an operator into a graph of its own.
 
     Args:
         op: the operator.
         repaired: the graph that was quantized, whose weights the file has.
+        name: the operator's node in the float graph.
         base: the float graph to compare with.
 
     Returns:
@@ -433,10 +449,11 @@ def single_op(op: EmulatedOp, repaired: Graph, base: Graph) -> SingleOp | None:
     outputs: dict[Part, str] = {}
     for part in parts_of([op]):
         causes = _CAUSES[part]
-        name = copies.add(repaired if causes.weights else base, causes)
-        if name is None:
+        node, graph = (op.name, repaired) if causes.weights else (name, base)
+        chain = _chain(node, op.output[0], graph)
+        if chain is None:
             return None
-        outputs[part] = name
+        outputs[part] = copies.add(graph, chain, causes)
     return SingleOp(Graph(copies.nodes), copies.inputs, outputs)
 
 
@@ -452,12 +469,9 @@ class _Copies:
     def nodes(self) -> list[Node]:
         return self._writer.nodes
 
-    def add(self, graph: Graph, causes: _Causes) -> str | None:
-        """Copy the operator, and return the name of its output."""
+    def add(self, graph: Graph, chain: Sequence[Node], causes: _Causes) -> str:
+        """Copy the operator's nodes, and return the name of its output."""
         op, writer, activations = self._op, self._writer, causes.activations
-        chain = _chain(op, graph)
-        if chain is None:
-            return None
         copies: dict[str, Ref] = {}
         for node in chain:
             inputs = [
@@ -466,10 +480,10 @@ class _Copies:
                 else self._input(graph, ref, activations)
                 for ref in node.data_inputs
             ]
-            if node.name == op.name and causes.weights and op.weights is not None:
+            if node is chain[0] and causes.weights and op.weights is not None:
                 inputs[1] = writer.constant(op.name, op.weights)
             copy = writer.copied(node, inputs)
-            if node.name == op.name and causes.biases and op.bias_error is not None:
+            if node is chain[0] and causes.biases and op.bias_error is not None:
                 copy = writer.shifted(copy, node, op.bias_error)
             copies[node.name] = copy
         ref = Ref(copies[op.output[0]].node, op.output[1])
@@ -491,13 +505,13 @@ class _Copies:
         return self._writer.held(ref, grid, activations)
 
 
-def _chain(op: EmulatedOp, graph: Graph) -> list[Node] | None:
-    """Return the nodes from an operator's node to its output, each of which reads the previous."""
+def _chain(first: str, last: str, graph: Graph) -> list[Node] | None:
+    """Return the nodes from one to another, each of which reads the previous, or None."""
     nodes: list[Node] = []
-    name = op.output[0]
+    name = last
     while name in graph and len(nodes) < _LONGEST:
         nodes.append(graph[name])
-        if name == op.name:
+        if name == first:
             return nodes[::-1]
         computed = {r.node for r in graph[name].data_inputs if graph[r.node].op != "Const"}
         if len(computed) != 1:

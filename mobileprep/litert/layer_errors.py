@@ -73,6 +73,7 @@ class LayerError(Struct, frozen=True):
 
     Args:
         layer: the layer's node.
+        tensor: its output, behind a fused bias and activation.
         op: its LiteRT operator.
         sqnr: signal-to-noise ratio in dB with all layers quantized.
         alone: the same with float inputs and only this layer quantized; None if its nodes cannot
@@ -81,6 +82,7 @@ class LayerError(Struct, frozen=True):
     """
 
     layer: str
+    tensor: str
     op: str
     sqnr: float
     alone: float | None
@@ -178,7 +180,11 @@ def file_errors(
 class _Measurement:
     def __init__(self, emulation: Emulation, base: Emulation) -> None:
         self._ops = [op for op in emulation.ops if op.output[0] in base.graph]
-        singles = [(op, single_op(op, emulation.graph, base.graph)) for op in self._ops]
+        names = {op.output: op.name for op in base.ops}
+        singles = [
+            (op, single_op(op, emulation.graph, names.get(op.output, op.name), base.graph))
+            for op in self._ops
+        ]
         self._singles = {
             op: _Single(op, single)
             for op, single in singles
@@ -207,7 +213,8 @@ class _Measurement:
             self._sums[op].add(floats[op.output], {"all": array})
         parts = {part: run.arrays((), feed)[1] for part, run in self._parts.items()}
         for index, tensor in enumerate(self._outputs):
-            found = {"all": ends[index], **{part: run[index] for part, run in parts.items()}}
+            found: dict[Part, Array] = {"all": ends[index]}
+            found.update((part, run[index]) for part, run in parts.items())
             expected = floats[tensor]
             if expected.dtype.kind != "f" or any(a.shape != expected.shape for a in found.values()):
                 self._unlike.add(index)
@@ -222,7 +229,8 @@ class _Measurement:
         for op in self._ops:
             single = self._singles.get(op)
             alone, shares = (None, None) if single is None else (single.sum.sqnr, single.sum.shares)
-            layers.append(LayerError(op.name, op.code, self._sums[op].sqnr, alone, shares))
+            tensor = str(Ref(*op.output))
+            layers.append(LayerError(op.name, tensor, op.code, self._sums[op].sqnr, alone, shares))
         outputs = (
             OutputError(index, total.sqnr, total.shares)
             for index, total in enumerate(self._output_sums)

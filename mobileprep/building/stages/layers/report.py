@@ -27,7 +27,7 @@ def layer_lines(record: LayersRecord, width: int) -> Iterator[str]:
         return
     yield f"layers   {_introduction(record)}:"
     if record.layers:
-        rows = tuple(layer_cells(layer) for layer in worst_layers(record)[:_WORST])
+        rows = tuple(layer_cells(layer) for layer in ranked_layers(record)[:_WORST])
         yield from (f"  {line}" for line in fitted(TextTable(LAYER_HEADINGS, rows, 2), width - 2))
     for output in record.outputs:
         yield f"  output {output.output}: {output_text(output, record.repairs)}"
@@ -42,14 +42,14 @@ def layer_markdown(record: LayersRecord) -> Iterator[str]:
     yield f"Layers: {plain(_introduction(record))}:"
     if record.layers:
         yield ""
-        rows = (map(plain, layer_cells(layer)) for layer in worst_layers(record)[:_WORST])
+        rows = (map(plain, layer_cells(layer)) for layer in ranked_layers(record)[:_WORST])
         yield from table(LAYER_HEADINGS, rows)
     for output in record.outputs:
         yield ""
         yield f"Output {plain(output.output)}: {plain(output_text(output, record.repairs))}."
 
 
-def worst_layers(record: LayersRecord) -> list[LayerRecord]:
+def ranked_layers(record: LayersRecord) -> list[LayerRecord]:
     """Return the layers of the file, the lowest ratio alone first."""
 
     def alone(layer: LayerRecord) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -72,12 +73,8 @@ def measured_layers(job: Job[LayersStage], choice: SampleChoice) -> LayersRecord
             emulation = _emulation(job, graph, interface, number)
             if base is None or _moves_scales(settings.repairs[number - 1]):
                 base = emulation
-            done = len(feeds) * number
-            levels.append(
-                file_errors(
-                    emulation, base, feeds, lambda runs, done=done: job.progress(done + runs, total)
-                )
-            )
+            report = partial(_report, job, len(feeds) * number, total)
+            levels.append(file_errors(emulation, base, feeds, report))
     return LayersRecord(
         settings.data.name,
         len(data),
@@ -85,6 +82,10 @@ def measured_layers(job: Job[LayersStage], choice: SampleChoice) -> LayersRecord
         tuple(_layers(levels)),
         tuple(_outputs(levels, interface.outputs)),
     )
+
+
+def _report(job: Job[LayersStage], before: int, total: int, runs: int) -> None:
+    job.progress(before + runs, total)
 
 
 def _emulation(job: Job[LayersStage], graph: Graph, interface: Interface, number: int) -> Emulation:
@@ -109,10 +110,17 @@ def _moves_scales(repair: str) -> bool:
 
 
 def _layers(levels: Sequence[FileErrors]) -> Iterator[LayerRecord]:
-    """Yield the layers of the file, with their errors on each level."""
+    """Yield the layers of the file, with their errors on each level.
+
+    A repair may rename a layer's node, or change the tensor in which it ends.
+    """
+    by_tensor = [{layer.tensor: layer for layer in level.layers} for level in levels]
     by_name = [{layer.layer: layer for layer in level.layers} for level in levels]
     for layer in levels[-1].layers:
-        errors = (_layer_error(names.get(layer.layer)) for names in by_name)
+        errors = (
+            _layer_error(tensors.get(layer.tensor) or names.get(layer.layer))
+            for tensors, names in zip(by_tensor, by_name, strict=True)
+        )
         yield LayerRecord(layer.layer, layer.op, tuple(errors))
 
 
@@ -141,8 +149,11 @@ def _shares(shares: Shares | None) -> SharesRecord | None:
     """Round shares so that they still add up to 1."""
     if shares is None:
         return None
-    parts = [round(part, 3) for part in (shares.weights, shares.clipping, shares.rounding)]
-    return SharesRecord(*parts, rest=round(1 - sum(parts), 3))
+    weights, clipping, rounding = (
+        round(part, 3) for part in (shares.weights, shares.clipping, shares.rounding)
+    )
+    rest = round(1 - weights - clipping - rounding, 3)
+    return SharesRecord(weights, clipping, rounding, rest)
 
 
 def _rounded(sqnr: float) -> float:

@@ -20,8 +20,7 @@ from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import Data, InputSpec
 from mobileprep.recipe.validation_settings import INTEGER_MODES, Quantize
 
-MEASURED_MODES: Final = ("weights", "int4", *INTEGER_MODES)
-"""Modes of LiteRT targets whose layers can be measured."""
+_MODES: Final = frozenset({"weights", "int4", *INTEGER_MODES})
 # Enough for ratios over all elements of a layer; each sample runs the network about nine times.
 _SAMPLES: Final = 4
 # Steps after which names or the order of nodes differ, and nothing else.
@@ -157,6 +156,11 @@ class LayersStage(Stage, frozen=True, kw_only=True):
     regular_expressions: str = ""
 
 
+def is_measured(target: Target) -> bool:
+    """Return whether a target's file is a LiteRT file with integers."""
+    return target.artifact == "tflite" and target.quantize.mode in _MODES
+
+
 def layers_spec(
     target: Target, frozen: Frozen, steps: Sequence[str], add: Callable[[StageSpec], str]
 ) -> StageSpec | None:
@@ -172,8 +176,7 @@ def layers_spec(
         None if it is not requested, or if there are no samples.
     """
     data = calibration_data(target) if target.validation is None else target.validation.data
-    is_lite = target.artifact == "tflite" and target.quantize.mode in MEASURED_MODES
-    if not is_lite or not target.quantization_report or data is None:
+    if not is_measured(target) or not target.quantization_report or data is None:
         return None
     repairs, graphs = _graphs(target, frozen, steps)
     ranges: list[Upstream] = []
