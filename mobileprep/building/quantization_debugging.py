@@ -149,8 +149,8 @@ def debug_tflite(
         recipe: the recipe.
         target: name of the target; may be empty if only one target is quantized.
         samples: number of samples from the validation's data, or else from the calibration's. The
-            default is 16, or fewer if there are not enough.
-        seed: seed for choosing samples.
+            default is the number in the report, 4, or fewer if there are not enough.
+        seed: seed for choosing samples; with 0, they are those of the report.
         warn: called with each warning.
         tell: called after each run of the network with the number of finished runs and the total.
 
@@ -161,12 +161,13 @@ def debug_tflite(
     alone = one_target(recipe, target)
     (only,) = alone.targets
     alone = replace(alone, targets=(replace(only, quantization_report=True),))
-    choice = SampleChoice(samples or _SAMPLES, seed, exactly=samples is not None)
     with _executor(alone, warn) as executor:
         stages = executor.state.plan.stages
         spec = next((one for one in stages if isinstance(one.stage, LayersStage)), None)
         if spec is None:
             raise UsageError(*_NO_DATA)
+        exactly = samples is not None
+        choice = SampleChoice(samples or spec.stage.count, seed, exactly=exactly)
         with _running(spec, executor, list(spec.stage.upstream.values())) as job:
             errors = measured_layers(replace(job, progress=tell), choice)
     names = [layer.layer for layer in ranked_layers(errors)[:_NAMED]]

@@ -25,7 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples",
         type=int,
-        help="Number of validation or calibration samples to run [default: 16, or all if fewer]",
+        help="Number of validation or calibration samples to run [default: 16, or 4 for a LiteRT file]",
     )
     parser.add_argument("--seed", type=int, default=0, help="Seed for choosing the samples")
     parser.add_argument("--tensors", type=int, default=_SHOWN, help="Number of tensors to show")

@@ -43,7 +43,7 @@ def run(job: Job[LayersStage]) -> None:
     """
     settings = job.asked
     try:
-        record = measured_layers(job, SampleChoice(settings.count, exactly=False))
+        record = measured_layers(job, SampleChoice(settings.count, 0, exactly=False))
     except MobileprepError as error:
         record = LayersRecord(settings.data.name, 0, unmeasured=error.message)
     job.write_record(settings.RECORD, record)
