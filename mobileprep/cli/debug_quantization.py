@@ -25,7 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples",
         type=int,
-        help="Number of validation or calibration samples to run [default: 16, or 4 for a LiteRT file]",
+        help="Number of validation or calibration samples [default: 16, or 4 for a LiteRT file]",
     )
     parser.add_argument("--seed", type=int, default=0, help="Seed for choosing the samples")
     parser.add_argument("--tensors", type=int, default=_SHOWN, help="Number of tensors to show")
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
     if (args.samples is not None and args.samples < 1) or args.tensors < 0 or args.seed < 0:
         message = "--samples is at least 1, --seed and --tensors at least 0"
-        raise UsageError(message, f"leave them out for 16, 0 and {_SHOWN}")
+        raise UsageError(message, "leave them out for the defaults")
     recipes = load_recipes(args)
     if len(recipes) != 1:
         message = f"{len(recipes)} recipes are named"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, get_args
 
 import numpy as np
@@ -154,7 +154,6 @@ def file_errors(
     emulation: Emulation,
     base: Emulation,
     feeds: Iterable[Sequence[Array]],
-    report: Callable[[int], None] = lambda done: None,
 ) -> FileErrors:
     """Measure the errors of a file by running its float graph with fake quantization.
 
@@ -165,15 +164,13 @@ def file_errors(
         base: the float graph to compare with. Its tensors have the scales of the file's, but its
             weights may differ.
         feeds: the arrays of the inputs, for each run.
-        report: called after each run with their number.
 
     Raises:
         UsageError, UnsupportedError, InvalidGraphError: a graph cannot be run.
     """
     measurement = _Measurement(emulation, base)
-    for done, feed in enumerate(feeds, start=1):
+    for feed in feeds:
         measurement.add(dict(zip(base.inputs, feed, strict=True)))
-        report(done)
     return measurement.errors()
 
 

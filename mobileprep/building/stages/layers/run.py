@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -21,15 +20,17 @@ from mobileprep.building.stages.layers.spec import (
 from mobileprep.building.stages.package.lite import integers_of
 from mobileprep.building.stages.running import asset_folder, data_files, stage_inputs
 from mobileprep.data.opening import open_dataset
-from mobileprep.data.source import SampleChoice
+from mobileprep.data.source import Dataset, SampleChoice
 from mobileprep.data.survey import runs
 from mobileprep.errors import MobileprepError
 from mobileprep.graph.graph import Graph
+from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, Mode, programs
 from mobileprep.litert.emulation import Emulation, emulation_of
 from mobileprep.litert.layer_errors import FileErrors, LayerError, Shares, file_errors
 from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.subgraph import with_found_assets
+from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.transforms.base import transform_class, transform_names
 
 # A run keeps the outputs of all layers in memory, see ``file_errors``.
@@ -63,18 +64,13 @@ def measured_layers(job: Job[LayersStage], choice: SampleChoice) -> LayersRecord
         inputs = stage_inputs(job, first, interface.inputs)
         files = data_files(settings.data, settings.reading)
         data = open_dataset(files, inputs, choice, labels=settings.labels)
-        feeds = [
-            [fed.feeds[name] for name in interface.inputs] for fed in runs(data, inputs, _BATCH)
-        ]
         base: Emulation | None = None
-        total = len(feeds) * len(settings.graphs)
         for number, upstream in enumerate(settings.graphs):
             graph = with_found_assets(job.graph(upstream), (folder,))
             emulation = _emulation(job, graph, interface, number)
             if base is None or _moves_scales(settings.repairs[number - 1]):
                 base = emulation
-            report = partial(_report, job, len(feeds) * number, total)
-            levels.append(file_errors(emulation, base, feeds, report))
+            levels.append(file_errors(emulation, base, _feeds(job, data, inputs, number)))
     return LayersRecord(
         settings.data.name,
         len(data),
@@ -84,8 +80,15 @@ def measured_layers(job: Job[LayersStage], choice: SampleChoice) -> LayersRecord
     )
 
 
-def _report(job: Job[LayersStage], before: int, total: int, runs: int) -> None:
-    job.progress(before + runs, total)
+def _feeds(
+    job: Job[LayersStage], data: Dataset, inputs: Sequence[FedTensor], number: int
+) -> Iterator[list[Array]]:
+    """Yield the arrays of the inputs for each run, and report the progress."""
+    done, total = number * len(data), len(job.asked.graphs) * len(data)
+    for fed in runs(data, inputs, _BATCH):
+        yield [fed.feeds[tensor.name] for tensor in inputs]
+        done += fed.count
+        job.progress(done, total)
 
 
 def _emulation(job: Job[LayersStage], graph: Graph, interface: Interface, number: int) -> Emulation:
