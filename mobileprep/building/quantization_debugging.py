@@ -162,13 +162,14 @@ def debug_tflite(
     (only,) = alone.targets
     alone = replace(alone, targets=(replace(only, quantization_report=True),))
     with _executor(alone, warn) as executor:
-        stages = executor.state.plan.stages
-        spec = next((one for one in stages if isinstance(one.stage, LayersStage)), None)
-        if spec is None:
+        for spec in executor.state.plan.stages:
+            if isinstance(spec.stage, LayersStage):
+                stage = spec.stage
+                break
+        else:
             raise UsageError(*_NO_DATA)
-        exactly = samples is not None
-        choice = SampleChoice(samples or spec.stage.count, seed, exactly=exactly)
-        with _running(spec, executor, list(spec.stage.upstream.values())) as job:
+        choice = SampleChoice(samples or stage.count, seed, exactly=samples is not None)
+        with _running(spec, executor, list(stage.upstream.values())) as job:
             errors = measured_layers(replace(job, progress=tell), choice)
     names = [layer.layer for layer in ranked_layers(errors)[:_NAMED]]
     rule = _rule(names) if only.quantize.mode in INTEGER_MODES else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.litert.convert import Programs
 from mobileprep.litert.program import Op, Program, Readers, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
+from mobileprep.litert.shapes import is_channels_first
 
 _CONVERSIONS: Final = frozenset({"QUANTIZE", "DEQUANTIZE"})
 # Lowest and highest integer of each type of activations; int16 is symmetric.
@@ -127,7 +128,7 @@ class _Finder:
     def emulation(self) -> Emulation:
         for port, stored in zip(self._plain.inputs, self._stored.inputs, strict=True):
             self._note(port.value, stored.value)
-        pairs = list(zip(self._plain.ops, _computing(self._stored), strict=True))
+        pairs = list(zip(_computing(self._plain), _computing(self._stored), strict=True))
         for op, stored_op in pairs:
             for value, stored_value in zip(op.outputs, stored_op.outputs, strict=True):
                 self._note(value, stored_value)
@@ -161,7 +162,7 @@ class _Finder:
             if grid is not None and tensor not in self._produced and tensor not in outputs:
                 self._produced[tensor] = grid
                 for reader in readers:
-                    del self._read[reader, tensor]
+                    self._read.pop((reader, tensor), None)
 
     def _note(self, value: Value, stored: Value) -> None:
         tensor, grid = self._tensor(value), _grid(stored)
@@ -188,7 +189,7 @@ class _Finder:
         if op.code in LAYERS and node is not None:
             weights = self._weights(node, op, stored)
             bias_error = _bias_error(op, stored)
-        elif grid is None or KERNELS[op.code].rule == "same":
+        elif grid is None or op.code not in KERNELS or KERNELS[op.code].rule == "same":
             return None
         if weights is None and grid is None and not grids:
             return None
@@ -223,13 +224,13 @@ class _Finder:
         weights = self._graph.get(node.data_inputs[1].node) if len(node.data_inputs) > 1 else None
         if plain is None or held is None or weights is None or weights.op != "Const":
             return None
-        layout = _layout(node)
-        if layout is None:
+        order, before = _order(node), weights.attr_tensor("value").array()
+        if len(order) != plain.ndim or plain.size != before.size:
             return None
-        before = weights.attr_tensor("value").array()
-        if not np.array_equal(layout(plain).reshape(before.shape), before):
+        if not np.array_equal(np.transpose(plain, order).reshape(before.shape), before):
             return None
-        return layout(dequantized_constant(held)).reshape(before.shape)
+        floats: Array = np.transpose(dequantized_constant(held), order).reshape(before.shape)
+        return floats
 
     def _constant(self, value: Value | None) -> Value | None:
         """Return a quantized constant, or the one that a DEQUANTIZE reads."""
@@ -251,9 +252,11 @@ def _dynamic_grid(op: Op, stored: Op) -> DynamicGrid | None:
     weights = stored.input_at(LAYERS[op.code].weights) if op.code in LAYERS else None
     if weights is None or weights.data is None or weights.quantization is None:
         return None
-    is_dense = op.code == "FULLY_CONNECTED"
-    is_pixelwise = op.code == "CONV_2D" and weights.data.shape[1:3] == (1, 1)
-    return DynamicGrid((-1,) if is_dense or is_pixelwise else (1, 2, 3))
+    if op.code == "FULLY_CONNECTED":
+        return DynamicGrid((-1,))
+    if op.code != "CONV_2D" or weights.data.shape[1:3] != (1, 1):
+        return DynamicGrid((1, 2, 3))
+    return DynamicGrid((1 if op.node is not None and is_channels_first(op.node) else -1,))
 
 
 def _grid(value: Value) -> Grid | None:
@@ -271,12 +274,19 @@ def dequantized_constant(value: Value) -> Array:
     assert value.data is not None
     details: Quantization | None = value.quantization
     assert details is not None
+    scales = details.scales.astype(np.float64)
     shape = [1] * value.data.ndim
-    if details.scales.size > 1:
-        shape[details.axis] = details.scales.size
+    if scales.ndim > 1:
+        # A scale for each block along the last dimension.
+        shape[details.axis] = scales.shape[0]
+        scales = np.repeat(scales, -(-value.data.shape[-1] // scales.shape[1]), 1)
+        scales = scales[:, : value.data.shape[-1]]
+        shape[-1] = value.data.shape[-1]
+    elif scales.size > 1:
+        shape[details.axis] = scales.size
     points = details.zero_points.reshape(shape) if details.zero_points.size else 0
     whole = value.data.astype(np.float64) - points
-    floats: Array = (whole * details.scales.astype(np.float64).reshape(shape)).astype(np.float32)
+    floats: Array = (whole * scales.reshape(shape)).astype(np.float32)
     return floats
 
 
@@ -289,12 +299,11 @@ def _bias_error(op: Op, stored: Op) -> Array | None:
     return error.astype(np.float32) if error.any() else None
 
 
-def _layout(node: Node) -> Callable[[Array], Array] | None:
-    """Return the function from LiteRT's layout of a node's weights to the graph's."""
-    order = _ORDERS.get(node.op)
+def _order(node: Node) -> tuple[int, ...]:
+    """Return the order of the axes of LiteRT's weights in the graph; empty for unknown layers."""
     if node.op == "MatMul" and node.attr_bool("transpose_b", False):
-        order = (0, 1)
-    return None if order is None else lambda weights: np.transpose(weights, order)
+        return 0, 1
+    return _ORDERS.get(node.op, ())
 
 
 # The reverse of the lowering, see ``litert.ops.conv``.
@@ -562,7 +571,7 @@ class _Writer:
 
     def shifted(self, ref: Ref, node: Node, error: Array) -> Ref:
         """Add the error of a bias to the output of a layer."""
-        if node.attr_str("data_format", "NHWC") == "NCHW":
+        if is_channels_first(node):
             error = error.reshape(-1, 1, 1)
         return self._plain("Add", ref, self.constant(node.name, error))
 

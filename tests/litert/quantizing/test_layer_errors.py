@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import Quantization
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.assemble import assembled
 from mobileprep.litert.convert import INTEGERS, Mode, Programs, programs, to_calibrate
-from mobileprep.litert.emulation import emulation_of
+from mobileprep.litert.emulation import dequantized_constant, emulation_of
 from mobileprep.litert.layer_errors import ErrorSum, FileErrors, Shares, file_errors
 from mobileprep.litert.prepare import CutInput
+from mobileprep.litert.program import Value
 from mobileprep.litert.quantizing.kernels import Integers, Range
 from mobileprep.ops.numerics.differences import DamageSum
 from mobileprep.runtime.interpreter import Interpreter
@@ -141,6 +143,26 @@ def test_repaired_weights_are_compared_with_the_float_weights() -> None:
     # With float inputs: 8128 - 64.25 * 127 = -31.75.
     whole, weights, activations = Y**2, (Y + 31.75) ** 2, (40 - Y) ** 2
     assert first.shares.weights == pytest.approx((whole + weights - activations) / 2 / whole, 1e-3)
+
+
+def test_blocks_of_weights_have_scales_of_their_own() -> None:
+    scales = np.array([[1, 2], [3, 4]], np.float32)
+    data = np.array([[1, -1, 1, -1], [2, 2, 2, 2]], np.int8)
+    details = Quantization(scales, np.zeros(0, np.int64), 0)
+    blocks = dequantized_constant(Value("w", DType.INT4, (2, 4), data, details))
+    assert blocks.tolist() == [[1, -1, 2, -2], [6, 6, 8, 8]]
+    details = Quantization(np.array([1, 2], np.float32), np.array([0, 1]), 0)
+    channels = dequantized_constant(Value("w", DType.INT8, (2, 4), data, details))
+    assert channels.tolist() == [[1, -1, 1, -1], [2, 2, 2, 2]]
+
+
+def test_integer_output_is_rounded_like_its_tensor() -> None:
+    graph, ranges = two_layers(), {**TWO, "y": steps(127 * U**3)}
+    kind = Integers(DType.INT8, ranges, input_type="uint8", output_type="int8")
+    done = programs(graph, [CutInput("x")], ["y"], mode="int8", integers=kind)
+    emulation = emulation_of(done)
+    found = file_errors(emulation, emulation, [[np.array([[64, -64.25]], np.float32) * U]])
+    assert found == errors(graph, ranges, [(64, -64.25)])
 
 
 def test_shares_add_up() -> None:
