@@ -11,7 +11,7 @@ import pytest
 
 from mobileprep import build
 from mobileprep.building.quantization_debugging import debug_tflite
-from mobileprep.errors import AccuracyError
+from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
@@ -110,6 +110,14 @@ def test_unusable_samples_are_an_error(folder: Path) -> None:
     )
     np.savez(folder / "other.npz", x=np.ones((2, 8), np.float32))
     with pytest.raises(AccuracyError, match="all samples hold one value"):
+        debug_tflite(load_recipe(folder / "recipe.yaml", environ={}))
+
+
+def test_target_without_samples_is_refused(folder: Path) -> None:
+    calibration = "calibration: {data: data.npz, method: min_max}\n"
+    text = RECIPE.replace("QUANTIZE", "weights").replace(calibration, "")
+    (folder / "recipe.yaml").write_text(text)
+    with pytest.raises(UsageError, match="no data to run the model on"):
         debug_tflite(load_recipe(folder / "recipe.yaml", environ={}))
 
 

@@ -91,6 +91,7 @@ def test_tables_have_the_numbers(page: Any) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_strip_has_no_serious_accessibility_faults(
     chrome: Any, page_file: Path, scheme: str
