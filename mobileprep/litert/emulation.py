@@ -132,7 +132,7 @@ class _Finder:
         for op, stored_op in pairs:
             for value, stored_value in zip(op.outputs, stored_op.outputs, strict=True):
                 self._note(value, stored_value)
-        ops = [found for pair in pairs if (found := self._op(*pair)) is not None]
+        ops = [op for op in (self._op(*pair) for pair in pairs) if op is not None]
         refs = [edge(ref) for ref in self._source.outputs]
         self._share(refs)
         ends = {}
@@ -151,7 +151,7 @@ class _Finder:
         )
 
     def _share(self, outputs: Sequence[Edge]) -> None:
-        """Record tensors that all nodes read in the same integers, such as inputs, as held in them.
+        """Record tensors that all nodes read in the same integers, such as inputs, as produced so.
 
         A repair may rename the nodes that read them.
         """
@@ -220,16 +220,16 @@ class _Finder:
     def _weights(self, node: Node, op: Op, stored: Op) -> Array | None:
         """Return the weights of the file in the layout of the graph; None if they are float."""
         index = LAYERS[op.code].weights
-        plain, held = op.constant(index), self._constant(stored.input_at(index))
+        plain, quantized = op.constant(index), self._constant(stored.input_at(index))
         weights = self._graph.get(node.data_inputs[1].node) if len(node.data_inputs) > 1 else None
-        if plain is None or held is None or weights is None or weights.op != "Const":
+        if plain is None or quantized is None or weights is None or weights.op != "Const":
             return None
         order, before = _order(node), weights.attr_tensor("value").array()
         if len(order) != plain.ndim or plain.size != before.size:
             return None
         if not np.array_equal(np.transpose(plain, order).reshape(before.shape), before):
             return None
-        floats: Array = np.transpose(dequantized_constant(held), order).reshape(before.shape)
+        floats: Array = np.transpose(dequantized_constant(quantized), order).reshape(before.shape)
         return floats
 
     def _constant(self, value: Value | None) -> Value | None:
@@ -381,7 +381,7 @@ def emulated(emulation: Emulation, float_graph: Graph, part: Part = "all") -> Em
     refs = _Refs({}, {}, {})
     for op in emulation.ops if biases else ():
         if op.bias_error is not None and op.name in base:
-            refs.changed[op.name, 0] = writer.shifted(Ref(op.name), base[op.name], op.bias_error)
+            refs.changed[op.name, 0] = writer.add_error(Ref(op.name), base[op.name], op.bias_error)
     if activations != "float":
         _hold(emulation, base, activations, writer, refs)
     stored = {op.name: op.weights for op in emulation.ops if weights and op.weights is not None}
@@ -420,12 +420,12 @@ def _hold(
     """Clip or round the tensors that the file holds in integers."""
     for tensor, grid in emulation.produced.items():
         if tensor[0] in base:
-            refs.changed[tensor] = writer.held(refs.current(tensor), grid, activations)
+            refs.changed[tensor] = writer.limit(refs.current(tensor), grid, activations)
     for (reader, tensor), grid in emulation.read.items():
         if tensor[0] in base:
-            refs.read[reader, tensor] = writer.held(refs.current(tensor), grid, activations)
+            refs.read[reader, tensor] = writer.limit(refs.current(tensor), grid, activations)
     for tensor, grid in emulation.ends.items():
-        refs.ends[tensor] = writer.held(refs.current(tensor), grid, activations)
+        refs.ends[tensor] = writer.limit(refs.current(tensor), grid, activations)
 
 
 class SingleOp(Struct, frozen=True):
@@ -491,13 +491,13 @@ class _Copies:
             ]
             if node is chain[0] and causes.weights and op.weights is not None:
                 inputs[1] = writer.constant(op.name, op.weights)
-            copy = writer.copied(node, inputs)
+            copy = writer.copy(node, inputs)
             if node is chain[0] and causes.biases and op.bias_error is not None:
-                copy = writer.shifted(copy, node, op.bias_error)
+                copy = writer.add_error(copy, node, op.bias_error)
             copies[node.name] = copy
         ref = Ref(copies[op.output[0]].node, op.output[1])
         if op.grid is not None and activations != "float":
-            ref = writer.held(ref, op.grid, activations)
+            ref = writer.limit(ref, op.grid, activations)
         return str(ref)
 
     def _input(self, graph: Graph, source: Ref, activations: Activations) -> Ref:
@@ -511,7 +511,7 @@ class _Copies:
         grid = self._op.grids.get(tensor)
         if grid is None or activations == "float":
             return ref
-        return self._writer.held(ref, grid, activations)
+        return self._writer.limit(ref, grid, activations)
 
 
 def _chain(first: str, last: str, graph: Graph) -> list[Node] | None:
@@ -539,21 +539,21 @@ class _Writer:
     def __init__(self, base: Iterable[Node]) -> None:
         self.nodes: list[Node] = []
         self._fresh = FreshNames(node.name for node in base)
-        self._held: dict[tuple[Ref, AnyGrid, Activations], Ref] = {}
+        self._limits: dict[tuple[Ref, AnyGrid, Activations], Ref] = {}
         self._constants: dict[int, tuple[object, Ref]] = {}
         self._placeholders: dict[Edge, Ref] = {}
         self._copies: dict[tuple[str, tuple[Ref, ...]], Ref] = {}
 
     def constant(self, name: str, value: Array | Tensor) -> Ref:
         """Add a constant; the same object becomes the same constant."""
-        known = self._constants.get(id(value))
-        if known is None:
+        entry = self._constants.get(id(value))
+        if entry is None:
             tensor = value if isinstance(value, Tensor) else Tensor.of(value)
             node = constant(self._fresh.name(f"{name}/value"), tensor)
             self.nodes.append(node)
             # Keeping the object keeps its identity unique.
-            known = self._constants[id(value)] = value, Ref(node.name)
-        return known[1]
+            entry = self._constants[id(value)] = value, Ref(node.name)
+        return entry[1]
 
     def placeholder(self, tensor: Edge, kind: DType) -> Ref:
         """Add a placeholder for a tensor, once."""
@@ -562,25 +562,25 @@ class _Writer:
             self._placeholders[tensor] = self._added("Placeholder", tensor[0], **attrs)
         return self._placeholders[tensor]
 
-    def copied(self, node: Node, inputs: Sequence[Ref]) -> Ref:
+    def copy(self, node: Node, inputs: Sequence[Ref]) -> Ref:
         """Copy a node with other inputs, once."""
         key = (node.name, tuple(inputs))
         if key not in self._copies:
             self._copies[key] = self._added(node.op, node.name, *inputs, **node.attrs)
         return self._copies[key]
 
-    def shifted(self, ref: Ref, node: Node, error: Array) -> Ref:
+    def add_error(self, ref: Ref, node: Node, error: Array) -> Ref:
         """Add the error of a bias to the output of a layer."""
         if is_channels_first(node):
             error = error.reshape(-1, 1, 1)
         return self._plain("Add", ref, self.constant(node.name, error))
 
-    def held(self, ref: Ref, grid: AnyGrid, activations: Activations) -> Ref:
+    def limit(self, ref: Ref, grid: AnyGrid, activations: Activations) -> Ref:
         """Clip or round a tensor to the numbers that integers represent."""
         key = ref, grid, activations
-        if key not in self._held:
-            self._held[key] = self._limited(ref, grid, activations)
-        return self._held[key]
+        if key not in self._limits:
+            self._limits[key] = self._limited(ref, grid, activations)
+        return self._limits[key]
 
     def _limited(self, ref: Ref, grid: AnyGrid, activations: Activations) -> Ref:
         if isinstance(grid, DynamicGrid):

@@ -114,9 +114,10 @@ class ErrorSum:
         Args:
             expected: float values.
             arrays: the same values with each part of the errors; parts without errors are omitted.
+                Arrays of another shape have infinite errors.
         """
         values = expected.reshape(-1)
-        flat = {part: array.reshape(-1) for part, array in arrays.items()}
+        flat = {p: a.reshape(-1) for p, a in arrays.items() if a.shape == expected.shape}
         with np.errstate(all="ignore"):
             for start in range(0, values.size, _BLOCK):
                 x = values[start : start + _BLOCK]
@@ -124,6 +125,9 @@ class ErrorSum:
                 for part, array in flat.items():
                     error = array[start : start + _BLOCK] - x
                     self._energies[part] += float(error @ error)
+        for part, array in arrays.items():
+            if array.shape != expected.shape:
+                self._energies[part] = math.inf
 
     @property
     def sqnr(self) -> float:
@@ -196,8 +200,7 @@ class _Measurement:
         self._file = _Run(emulation, base, "all")
         self._parts = {part: _Run(emulation, base, part) for part in parts if part != "all"}
         self._sums = {op: ErrorSum() for op in self._ops}
-        self._output_sums = [ErrorSum() for _ in self._outputs]
-        self._unlike: set[int] = set()
+        self._output_sums: dict[int, ErrorSum] = {}
 
     def add(self, feed: Mapping[str, Array]) -> None:
         """Run the float graph and the file on a feed, and add the errors."""
@@ -210,13 +213,10 @@ class _Measurement:
             self._sums[op].add(floats[op.output], {"all": array})
         parts = {part: run.arrays((), feed)[1] for part, run in self._parts.items()}
         for index, tensor in enumerate(self._outputs):
-            found: dict[Part, Array] = {"all": ends[index]}
-            found.update((part, run[index]) for part, run in parts.items())
-            expected = floats[tensor]
-            if expected.dtype.kind != "f" or any(a.shape != expected.shape for a in found.values()):
-                self._unlike.add(index)
-            else:
-                self._output_sums[index].add(expected, found)
+            output: dict[Part, Array] = {"all": ends[index]}
+            output.update((part, run[index]) for part, run in parts.items())
+            if floats[tensor].dtype.kind == "f":
+                self._output_sums.setdefault(index, ErrorSum()).add(floats[tensor], output)
         for single in self._singles.values():
             single.add(floats)
 
@@ -230,8 +230,7 @@ class _Measurement:
             layers.append(LayerError(op.name, tensor, op.code, self._sums[op].sqnr, alone, shares))
         outputs = (
             OutputError(index, total.sqnr, total.shares)
-            for index, total in enumerate(self._output_sums)
-            if index not in self._unlike
+            for index, total in self._output_sums.items()
         )
         return FileErrors(tuple(layers), tuple(outputs))
 

@@ -181,6 +181,12 @@ def test_lost_numbers_have_no_shares(number: float) -> None:
     assert (total.sqnr, total.shares) == (-200, None)
 
 
+def test_other_shapes_are_infinite_errors() -> None:
+    total = ErrorSum()
+    total.add(np.ones(2, np.float32), {"all": np.ones(3, np.float32)})
+    assert (total.sqnr, total.shares) == (-200, None)
+
+
 def test_exact_layers_have_no_shares() -> None:
     (layer, _) = errors(two_layers(), TWO, [(0, 0)]).layers
     assert (layer.sqnr, layer.alone, layer.shares) == (200, 200, None)
