@@ -11,16 +11,8 @@ from msgspec import Struct
 
 from mobileprep.graph.refs import Edge, Ref
 from mobileprep.graph.tensor import Array
-from mobileprep.litert.emulation import (
-    EmulatedOp,
-    Emulation,
-    Grid,
-    Part,
-    SingleOp,
-    emulated,
-    parts_of,
-    single_op,
-)
+from mobileprep.litert.emulated_graphs import Part, SingleOp, emulated, parts_of, single_op
+from mobileprep.litert.emulation import EmulatedOp, Emulation, Grid
 from mobileprep.ops.numerics.differences import decibels
 from mobileprep.runtime.interpreter import Interpreter
 
