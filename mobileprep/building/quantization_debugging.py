@@ -17,11 +17,14 @@ from mobileprep.building.pipeline.eviction import store_bound
 from mobileprep.building.pipeline.exchange import StoreExchange
 from mobileprep.building.pipeline.execute import Executor, Handover
 from mobileprep.building.plan.portable import portable_recipe
-from mobileprep.building.plan.spec import Files, Plan, StageSpec, TargetPlan
+from mobileprep.building.plan.spec import Files, Plan, StageSpec, TargetPlan, Upstream
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.calibrate.spec import CalibrateStage
 from mobileprep.building.stages.evaluate.spec import EvaluateStage
 from mobileprep.building.stages.freeze.spec import Interface
+from mobileprep.building.stages.layers.report import ranked_layers
+from mobileprep.building.stages.layers.run import measured_layers
+from mobileprep.building.stages.layers.spec import LayersRecord, LayersStage, is_measured
 from mobileprep.building.stages.running import asset_folder, data_files
 from mobileprep.building.stages.search.run import level_rules, own_rules, ranked, recorded_tries
 from mobileprep.building.stages.search.spec import ChoiceStage, RankStage
@@ -46,7 +49,7 @@ from mobileprep.errors import InternalError, UsageError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
 from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.validation_settings import USUAL_LABELS
+from mobileprep.recipe.validation_settings import INTEGER_MODES, USUAL_LABELS
 from mobileprep.runtime.engines.subgraph import with_found_assets
 from mobileprep.transforms.base import Context, make_transform
 
@@ -104,13 +107,82 @@ def debug_quantization(
     Raises:
         UsageError: the recipe has no such target, or the target has no data.
     """
-    alone = _one_target(recipe, target)
-    state = plan_state([alone])
+    alone = one_target(recipe, target)
+    with (
+        _executor(alone, warn) as executor,
+        quantized_target(executor.state.plan, executor) as subject,
+    ):
+        return _measured(alone, subject, samples, seed, warn, tell)
+
+
+class FileDamage(Struct, frozen=True):
+    """The effect of quantization on the layers of a .tflite file.
+
+    Args:
+        recipe: name of the recipe.
+        target: directory of the target.
+        errors: the errors of each layer and output, as in the report.
+        rule: rule that keeps the worst layers in float, in the syntax of ``quantize.rules``; empty
+            for modes without rules.
+    """
+
+    recipe: str
+    target: str
+    errors: LayersRecord
+    rule: str
+
+
+def debug_tflite(
+    recipe: Recipe,
+    target: str = "",
+    *,
+    samples: int | None = None,
+    seed: int = 0,
+    warn: Callable[[str], None] = lambda _: None,
+    tell: Callable[[int, int], None] = lambda done, count: None,
+) -> FileDamage:
+    """Measure the layers of a LiteRT target's file before and after each repair.
+
+    Earlier stages are built if they are stale.
+
+    Args:
+        recipe: the recipe.
+        target: name of the target; may be empty if only one target is quantized.
+        samples: number of samples from the validation's data, or else from the calibration's. The
+            default is the number in the report, 4, or fewer if there are not enough.
+        seed: seed for choosing samples; with 0, they are those of the report.
+        warn: called with each warning.
+        tell: called after each run of the network with the number of finished runs and the total.
+
+    Raises:
+        UsageError: the recipe has no such target, or the target has no data.
+        UnsupportedError, InvalidGraphError: a graph cannot be converted or run.
+    """
+    alone = one_target(recipe, target)
+    (only,) = alone.targets
+    alone = replace(alone, targets=(replace(only, quantization_report=True),))
+    with _executor(alone, warn) as executor:
+        for spec in executor.state.plan.stages:
+            if isinstance(spec.stage, LayersStage):
+                stage = spec.stage
+                break
+        else:
+            raise UsageError(*_NO_DATA)
+        choice = SampleChoice(samples or stage.count, seed, exactly=samples is not None)
+        with _running(spec, executor, list(stage.upstream.values())) as job:
+            errors = measured_layers(replace(job, progress=tell), choice)
+    names = [layer.layer for layer in ranked_layers(errors)[:_NAMED]]
+    rule = _rule(names) if only.quantize.mode in INTEGER_MODES else ""
+    return FileDamage(recipe.name, only.folder, errors, rule)
+
+
+@contextmanager
+def _executor(recipe: Recipe, warn: Callable[[str], None]) -> Iterator[Executor]:
+    """Provide an executor of a recipe's plan, and save the state of the cache afterwards."""
+    state = plan_state([recipe])
     bound = store_bound(os.environ)
-    executor = Executor(state, warn=lambda task, text: warn(f"{task}: {text}"))
     try:
-        with quantized_target(state.plan, executor) as subject:
-            return _measured(alone, subject, samples, seed, warn, tell)
+        yield Executor(state, warn=lambda task, text: warn(f"{task}: {text}"))
     finally:
         state.store.files.save()
         state.store.finish(bound)
@@ -186,19 +258,33 @@ def _measured(
     )
 
 
-def _one_target(recipe: Recipe, name: str) -> Recipe:
+def one_target(recipe: Recipe, name: str) -> Recipe:
+    """Return a recipe with only one of its quantized targets.
+
+    Args:
+        recipe: the recipe.
+        name: name of the target; may be empty if only one target is quantized.
+
+    Raises:
+        UsageError: there is no such target, or there are several.
+    """
     # Before filtering targets, because file names depend on all files that a recipe names.
     recipe = portable_recipe(recipe)
-    candidates = [t for t in recipe.targets if any(s.name == QUANTIZER for s in t.transforms)]
+    candidates = [
+        target
+        for target in recipe.targets
+        if is_measured(target) or any(step.name == QUANTIZER for step in target.transforms)
+    ]
     matches = [t for t in candidates if not name or name in (t.name, t.folder)]
     if len(matches) == 1:
         return replace(recipe, targets=(matches[0],))
     names = ", ".join(t.folder for t in candidates)
     if not candidates:
-        message = f"no target of {recipe.name!r} has {QUANTIZER} in its chain"
+        message = f"no target of {recipe.name!r} has {QUANTIZER} in its chain, or integers in a "
+        message += ".tflite file"
         raise UsageError(message, "write 'quantize: {mode: nodes}' in a target")
     if name:
-        message = f"{recipe.name!r} has no target {name!r} whose nodes are quantized"
+        message = f"{recipe.name!r} has no target {name!r} that is quantized"
         raise UsageError(message, f"there are {names}")
     message = f"{len(candidates)} targets of {recipe.name!r} are quantized"
     raise UsageError(message, f"name one of them with --target: {names}")
@@ -259,12 +345,7 @@ def quantized_target(
     read = [stage.graph, stage.interface, *([stage.ranges] if stage.ranges else []), assets]
     if isinstance(stage, ChoiceStage):
         read += [stage.ranking, stage.tries]
-    inputs = executor.attempt(lambda: {up: executor.obtain(up) for up in read})
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        handover = Handover(Plan((), ()))
-        exchange = StoreExchange(spec.task, executor.state.store, inputs, handover, folder)
-        job = Job(spec.task, stage, exchange, folder)
+    with _running(spec, executor, read) as job:
         interface = job.record(Interface, stage.interface)
         with asset_folder(job.path(assets)) as lying:
             graph = with_found_assets(job.graph(stage.graph), (lying,))
@@ -274,6 +355,17 @@ def quantized_target(
             if isinstance(stage, ChoiceStage):
                 options["rule"] = (*_chosen_rules(job, stage), *own_rules(stage))
             yield QuantizedTarget(graph, interface, options, source, files)
+
+
+@contextmanager
+def _running(spec: StageSpec, executor: Executor, read: Sequence[Upstream]) -> Iterator[Job[Any]]:
+    """Build the inputs of a stage, and provide a job that reads them."""
+    inputs = executor.attempt(lambda: {up: executor.obtain(up) for up in read})
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        handover = Handover(Plan((), ()))
+        exchange = StoreExchange(spec.task, executor.state.store, inputs, handover, folder)
+        yield Job(spec.task, spec.stage, exchange, folder)
 
 
 def _chosen_rules(job: Job[Any], stage: ChoiceStage) -> tuple[str, ...]:
@@ -295,6 +387,12 @@ def _quantizing(
     raise InternalError(message)
 
 
+_NO_DATA: Final = (
+    "the target has no data to run the model on",
+    "add a section 'validation' or 'calibration'",
+)
+
+
 def _data(plan: Plan) -> tuple[EvaluateStage | CalibrateStage, Files]:
     """Return the stage whose data is used, and the data files."""
     kinds: tuple[type[EvaluateStage | CalibrateStage], ...]
@@ -303,8 +401,7 @@ def _data(plan: Plan) -> tuple[EvaluateStage | CalibrateStage, Files]:
         for spec in plan.stages:
             if isinstance(spec.stage, kind) and spec.stage.data is not None:
                 return spec.stage, spec.stage.data
-    message = "the target has no data to run the model on"
-    raise UsageError(message, "add a section 'validation' or 'calibration'")
+    raise UsageError(*_NO_DATA)
 
 
 def feeds_of(

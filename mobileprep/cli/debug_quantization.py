@@ -12,7 +12,7 @@ from mobileprep.cli.verb import Group, verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.building.quantization_debugging import QuantizationDamage
+    from mobileprep.building.quantization_debugging import FileDamage, QuantizationDamage
     from mobileprep.data.calibration.damage import TensorDamage
 
 _SHOWN = 10
@@ -25,7 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples",
         type=int,
-        help="Number of validation or calibration samples to run [default: 16, or all if fewer]",
+        help="Number of validation or calibration samples [default: 16, or 4 for a LiteRT file]",
     )
     parser.add_argument("--seed", type=int, default=0, help="Seed for choosing the samples")
     parser.add_argument("--tensors", type=int, default=_SHOWN, help="Number of tensors to show")
@@ -40,38 +40,78 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     "mobileprep debug-quantization recipe.yaml --target phone",
 )
 def run(args: argparse.Namespace) -> int:
-    """Quantize each layer alone, and all layers but one; print the errors, largest first.
+    """Print the errors of layers, largest first.
+
+    For nodes, each layer is quantized alone, and all layers but one. For a LiteRT file, each layer
+    is measured before and after each repair, as in the report.
 
     Raises:
         UsageError: there are several recipes, or a number is out of range.
     """
     from msgspec import to_builtins
 
-    from mobileprep.building.quantization_debugging import debug_quantization
+    from mobileprep.building.quantization_debugging import (
+        debug_quantization,
+        debug_tflite,
+        one_target,
+    )
     from mobileprep.cli._shared.folders import load_recipes
     from mobileprep.cli._shared.telling import warn
     from mobileprep.core.parallel import report_progress
 
     if (args.samples is not None and args.samples < 1) or args.tensors < 0 or args.seed < 0:
         message = "--samples is at least 1, --seed and --tensors at least 0"
-        raise UsageError(message, f"leave them out for 16, 0 and {_SHOWN}")
+        raise UsageError(message, "leave them out for the defaults")
     recipes = load_recipes(args)
     if len(recipes) != 1:
         message = f"{len(recipes)} recipes are named"
         raise UsageError(message, "name the one whose target is to be looked into")
-    damage = debug_quantization(
-        recipes[0],
-        args.target,
-        samples=args.samples,
-        seed=args.seed,
-        warn=warn,
-        tell=lambda done, count: report_progress("quantizing", done, count, "layers"),
-    )
-    if args.json:
-        print(json.dumps(to_builtins(damage), sort_keys=True, indent=1))
+    alone = one_target(recipes[0], args.target)
+    options = {"samples": args.samples, "seed": args.seed, "warn": warn}
+    damage: FileDamage | QuantizationDamage
+    if alone.targets[0].artifact == "tflite":
+        damage = debug_tflite(
+            alone,
+            **options,
+            tell=lambda done, count: report_progress("measuring", done, count, "runs"),
+        )
+        lines = _file_lines(damage)
     else:
-        print("\n".join(_lines(damage, args.tensors)))
+        damage = debug_quantization(
+            alone,
+            **options,
+            tell=lambda done, count: report_progress("quantizing", done, count, "layers"),
+        )
+        lines = _lines(damage, args.tensors)
+    print(
+        json.dumps(to_builtins(damage), sort_keys=True, indent=1) if args.json else "\n".join(lines)
+    )
     return 0
+
+
+def _file_lines(damage: FileDamage) -> Iterator[str]:
+    from mobileprep.building.report.layout import TextTable, columns
+    from mobileprep.building.stages.layers.report import (
+        LAYER_HEADINGS,
+        layer_cells,
+        output_text,
+        ranked_layers,
+    )
+
+    errors = damage.errors
+    samples = f"{errors.samples} samples of {errors.data}"
+    yield f"{damage.recipe}/{damage.target}: {samples}, against float"
+    for output in errors.outputs:
+        yield f"output {output.output}: {output_text(output, errors.repairs)}"
+    if errors.layers:
+        yield ""
+        yield from columns(
+            TextTable(LAYER_HEADINGS, tuple(map(layer_cells, ranked_layers(errors))), 2)
+        )
+    if damage.rule:
+        yield ""
+        yield "to leave the worst in float, under quantize:"
+        yield f"  rules: [{damage.rule}]"
 
 
 def _lines(damage: QuantizationDamage, tensors: int) -> Iterator[str]:

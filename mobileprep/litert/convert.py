@@ -235,40 +235,93 @@ def converted(
         InexpressibleError: LiteRT cannot express a node.
         UsageError: an integer mode has no ranges, or an input or output does not exist.
     """
+    done = programs(
+        graph,
+        inputs,
+        outputs,
+        mode=mode,
+        integers=integers,
+        rules=rules,
+        weights=weights,
+        flex=flex,
+        min_runtime=min_runtime,
+        where=where,
+        tell=tell,
+    )
+    return assembled(done.stored, min_runtime, where)
+
+
+class Programs(Struct, frozen=True):
+    """The float program of a graph, and the program of its file.
+
+    Args:
+        source: the prepared graph that was lowered.
+        plain: the float program, without fake quantization.
+        stored: the program with the weights and integers of the file. Its operators are those of
+            ``plain`` in the same order, with QUANTIZE and DEQUANTIZE between them.
+    """
+
+    source: Prepared
+    plain: Program
+    stored: Program
+
+
+def programs(
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    *,
+    mode: Mode,
+    integers: Integers | None = None,
+    rules: Sequence[str] = (),
+    weights: WeightSettings | None = None,
+    flex: bool = False,
+    min_runtime: str = "",
+    where: str = "",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Programs:
+    """Lower and quantize a frozen graph; see ``converted``."""
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     for note in source.notes:
         tell(note)
     if mode not in INTEGERS:
         program = program.mapped(fused)
         program.mapped(partial(_checked, where))
+        stored = program
         if mode == "float16":
-            program = program.mapped(in_float16)
+            stored = program.mapped(in_float16)
         elif mode != "float":
-            read = Rules("quantize", rules)
-
-            def settings_of(op: Op) -> WeightSettings | None:
-                """Return how a mode and its rules store the weights of an operator."""
-                usual = weights or WeightSettings(4 if mode == "int4" else 8)
-                if mode == "int4" and not has_few_bits(op):
-                    usual = WeightSettings()
-                settings = (
-                    Settings("nodes", usual) if op.node is None else read.settings(op.node, usual)
-                )
-                return None if settings.mode == "float" else settings.weights
-
-            program = program.mapped(
+            settings_of = _weight_settings(mode, rules, weights)
+            stored = program.mapped(
                 lambda inner: in_few_bits(inner, settings_of, min_runtime, tell)
             )
-        return assembled(program, min_runtime, where)
+        return Programs(source, program, stored)
     settings = integers or Integers(INTEGERS[mode])
     plain, trained = without_fake_quants(program)
     if not (settings.ranges or trained):
         message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
         raise UsageError(message, GIVE_RANGES, where)
-    done = quantized(plain.mapped(fused), settings, trained, min_runtime)
+    plain = plain.mapped(fused)
+    done = quantized(plain, settings, trained, min_runtime)
     for note in done.notes:
         tell(note)
-    return assembled(done.program, min_runtime, where)
+    return Programs(source, plain, done.program)
+
+
+def _weight_settings(
+    mode: Mode, rules: Sequence[str], weights: WeightSettings | None
+) -> Callable[[Op], WeightSettings | None]:
+    """Return how a mode and its rules store the weights of an operator."""
+    read = Rules("quantize", rules)
+
+    def settings_of(op: Op) -> WeightSettings | None:
+        usual = weights or WeightSettings(4 if mode == "int4" else 8)
+        if mode == "int4" and not has_few_bits(op):
+            usual = WeightSettings()
+        settings = Settings("nodes", usual) if op.node is None else read.settings(op.node, usual)
+        return None if settings.mode == "float" else settings.weights
+
+    return settings_of
 
 
 def _checked(where: str, program: Program) -> Program:

@@ -145,6 +145,7 @@ class Step(Located, frozen=True):
         place: location of the step, ``file:line:column``.
         note: warning about how the step is written, or an empty string.
         takes_ranges: whether the step uses the ranges of the target's calibration.
+        is_repair: whether the step is one of ``quantize.repair``.
         trials: maximum number of layer rules to try within the limits of the validation; 0 to run
             the step as written.
     """
@@ -155,9 +156,10 @@ class Step(Located, frozen=True):
     files: tuple[StepFile, ...] = ()
     place: str = ""
     note: str = ""
-    aside: ClassVar[frozenset[str]] = frozenset({"files", "place", "note"})
+    aside: ClassVar[frozenset[str]] = frozenset({"files", "place", "note", "is_repair"})
     takes_ranges: bool = False
     trials: int = 0
+    is_repair: bool = False
 
     @property
     def options(self) -> dict[str, ParameterValue]:
@@ -225,7 +227,9 @@ class Target(Located, frozen=True):
         Option(
             "Whether the report compares each quantized tensor with float, on 16 samples of the "
             "validation or the calibration. Default: only with `quantize_nodes`; `true` includes "
-            "transforms that only quantize weights."
+            "transforms that only quantize weights. For `int8`, `int16x8`, `int4`, and `weights` "
+            "with `artifact: tflite`, `true` measures each layer on 4 samples, before and after "
+            "each repair."
         ),
     ] = None
     migration_report: Annotated[

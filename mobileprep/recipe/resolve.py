@@ -204,9 +204,9 @@ def _repairing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[St
         if data is not None and uses_data and not has_statistics and _is_arrays(data):
             file = StepFile("data", None, "path", data.file)
             params = (*step.params, ("data", data.file.name))
-            yield replace(step, params=params, files=(*step.files, file))
+            yield replace(step, params=params, files=(*step.files, file), is_repair=True)
         else:
-            yield step
+            yield replace(step, is_repair=True)
 
 
 def _usual_repairs(data: Data | None) -> tuple[str, ...]:

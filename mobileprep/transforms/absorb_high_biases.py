@@ -66,6 +66,7 @@ class AbsorbHighBiases(Transform, frozen=True):
         "before an activation into the biases of the next layers, so that activations"
         " have smaller ranges."
     )
+    moves_scales = True
 
     data: Annotated[
         str | None,

@@ -93,6 +93,8 @@ class Transform(Struct, frozen=True):
     """Description in one or two sentences, for the reference page and editors."""
     of_graph_transform_tool: ClassVar[bool] = False
     """Whether the original tool has a transform with this name."""
+    moves_scales: ClassVar[bool] = False
+    """Whether it scales or shifts tensors inside the graph so that the outputs stay the same."""
 
     @abstractmethod
     def apply(self, graph: Graph, context: Context) -> Result:

@@ -51,6 +51,7 @@ class EqualizeRanges(Transform, frozen=True):
         " much smaller weights than others, which 8 bits for a whole tensor would "
         "lose. The results do not change. Fuse batch normalizations first."
     )
+    moves_scales = True
 
     relu6: Annotated[
         Literal["carry", "keep"],

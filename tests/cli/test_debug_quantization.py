@@ -80,6 +80,46 @@ def test_printed_rule_keeps_the_worst_layers_in_float(recipe, run) -> None:
     assert len(json.loads(result.out)["layers"]) == 1
 
 
+LITERT = """\
+version: 1
+extends: digits/recipe.yaml
+name: file
+calibration: {data: digits/data/calibration.npz}
+targets:
+  phone: null
+  download: null
+  eight: {artifact: tflite, quantize: {mode: int8, repair: [equalize_ranges]}}
+"""
+
+
+def test_layers_of_a_litert_file_are_ranked(workdir: Path, run) -> None:
+    shutil.copytree(RECIPES / "digits", workdir / "digits")
+    (workdir / "file.yaml").write_text(LITERT, encoding="utf-8")
+    result = run("debug-quantization", "file.yaml", "--samples", 3, "--json")
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
+    assert (data["recipe"], data["target"]) == ("file", "eight")
+    errors = data["errors"]
+    assert (errors["samples"], errors["repairs"]) == (3, ["equalize_ranges"])
+    layers = {layer["layer"]: layer["errors"][-1]["alone"] for layer in errors["layers"]}
+    assert {"Conv/Conv2D", "Pointwise/Conv2D", "Logits/MatMul"} <= layers.keys()
+    result = run("debug-quantization", "file.yaml")
+    lines = result.out.splitlines()
+    assert lines[0] == "file/eight: 4 samples of data/test.npz, against float"
+    assert lines[1].startswith("output probabilities: ")
+    assert lines[3].split()[:4] == ["layer", "op", "dB", "dB"]
+    alone = [float(line.split()[3]) for line in lines[4 : 4 + len(layers)]]
+    assert alone == sorted(alone)
+    rule = lines[-1].strip()
+    assert rule.startswith("rules: [{mode: float, nodes: '^(")
+    text = LITERT.replace("mode: int8,", f"mode: int8, {rule},")
+    (workdir / "file.yaml").write_text(text, encoding="utf-8")
+    result = run("debug-quantization", "file.yaml", "--json")
+    assert result.code == 0, result.err
+    ruled = json.loads(result.out)["errors"]["layers"]
+    assert len(ruled) == len(layers) - 3
+
+
 def test_output_is_deterministic(recipe, run) -> None:
     once, again = (run("debug-quantization", recipe, "--target", "dynamic") for _ in range(2))
     assert once.out == again.out
@@ -90,8 +130,8 @@ def test_output_is_deterministic(recipe, run) -> None:
     [
         ((), "2 targets of 'digits-eight-bits' are quantized", "--target: dynamic, observed"),
         (("--target", "weights"), "has no target 'weights'", "dynamic, observed"),
-        (("--target", "observed", "--samples", 0), "--samples is at least 1", "16"),
-        (("--target", "observed", "--tensors", -1), "--tensors at least 0", "16"),
+        (("--target", "observed", "--samples", 0), "--samples is at least 1", "defaults"),
+        (("--target", "observed", "--tensors", -1), "--tensors at least 0", "defaults"),
     ],
 )
 def test_invalid_options_are_refused(recipe, run, flags, message: str, hint: str) -> None:

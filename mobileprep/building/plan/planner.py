@@ -45,6 +45,7 @@ from mobileprep.building.stages.freeze.spec import (
 )
 from mobileprep.building.stages.gaps.spec import gaps_spec
 from mobileprep.building.stages.integration.spec import integration_spec
+from mobileprep.building.stages.layers.spec import layers_spec
 from mobileprep.building.stages.migration.spec import migration_spec
 from mobileprep.building.stages.package.spec import (
     ENDINGS,
@@ -159,6 +160,7 @@ class _TargetPlanner:
         label = f"{len(target.transforms) + 1:02d}-tflite-calibrate"
         used = target.ranges_of_file
         ranges = self._ranges(label, graph, frozen, is_used=used, for_litert=True)
+        damage += self._add_all(layers_spec(target, frozen, steps, self._add))
         exceptions = self._exceptions(file, graph, ranges, frozen)
         package = self._add(package_spec(target, file, frozen, graph, ranges, exceptions))
         self.model = PlannedModel(target, frozen, graph, package)

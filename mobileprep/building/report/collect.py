@@ -24,6 +24,7 @@ from mobileprep.building.stages.evaluate.report import EngineLine, engine_line
 from mobileprep.building.stages.exceptions.spec import ExceptionsRecord
 from mobileprep.building.stages.freeze.spec import FreezeRecord
 from mobileprep.building.stages.gaps.spec import DataSets
+from mobileprep.building.stages.layers.spec import LayersRecord
 from mobileprep.building.stages.migration.spec import MigrationRecord
 from mobileprep.building.stages.package.spec import (
     CompressRecord,
@@ -73,6 +74,8 @@ class Report(Struct, frozen=True):
             absent in JSON if there is no list.
         candidate: sizes and cost of the source model, if the recipe has several models; absent in
             JSON otherwise.
+        layers: quantization errors of the layers of a .tflite file, if the recipe asks for them;
+            absent in JSON otherwise.
         memory: memory while loading and running, if the budget limits it; absent in JSON otherwise.
         exceptions: operators that ``quantize: auto`` excepts from int8 in a .tflite file; absent in
             JSON otherwise.
@@ -110,9 +113,10 @@ class Report(Struct, frozen=True):
     schema_version: int = 1
     preprocessing: PreprocessingRecord | None = None
     exceptions: ExceptionsRecord | None = None
+    layers: LayersRecord | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
         {
-            *("candidate", "download", "exceptions", "measured", "memory", "pipeline"),
+            *("candidate", "download", "exceptions", "layers", "measured", "memory", "pipeline"),
             *("preprocessing", "validations"),
         }
     )
@@ -171,6 +175,7 @@ def collect_report(
         download=records.first(DownloadRecord),
         pipeline=pipeline,
         preprocessing=records.first(PreprocessingRecord),
+        layers=records.first(LayersRecord),
         validations=records.first(DataSets),
         candidate=records.first(Candidate),
         memory=None if budget is None else budget.memory,

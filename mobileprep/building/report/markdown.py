@@ -18,6 +18,7 @@ from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.exceptions.report import exception_markdown
 from mobileprep.building.stages.gaps.report import gap_markdown
+from mobileprep.building.stages.layers.report import layer_markdown
 from mobileprep.building.stages.migration.report import migration_markdown
 from mobileprep.building.stages.package.report import kernels_text
 from mobileprep.building.stages.pipeline.report import pipeline_markdown
@@ -117,6 +118,8 @@ def _optional(report: Report) -> Iterator[str]:
     """Yield the sections that a recipe asks for."""
     if report.damage is not None:
         yield from _tensors(report.damage)
+    if report.layers is not None:
+        yield from layer_markdown(report.layers)
     if report.migration is not None:
         yield from migration_markdown(report.migration)
     if report.pipeline is not None:

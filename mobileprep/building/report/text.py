@@ -16,6 +16,7 @@ from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.evaluate.report import engine_lines
 from mobileprep.building.stages.exceptions.report import exception_lines
 from mobileprep.building.stages.gaps.report import gap_lines
+from mobileprep.building.stages.layers.report import layer_lines
 from mobileprep.building.stages.migration.report import migration_lines
 from mobileprep.building.stages.package.report import kernels_text, model_line
 from mobileprep.building.stages.pipeline.report import pipeline_lines
@@ -75,6 +76,8 @@ def _optional_lines(report: Report, width: int) -> Iterator[str]:
         yield from exception_lines(report.exceptions)
     if report.damage is not None:
         yield from damage_lines(report.damage, width)
+    if report.layers is not None:
+        yield from layer_lines(report.layers, width)
     if report.preprocessing is not None:
         yield from preprocessing_lines(report.preprocessing)
     if report.migration is not None:

@@ -340,6 +340,24 @@ class Grid(Struct, frozen=True):
     scale: Array
 
 
+def decibels(signal: float, noise: float, *, is_lost: bool = False) -> float:
+    """Return a signal-to-noise ratio in dB, from -200 to 200.
+
+    Args:
+        signal: sum of the squared float values.
+        noise: sum of the squared differences.
+        is_lost: whether a value is not finite.
+    """
+    if is_lost:
+        return -MOST_DECIBELS
+    if not noise:
+        return MOST_DECIBELS
+    if not signal:
+        return -MOST_DECIBELS
+    ratio = 10 * (math.log10(signal) - math.log10(noise))
+    return min(max(ratio, -MOST_DECIBELS), MOST_DECIBELS)
+
+
 class DamageSum:
     """Accumulates the damage over arrays in constant memory."""
 
@@ -383,21 +401,11 @@ class DamageSum:
         """Return the damage of all added arrays."""
         return Damage(
             self._elements,
-            self._sqnr(),
+            decibels(self._signal, self._noise, is_lost=self._is_lost),
             self._cosine(),
             self._clipped / self._gridded if self._gridded else None,
             math.sqrt(self._squared_steps / self._gridded) if self._gridded else None,
         )
-
-    def _sqnr(self) -> float:
-        if self._is_lost:
-            return -MOST_DECIBELS
-        if not self._noise:
-            return MOST_DECIBELS
-        if not self._signal:
-            return -MOST_DECIBELS
-        decibels = 10 * (math.log10(self._signal) - math.log10(self._noise))
-        return min(max(decibels, -MOST_DECIBELS), MOST_DECIBELS)
 
     def _cosine(self) -> float:
         lengths = math.sqrt(self._signal) * math.sqrt(self._other)

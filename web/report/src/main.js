@@ -5,6 +5,7 @@ import { comparison } from "./compare.js";
 import { DIFFER_TITLES, differing } from "./differ.js";
 import { choice, el, replace } from "./dom.js";
 import { GraphView } from "./graph.js";
+import { layers } from "./layers.js";
 import { Target } from "./model.js";
 import { accuracy, budgets, candidates, files, ops, overview, pipeline, section, stages, stepsTable } from "./sections.js";
 
@@ -18,7 +19,7 @@ const data = read("data");
 let other = read("compared");
 const main = el("main", { id: "main", tabindex: -1 });
 const links = el("ul");
-const TITLES = { overview: "Overview", candidates: "Models", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", scopes: "Scopes", tensors: "Tensors",
+const TITLES = { overview: "Overview", candidates: "Models", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", layers: "Layers", scopes: "Scopes", tensors: "Tensors",
   ops: "Ops", budgets: "Budgets", pipeline: "Pipeline", files: "Files", stages: "Build", compare: "Compare" };
 
 function link(titles) {
@@ -47,6 +48,7 @@ function show(raw) {
     section("sizes", "Size at each step", sizes(target), stepsTable(target)),
     view.element,
     accuracy(target, go),
+    layers(target),
     scopes(target, go),
     tensors(target, go),
     ops(target),

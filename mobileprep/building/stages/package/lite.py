@@ -13,7 +13,6 @@ from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.exceptions.spec import (
     ExceptionsRecord,
     ExceptionStage,
-    nodes_by_mode,
 )
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import PackageStage
@@ -50,7 +49,7 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     rules: Sequence[str] = ()
     if job.asked.exceptions is not None:
         chosen = job.record(ExceptionsRecord, job.asked.exceptions)
-        rules = rules_of(nodes_by_mode(chosen.exceptions))
+        rules = rules_of(nodes_bymode_of(chosen.exceptions))
     with with_assets(graph, job.path(job.asked.assets)) as whole:
         model = record_of(job, whole, interface, rules, notes.append)
     for note in notes:
@@ -84,15 +83,16 @@ def record_of(
         tell: see ``converted``.
     """
     settings = job.asked
-    mode = _mode(settings.quantize)
+    mode = mode_of(settings.quantize)
+    path = None if settings.ranges is None else job.path(settings.ranges)
     return converted(
         graph,
         [CutInput(name) for name in interface.inputs],
         interface.outputs,
         mode=mode,
-        integers=integers_of(job, rules) if mode in INTEGERS else None,
+        integers=integers_of(settings.quantize, path, rules) if mode in INTEGERS else None,
         rules=tuple(rule.text for rule in settings.quantize.rules),
-        weights=_weights(settings.quantize),
+        weights=weights_of(settings.quantize),
         flex=isinstance(settings, PackageStage) and settings.flex,
         min_runtime=settings.min_runtime,
         where=job.place("artifact"),
@@ -105,14 +105,14 @@ def rules_of(modes: Mapping[str, Sequence[str]]) -> list[str]:
     return [rule_text(mode, names) for mode, names in modes.items()]
 
 
-def _mode(quantize: Quantize) -> Mode:
+def mode_of(quantize: Quantize) -> Mode:
     """Return the mode of the converter; ``auto`` is int8 with exceptions."""
     if quantize.mode == "auto":
         return "int8"
     return cast(Mode, quantize.mode) if quantize.mode in MODES else "float"
 
 
-def _weights(quantize: Quantize) -> WeightSettings | None:
+def weights_of(quantize: Quantize) -> WeightSettings | None:
     """Return how the recipe stores weights in `weights` and `int4`; None for the default."""
     if quantize.mode == "int4" and quantize.block_size is not None:
         return WeightSettings(4, block_size=quantize.block_size)
@@ -121,15 +121,20 @@ def _weights(quantize: Quantize) -> WeightSettings | None:
     return WeightSettings(quantize.bits or 8, quantize.granularity)
 
 
-def integers_of(job: Job[PackageStage] | Job[ExceptionStage], rules: Sequence[str]) -> Integers:
-    """Return the integer quantization settings of the recipe; see ``record_of``."""
-    quantize = job.asked.quantize
+def integers_of(quantize: Quantize, path: Path | None, rules: Sequence[str] = ()) -> Integers:
+    """Return the integer quantization settings of a recipe.
+
+    Args:
+        quantize: the settings.
+        path: the file with the measured ranges, if there are any.
+        rules: rules for ``quantize: auto``; the recipe's rules take precedence.
+    """
     ranges = {}
-    if job.asked.ranges is not None:
-        measured = read_range_file(job.path(job.asked.ranges)).tensors
+    if path is not None:
+        measured = read_range_file(path).tensors
         ranges = {name: (values.low, values.high) for name, values in measured.items()}
     return Integers(
-        INTEGERS[_mode(quantize)],
+        INTEGERS[mode_of(quantize)],
         ranges,
         is_trained=quantize.ranges == "trained",
         rules=(*rules, *(rule.text for rule in quantize.rules)),
