@@ -76,7 +76,8 @@ def run_rank_exceptions(job: Job[RankExceptionsStage]) -> None:
     specs = [CutInput(name) for name in interface.inputs]
     where = job.place("artifact")
     with placed(job.place("validation")), with_assets(graph, job.path(settings.assets)) as whole:
-        options = integers_of(job, ())
+        ranges = None if settings.ranges is None else job.path(settings.ranges)
+        options = integers_of(settings.quantize, ranges)
         units, convert = integer_units(whole, specs, interface.outputs, options, where=where)
         macs = round(units.int8_macs, 6)
         if best_try(recorded_tries(job, settings.tries)) is not None:

@@ -17,7 +17,7 @@ from mobileprep.building.stages.layers.spec import (
     OutputRecord,
     SharesRecord,
 )
-from mobileprep.building.stages.package.lite import integers_of
+from mobileprep.building.stages.package.lite import integers_of, weights_of
 from mobileprep.building.stages.running import asset_folder, data_files, stage_inputs
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.source import Dataset, SampleChoice
@@ -103,6 +103,8 @@ def _emulation(job: Job[LayersStage], graph: Graph, interface: Interface, number
             interface.outputs,
             mode=mode,
             integers=integers_of(settings.quantize, ranges) if mode in INTEGERS else None,
+            rules=tuple(rule.text for rule in settings.quantize.rules),
+            weights=weights_of(settings.quantize),
             flex=settings.flex,
         )
     )

@@ -49,7 +49,7 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     rules: Sequence[str] = ()
     if job.asked.exceptions is not None:
         chosen = job.record(ExceptionsRecord, job.asked.exceptions)
-        rules = rules_of(nodes_bymode_of(chosen.exceptions))
+        rules = rules_of(nodes_by_mode(chosen.exceptions))
     with with_assets(graph, job.path(job.asked.assets)) as whole:
         model = record_of(job, whole, interface, rules, notes.append)
     for note in notes:
