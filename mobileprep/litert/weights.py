@@ -129,7 +129,7 @@ def has_few_bits(op: Op) -> bool:
     if op.code == "GATHER":
         shape = op.operands[0].shape
         # Each row of a table starts at a byte.
-        return bool(shape) and shape[-1] % 2 == 0
+        return shape is not None and shape != () and shape[-1] % 2 == 0
     return op.code in FOUR_BITS and not _is_grouped(op)
 
 
