@@ -470,6 +470,6 @@ def test_rules_become_an_option_of_the_step(target):
     assert Rules(step.name, transform.rule).settings(node("logits/x", "MatMul")).mode == "float"
 
 
-def test_rules_are_refused_for_modes_without_ranges(load):
+def test_rules_are_refused_for_modes_without_layers(load):
     with pytest.raises(RecipeError, match="'rules' applies only to"):
-        load(HEAD + "targets: {p: {quantize: {mode: weights, rules: [{mode: float}]}}}\n")
+        load(HEAD + "targets: {p: {quantize: {mode: float16, rules: [{mode: float}]}}}\n")
