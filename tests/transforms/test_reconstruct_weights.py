@@ -8,7 +8,12 @@ import pytest
 from mobileprep.errors import TransformError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.graph import Graph
+from mobileprep.litert.weights import quantized_weights
 from mobileprep.ops.numerics.ranges import channel_steps
+from mobileprep.transforms.quantize_nodes.weights import WeightSettings, quantize_weights
+from mobileprep.transforms.reconstruct_weights.matrices import LayerMatrices
+from mobileprep.transforms.rewriting.clipping import eightbit_constant
+from mobileprep.transforms.rewriting.layers import linear_weights, weights_stored_before
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 
@@ -174,3 +179,104 @@ def test_samples_are_needed():
 def test_the_same_bytes_again(data):
     one, other = (apply("reconstruct_weights", network(), data=data).graph for _ in range(2))
     assert shown(one) == shown(other)
+
+
+def transposed(**attrs) -> Graph:
+    """Return a transposed convolution to 15x16 of images of 8x8."""
+    return Graph(
+        [
+            placeholder(),
+            const("size", [1, 15, 16, 6], np.int32),
+            const("w", normal(3, 2, 6, 4, seed=11)),
+            conv("out", "size w x", "Conv2DBackpropInput", strides=(1, 2, 2, 1), **attrs),
+        ]
+    )
+
+
+def upsampled(graph: Graph, images: np.ndarray) -> np.ndarray:
+    return np.concatenate([run(graph, image[np.newaxis]) for image in images])
+
+
+@pytest.mark.parametrize(
+    ("granularity", "axes", "bits"),
+    [("channel", (-2,), 8), ("tensor", (), 8), ("channel", (-2,), 4)],
+)
+def test_transposed_convolutions(data, granularity, axes, bits):
+    graph, most = transposed(), (1 << (bits - 1)) - 1
+    options = {"granularity": granularity, "bits": bits, "data": data}
+    result = apply("reconstruct_weights", graph, **options)
+    assert result.matched == 1
+    values = weights(result.graph, "w")
+    levels = values / channel_steps(values, axes, "min_max", most)
+    np.testing.assert_allclose(levels, np.rint(levels), atol=1e-4)
+    plain = nearest(weights(graph, "w"), axes, most, "min_max" if bits == 8 else "mse")
+    expected = upsampled(graph, OTHERS)
+    errors = [
+        np.square(upsampled(g, OTHERS) - expected).mean()
+        for g in (result.graph, with_weights(graph, {"w": plain}))
+    ]
+    assert 2 * errors[0] < errors[1]
+
+
+def test_rows_of_a_layer_times_its_weights_are_its_outputs():
+    # Strides, dilations, and uneven padding.
+    x = correlated(2, 7, 8, 4, seed=12)
+    layers = {
+        "conv": conv("out", "x w", strides=(1, 2, 3, 1), dilations=(1, 2, 1, 1)),
+        "deep": conv("out", "x w", "DepthwiseConv2dNative", padding="VALID"),
+        "up": conv("out", "size w x", "Conv2DBackpropInput", strides=(1, 2, 3, 1)),
+    }
+    shapes = {"conv": (3, 2, 4, 5), "deep": (3, 2, 4, 2), "up": (3, 5, 6, 4)}
+    for kind, layer in layers.items():
+        filters = normal(*shapes[kind], seed=13)
+        size = const("size", [2, 13, 24, 6], np.int32)
+        output = run(Graph([placeholder(), size, const("w", filters), layer]), x)
+        matrices = LayerMatrices(layer, filters, x)
+        chosen = np.arange(0, matrices.rows(output), 3)
+        rows = matrices.input_rows(x, output, chosen) @ matrices.weights
+        np.testing.assert_allclose(rows, matrices.output_rows(output, chosen), atol=1e-4)
+        np.testing.assert_array_equal(matrices.restored(matrices.weights), filters)
+
+
+def in_nodes(values: np.ndarray, granularity: str | None, bits: int) -> np.ndarray:
+    """Return weights as quantize_nodes stores them."""
+    stored = quantize_weights(values, (-1,), WeightSettings(bits, granularity))
+    levels = stored.values.astype(np.float64) - stored.steps.zero
+    return levels * (stored.steps.size if stored.scales is None else stored.scales)
+
+
+def in_litert(values: np.ndarray, granularity: str, bits: int) -> np.ndarray:
+    """Return weights as a .tflite file stores them."""
+    settings = WeightSettings(bits, granularity)
+    levels, details = quantized_weights(values, values.ndim - 1, settings)
+    return levels * details.scales.astype(np.float64)
+
+
+@pytest.mark.parametrize("bits", [8, 6, 4, 3, 2])
+@pytest.mark.parametrize(
+    ("granularity", "symmetric", "storages"),
+    [
+        ("channel", True, ["litert channel", "nodes channel", "nodes", "linear channel"]),
+        ("tensor", True, ["litert tensor", "nodes tensor", "nodes", "linear tensor"]),
+        ("tensor", False, ["nodes tensor", "nodes", "linear tensor", "linear channel", "weights"]),
+    ],
+)
+def test_quantization_keeps_the_reconstructed_weights(data, bits, granularity, symmetric, storages):
+    graph = Graph([placeholder(), const("w", normal(3, 3, 4, 16, seed=1)), conv("out", "x w")])
+    options = {"bits": bits, "granularity": granularity, "symmetric": symmetric, "data": data}
+    values = weights(apply("reconstruct_weights", graph, **options).graph, "w")
+    assert np.unique(values).size > 2
+    for storage in storages:
+        kind, _, by = storage.partition(" ")
+        if kind == "litert":
+            back = in_litert(values, by, bits)
+        elif kind == "nodes":
+            back = in_nodes(values, by or None, bits)
+        elif kind == "linear":
+            axes = (-1,) if by == "channel" else ()
+            stored = weights_stored_before(values, bits) or linear_weights(values, axes, bits)
+            back = stored.decoded()
+        else:
+            back = eightbit_constant(values).decoded() if bits == 8 else values
+        step = np.abs(values).max() / (1 << bits)
+        np.testing.assert_allclose(back, values, atol=1e-3 * step, err_msg=storage)

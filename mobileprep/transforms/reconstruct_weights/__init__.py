@@ -28,6 +28,7 @@ from mobileprep.transforms.correct_bias import last_uses
 from mobileprep.transforms.rewriting.biases import BiasedLayer, replaced, shifted, with_biases
 from mobileprep.transforms.reconstruct_weights.matrices import LayerMatrices, summed_axes
 from mobileprep.transforms.reconstruct_weights.rounding import Moments, RoundingProblem
+from mobileprep.transforms.rewriting.clipping import range_with_zero
 from mobileprep.transforms.rewriting.layers import data_input
 
 # Largest number of products in a sum: matrices of 288 MB.
@@ -85,6 +86,13 @@ class ReconstructWeights(Transform, frozen=True):
         Literal["tensor", "channel"],
         Option("Whether the weights will have one scale, or one for each output channel."),
     ] = "channel"
+    symmetric: Annotated[
+        bool,
+        Option(
+            "Whether steps reach equally far to both sides of zero, as in LiteRT. False, with the "
+            "granularity tensor, for quantize_weights."
+        ),
+    ] = True
     damping: Annotated[
         float,
         Option(
@@ -100,6 +108,10 @@ class ReconstructWeights(Transform, frozen=True):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Round the weights of all layers that the outputs need."""
+        if not self.symmetric and self.granularity == "channel":
+            message = "only steps of a whole tensor can be asymmetric"
+            hint = "add `granularity: tensor`, or remove `symmetric`"
+            raise refuse(self.transform_name, message, hint)
         check_inputs(graph, "")
         ends = [parse_ref(name).node for name in context.outputs]
         needed = reachable(graph, [e for e in ends if e in graph]) if ends else graph.by_name
@@ -196,19 +208,52 @@ class ReconstructWeights(Transform, frozen=True):
             hint = "check the samples, or raise `damping`"
             raise refuse(self.transform_name, message, hint) from error
         fitted = matrices.weights + problem.solution(products)
+        steps, ends = self._steps(matrices, fitted)
         most = (1 << (self.bits - 1)) - 1
-        steps = self._steps(matrices, fitted, most)
-        levels = problem.levels(fitted / steps, most)
+        how=os.environ.get("STEPS","")
+        if how:
+            h=np.einsum("gii->gi",squares)[:,:,None] if how.endswith("h") else np.ones((1,1,1))
+            h=np.broadcast_to(h,fitted.shape)
+            a=np.abs(fitted); full=a.max(1,keepdims=True)
+            if how.startswith("octav"):
+                sc=(h*a).sum(1,keepdims=True)/h.sum(1,keepdims=True)
+                for _ in range(50):
+                    over=a>sc
+                    sc=(h*a*over).sum(1,keepdims=True)/np.maximum((h*(~over)).sum(1,keepdims=True)*4.0**-self.bits/3+(h*over).sum(1,keepdims=True),1e-30)
+                sc=np.minimum(sc,full)
+                if self.granularity=="tensor": raise SystemExit
+                steps=(sc/most)
+            else:
+                best=np.ones_like(full); least=np.full_like(full,np.inf)
+                for share in np.arange(40,15,-1)/40:
+                    t=full/most*share
+                    e=(h*np.square(np.clip(np.rint(fitted/t),-most,most)*t-fitted)).sum(1,keepdims=True)
+                    b=e<least; best=np.where(b,share,best); least=np.where(b,e,least)
+                steps=full/most*best
+            steps=np.where(steps>0,steps,1).astype(np.float32).astype(np.float64)
+        levels = problem.levels(fitted / steps, *ends)
         restored = matrices.restored(levels * steps + 0.0)
         return constant(old.name, Tensor.packed(restored.astype(np.float32)), old.device, old.inputs)
 
-    def _steps(self, matrices: LayerMatrices, values: Array, most: int) -> Array:
-        """Return the steps of each output's weights: ``[groups, 1, outputs of a group]``."""
+    def _steps(
+        self, matrices: LayerMatrices, values: Array
+    ) -> tuple[Array, tuple[float, float]]:
+        """Return the steps of weights, and the lowest and highest weight in steps.
+
+        Returns:
+            Steps of shape ``[groups, 1, outputs of a group]``, or ``[1, 1, 1]``; the ends of the
+            range.
+        """
+        if not self.symmetric:
+            low, high = range_with_zero(values)
+            step = (high - low) / ((1 << self.bits) - 1) or 1.0
+            return np.full((1, 1, 1), step), (low / step, high / step)
+        most = (1 << (self.bits - 1)) - 1
         method: ChannelMethod = "min_max" if self.bits == _WHOLE_BITS else "mse"
         weights = matrices.restored(values).astype(np.float32)
         axes = matrices.axes if self.granularity == "channel" else ()
         steps = channel_steps(weights, axes, method, most).astype(np.float64)
-        return matrices.grouped(np.broadcast_to(steps, weights.shape))[:, :1]
+        return matrices.grouped(np.broadcast_to(steps, weights.shape))[:, :1], (-most, most)
 
 
 def _content(layer: BiasedLayer) -> tuple[tuple[int, ...], bytes]:

@@ -123,7 +123,8 @@ class RoundingProblem:
         # The first products to round come last: the others compensate for them.
         self._order = np.argsort(np.einsum("gii->gi", squares), axis=1, kind="stable")
         columns = np.take_along_axis(squares, self._order[:, np.newaxis, :], axis=2)
-        self._lower = np.linalg.cholesky(self._sorted(columns))
+        self._squares = self._sorted(columns)
+        self._lower = np.linalg.cholesky(self._squares)
 
     def solution(self, products: Array) -> Array:
         """Return ``x`` for which ``squares @ x = products``; ``[groups, products, outputs]``."""
@@ -137,21 +138,23 @@ class RoundingProblem:
             out[:, : rows.start] -= upper[:, : rows.start, rows] @ out[:, rows]
         return self._restored(out)
 
-    def levels(self, values: Array, most: int) -> Array:
+    def levels(self, values: Array, low: float, high: float) -> Array:
         """Round weights one after the other; the remaining ones compensate for each error.
 
         Equals GPTQ with the order by activation, without the inverse of the moments.
 
         Args:
-            values: weights in steps, ``[groups, products, outputs]``; those of at least ``most``
-                keep that level.
-            most: the highest magnitude of a level.
+            values: weights in steps, ``[groups, products, outputs]``.
+            low: the lowest value. Its level is the nearest one, and values up to it keep that level.
+            high: the highest value, a whole number of steps above the lowest; it keeps its level.
 
         Returns:
             Whole numbers in float64, of the same shape.
         """
         values = self._sorted(values)
-        ends = np.where(np.abs(values) >= most - _SLACK, np.sign(values) * most, 0.0)
+        lowest = float(np.rint(low))
+        highest = lowest + round(high - low)
+        is_low, is_high = values <= low + _SLACK, values >= high - _SLACK
         lower = self._lower
         sizes = np.einsum("gii->gi", lower)[:, :, np.newaxis]
         levels, errors = np.empty_like(values), np.empty_like(values)
@@ -159,13 +162,30 @@ class RoundingProblem:
         for rows in reversed(_blocks(values.shape[1])):
             for at in reversed(range(rows.start, rows.stop)):
                 moved = values[:, at] + carried[:, at] / sizes[:, at]
-                nearest = np.clip(np.rint(moved), -most, most)
-                levels[:, at] = np.where(ends[:, at] != 0, ends[:, at], nearest)
+                nearest = np.clip(np.rint(moved), lowest, highest)
+                upper = np.where(is_high[:, at], highest, nearest)
+                levels[:, at] = np.where(is_low[:, at], lowest, upper)
                 errors[:, at] = values[:, at] - levels[:, at]
                 line = lower[:, at, rows.start : at, np.newaxis]
                 carried[:, rows.start : at] += line * errors[:, at, np.newaxis]
             turned = lower[:, rows, : rows.start].transpose(0, 2, 1)
             carried[:, : rows.start] += turned @ errors[:, rows]
+        import os
+        S=self._squares; dg=np.einsum("gii->gi",S)
+        obj=lambda: float(np.einsum("gio,gio->",values-levels,S@(values-levels)))
+        for _ in range(int(os.environ.get("CD","0"))):
+            o0=obj()
+            g=S@(values-levels)
+            for rows in _blocks(values.shape[1]):
+                local=g[:,rows].copy(); d=np.zeros_like(local)
+                for at in range(rows.start,rows.stop):
+                    i=at-rows.start
+                    new=np.clip(np.rint(levels[:,at]+local[:,i]/dg[:,at,np.newaxis]),lowest,highest)
+                    d[:,i]=np.where(is_low[:,at]|is_high[:,at],0,new-levels[:,at])
+                    levels[:,at]+=d[:,i]
+                    local-=S[:,rows,at,np.newaxis]*d[:,i,np.newaxis]
+                g-=S[:,:,rows]@d
+            if os.environ.get("CDV"): print("cd",values.shape,o0,obj())
         return self._restored(levels)
 
     def _sorted(self, values: Array) -> Array:
