@@ -51,7 +51,7 @@ _QUANTIZE_EXTRAS = {
     "granularity": ("weights",),
     "ranges": ("nodes", *INTEGER_MODES),
     "rules": ("nodes", "auto", *INTEGER_MODES),
-    "repair": ("nodes", "auto", "int4", *INTEGER_MODES),
+    "repair": ("weights", "nodes", "auto", "int4", *INTEGER_MODES),
     "trials": ("auto",),
     "inference_input_type": INTEGER_MODES,
     "inference_output_type": INTEGER_MODES,
