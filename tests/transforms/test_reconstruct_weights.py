@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -10,8 +14,10 @@ from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.graph import Graph
 from mobileprep.litert.weights import quantized_weights
 from mobileprep.ops.numerics.ranges import channel_steps
+from mobileprep.transforms import reconstruct_weights
 from mobileprep.transforms.quantize_nodes.weights import WeightSettings, quantize_weights
 from mobileprep.transforms.reconstruct_weights.matrices import LayerMatrices
+from mobileprep.transforms.reconstruct_weights.rounding import Moments, RoundingProblem
 from mobileprep.transforms.rewriting.clipping import eightbit_constant
 from mobileprep.transforms.rewriting.layers import linear_weights, weights_stored_before
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
@@ -280,3 +286,79 @@ def test_quantization_keeps_the_reconstructed_weights(data, bits, granularity, s
             back = eightbit_constant(values).decoded() if bits == 8 else values
         step = np.abs(values).max() / (1 << bits)
         np.testing.assert_allclose(back, values, atol=1e-3 * step, err_msg=storage)
+
+
+def test_fewer_samples_if_their_outputs_need_too_much_memory(data, monkeypatch):
+    # Per run, in the float and in the rounded network: 8 * 8 * (16 + 32) float32.
+    monkeypatch.setattr(reconstruct_weights, "_MOST_STORED", 6 * 2 * 8 * 8 * 48 * 4)
+    limited = apply("reconstruct_weights", network(), data=data).graph
+    monkeypatch.undo()
+    six, all_ = (
+        apply("reconstruct_weights", network(), data=data, samples=n).graph for n in (6, 24)
+    )
+    for name in AXES:
+        np.testing.assert_array_equal(weights(limited, name), weights(six, name))
+    assert (weights(limited, "w2") != weights(all_, "w2")).any()
+
+
+def test_means_may_be_much_larger_than_deviations():
+    # In float32, squares of 10,000 have steps of 8, which hide deviations of 1.
+    rows = np.random.default_rng(14).standard_normal((1, 5000, 3)) + 10000
+    rows = rows.astype(np.float32)
+    moments = Moments(np.zeros((1, 3, 1), np.float32))
+    moments.add(rows[:, :4000], rows[:, :4000, :1])
+    moments.add(rows[:, 4000:], rows[:, 4000:, :1])
+    squares, products = moments.centered(1e-6)
+    expected = np.cov(rows[0].astype(np.float64), rowvar=False, bias=True)
+    np.testing.assert_allclose(squares[0], expected, atol=1e-4)
+    np.testing.assert_allclose(products[0], expected[:, :1], atol=1e-3)
+
+
+def test_samples_that_are_not_finite(tmp_path):
+    images = IMAGES.copy()
+    images[3, 2, 2, 1] = np.nan
+    write_arrays(tmp_path / "data.npz", {"x": images})
+    with pytest.raises(TransformError, match="the inputs of 'layer' are not finite") as caught:
+        apply("reconstruct_weights", network(), data=str(tmp_path / "data.npz"))
+    assert caught.value.hint == "check the samples, or raise `damping`"
+
+
+def test_asymmetric_steps_of_channels(data):
+    with pytest.raises(TransformError, match="only steps of a whole tensor can be asymmetric"):
+        apply("reconstruct_weights", network(), data=data, symmetric=False)
+
+
+def test_rounding_is_the_best_of_all_for_two_products():
+    # Nearest plane: the products are nearly parallel, so only the sum of the levels matters.
+    squares = np.array([[[1.0, 0.9], [0.9, 1.0]]])
+    values = np.array([[[0.4], [0.4]]])
+    levels = RoundingProblem(squares).levels(values, -1, 1)
+    errors = {}
+    for first in (-1, 0, 1):
+        for second in (-1, 0, 1):
+            off = values[0, :, 0] - [first, second]
+            errors[first, second] = off @ squares[0] @ off
+    assert tuple(levels.reshape(-1)) in {
+        k for k, v in errors.items() if v <= min(errors.values()) + 1e-12
+    }
+
+
+_HASH = """
+import hashlib, sys
+from mobileprep.building.transforming import transform
+from tests.transforms.test_reconstruct_weights import network
+graph = transform(network(), f"reconstruct_weights(data={sys.argv[1]})", ["x"], ["out"]).graph
+values = [n.attr_tensor("value").array() for n in graph if n.op == "Const"]
+print(hashlib.sha256(b"".join(v.tobytes() for v in values)).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_the_same_bytes_with_any_number_of_threads(data):
+    digests = set()
+    for threads in ("1", "2", "5"):
+        environ = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        command = [sys.executable, "-c", _HASH, data]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        digests.add(done.stdout)
+    assert len(digests) == 1

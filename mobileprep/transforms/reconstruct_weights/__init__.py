@@ -19,29 +19,30 @@ from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.graph.verify import check_inputs
-from mobileprep.ops.numerics.ranges import ChannelMethod, channel_steps
 from mobileprep.ops.numerics.parallel import all_processors
+from mobileprep.ops.numerics.ranges import ChannelMethod, channel_steps
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.data_files import feeds_from_file
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.correct_bias import last_uses
-from mobileprep.transforms.rewriting.biases import BiasedLayer, replaced, shifted, with_biases
 from mobileprep.transforms.reconstruct_weights.matrices import LayerMatrices, summed_axes
 from mobileprep.transforms.reconstruct_weights.rounding import Moments, RoundingProblem
+from mobileprep.transforms.rewriting.biases import BiasedLayer, replaced, shifted, with_biases
 from mobileprep.transforms.rewriting.clipping import range_with_zero
 from mobileprep.transforms.rewriting.layers import data_input
 
 # Largest number of products in a sum: matrices of 288 MB.
 _MOST_PRODUCTS: Final = 6144
-# Positions of a convolution in all samples together. More hardly change the sums.
-_MOST_POSITIONS: Final = 1 << 16
+# Rows of a layer's inputs in all samples together, such as positions of a convolution. More do not
+# lower the error on other samples.
+_ROWS_PER_PRODUCT: Final = 8
+_FEWEST_ROWS: Final = 1 << 13
+_MOST_ROWS: Final = 1 << 16
 _WHOLE_BITS: Final = 8
 _SUPPORTED: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv2DBackpropInput"})
 # Bytes of outputs that are stored for all runs.
 _MOST_STORED: Final = 512 << 20
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
-import os
-ROWS_PER=int(os.environ.get("RP","8")); ROWS_MIN=int(os.environ.get("RM","8192"))
 _SHARED: Final = "several layers share the weights"
 
 
@@ -186,20 +187,7 @@ class ReconstructWeights(Transform, frozen=True):
             current: runs the rounded network.
         """
         old, node = layer.weights, layer.layer
-        values = old.attr_tensor("value").array()
-        source = str(node.data_inputs[data_input(node)])
-        matrices: LayerMatrices | None = None
-        for number, (feeds, others) in enumerate(zip(floats, rounded, strict=True)):
-            (value,) = current.run([source], others)
-            output = feeds[node.name]
-            if matrices is None:
-                matrices = LayerMatrices(node, values, value)
-                moments = Moments(matrices.weights)
-                most_rows = min(max(ROWS_PER*matrices.weights.shape[1], ROWS_MIN), _MOST_POSITIONS)
-                count = -(-most_rows // len(floats))
-            chosen = _scattered(matrices.rows(output), count, number)
-            moments.add(matrices.input_rows(value, output, chosen), matrices.output_rows(output, chosen))
-        assert matrices is not None
+        matrices, moments = _measured(layer, floats, rounded, current)
         squares, products = moments.centered(self.damping)
         try:
             problem = RoundingProblem(squares)
@@ -209,35 +197,11 @@ class ReconstructWeights(Transform, frozen=True):
             raise refuse(self.transform_name, message, hint) from error
         fitted = matrices.weights + problem.solution(products)
         steps, ends = self._steps(matrices, fitted)
-        most = (1 << (self.bits - 1)) - 1
-        how=os.environ.get("STEPS","")
-        if how:
-            h=np.einsum("gii->gi",squares)[:,:,None] if how.endswith("h") else np.ones((1,1,1))
-            h=np.broadcast_to(h,fitted.shape)
-            a=np.abs(fitted); full=a.max(1,keepdims=True)
-            if how.startswith("octav"):
-                sc=(h*a).sum(1,keepdims=True)/h.sum(1,keepdims=True)
-                for _ in range(50):
-                    over=a>sc
-                    sc=(h*a*over).sum(1,keepdims=True)/np.maximum((h*(~over)).sum(1,keepdims=True)*4.0**-self.bits/3+(h*over).sum(1,keepdims=True),1e-30)
-                sc=np.minimum(sc,full)
-                if self.granularity=="tensor": raise SystemExit
-                steps=(sc/most)
-            else:
-                best=np.ones_like(full); least=np.full_like(full,np.inf)
-                for share in np.arange(40,15,-1)/40:
-                    t=full/most*share
-                    e=(h*np.square(np.clip(np.rint(fitted/t),-most,most)*t-fitted)).sum(1,keepdims=True)
-                    b=e<least; best=np.where(b,share,best); least=np.where(b,e,least)
-                steps=full/most*best
-            steps=np.where(steps>0,steps,1).astype(np.float32).astype(np.float64)
         levels = problem.levels(fitted / steps, *ends)
-        restored = matrices.restored(levels * steps + 0.0)
-        return constant(old.name, Tensor.packed(restored.astype(np.float32)), old.device, old.inputs)
+        values = matrices.restored(levels * steps + 0.0).astype(np.float32)
+        return constant(old.name, Tensor.packed(values), old.device, old.inputs)
 
-    def _steps(
-        self, matrices: LayerMatrices, values: Array
-    ) -> tuple[Array, tuple[float, float]]:
+    def _steps(self, matrices: LayerMatrices, values: Array) -> tuple[Array, tuple[float, float]]:
         """Return the steps of weights, and the lowest and highest weight in steps.
 
         Returns:
@@ -270,6 +234,28 @@ def _reason(layer: BiasedLayer, users: int) -> str:
     if math.prod(shape[axis] for axis in summed_axes(node, shape)) > _MOST_PRODUCTS:
         return f"a sum has more than {_MOST_PRODUCTS} products"
     return _SHARED if users > 1 else ""
+
+
+def _measured(
+    layer: BiasedLayer,
+    floats: Sequence[Mapping[str, Array]],
+    rounded: Sequence[Mapping[str, Array]],
+    current: Interpreter,
+) -> tuple[LayerMatrices, Moments]:
+    """Return a layer as matrices, and the moments of its inputs in the rounded network."""
+    node = layer.layer
+    source = str(node.data_inputs[data_input(node)])
+    (value,) = current.run([source], rounded[0])
+    matrices = LayerMatrices(node, layer.weights.attr_tensor("value").array(), value)
+    moments = Moments(matrices.weights)
+    rows = min(max(_ROWS_PER_PRODUCT * matrices.weights.shape[1], _FEWEST_ROWS), _MOST_ROWS)
+    for number, (feeds, others) in enumerate(zip(floats, rounded, strict=True)):
+        (value,) = current.run([source], others)
+        output = feeds[node.name]
+        chosen = _scattered(matrices.rows(output), -(-rows // len(floats)), number)
+        inputs = matrices.input_rows(value, output, chosen)
+        moments.add(inputs, matrices.output_rows(output, chosen))
+    return matrices, moments
 
 
 def _affordable(outputs: Sequence[Array], last: Sequence[int]) -> int:

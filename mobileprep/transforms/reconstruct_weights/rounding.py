@@ -25,7 +25,8 @@ _SLACK: Final = 1e-3
 class Moments:
     """Sums over inputs of a layer, and over the errors of its outputs.
 
-    Products are in float32, and sums of up to some thousand of them are added in float64. Results do
+    Products are in float32, and sums of up to some thousand of them are added in float64. The mean
+    of the first inputs is subtracted, because means may be much larger than deviations. Results do
     not depend on the number of threads.
 
     Args:
@@ -39,6 +40,7 @@ class Moments:
         self._products = np.zeros((groups, products, outputs))
         self._sum = np.zeros((groups, 1, products))
         self._errors = np.zeros((groups, 1, outputs))
+        self._center: Array | None = None
         self._count = 0
         self._waiting: list[tuple[Array, Array]] = []
 
@@ -60,10 +62,15 @@ class Moments:
         errors = np.concatenate([outputs for _, outputs in self._waiting], axis=1)
         self._waiting.clear()
         self._count += x.shape[1]
-        turned = x.transpose(0, 2, 1)
 
         def subtract(part: tuple[slice, slice]) -> None:
             errors[part] -= x[part] @ self._weights[part[0]]
+
+        for_each(subtract, list(_parts(x.shape[0], x.shape[1])))
+        if self._center is None:
+            self._center = x.mean(axis=1, keepdims=True)
+        x -= self._center
+        turned = x.transpose(0, 2, 1)
 
         def multiply(part: tuple[slice, slice]) -> None:
             group, rows = part
@@ -71,7 +78,6 @@ class Moments:
             self._squares[group, rows, before] += turned[group, rows] @ x[group, :, before]
             self._products[group, rows] += turned[group, rows] @ errors[group]
 
-        for_each(subtract, list(_parts(x.shape[0], x.shape[1])))
         for_each(multiply, list(_parts(x.shape[0], x.shape[2])))
         self._sum += x.sum(axis=1, keepdims=True, dtype=np.float64)
         self._errors += errors.sum(axis=1, keepdims=True, dtype=np.float64)
@@ -80,8 +86,8 @@ class Moments:
         """Return second moments around the means, because the bias corrects means.
 
         Returns:
-            Moments of the inputs with themselves, ``[groups, products, products]``, damped, and with
-            the errors of the outputs, ``[groups, products, outputs]``.
+            Moments of the inputs with themselves, damped, ``[groups, products, products]``, and
+            with the errors of the outputs, ``[groups, products, outputs]``.
         """
         self._flush()
         count = max(self._count, 1)
@@ -116,15 +122,17 @@ class RoundingProblem:
         squares: positive definite moments of the inputs, ``[groups, products, products]``.
 
     Raises:
-        LinAlgError: they are not.
+        LinAlgError: they are not, or are not finite.
     """
 
     def __init__(self, squares: Array) -> None:
         # The first products to round come last: the others compensate for them.
         self._order = np.argsort(np.einsum("gii->gi", squares), axis=1, kind="stable")
         columns = np.take_along_axis(squares, self._order[:, np.newaxis, :], axis=2)
-        self._squares = self._sorted(columns)
-        self._lower = np.linalg.cholesky(self._squares)
+        self._lower = np.linalg.cholesky(self._sorted(columns))
+        if not np.isfinite(self._lower).all():
+            message = "the moments are not finite"
+            raise np.linalg.LinAlgError(message)
 
     def solution(self, products: Array) -> Array:
         """Return ``x`` for which ``squares @ x = products``; ``[groups, products, outputs]``."""
@@ -145,8 +153,8 @@ class RoundingProblem:
 
         Args:
             values: weights in steps, ``[groups, products, outputs]``.
-            low: the lowest value. Its level is the nearest one, and values up to it keep that level.
-            high: the highest value, a whole number of steps above the lowest; it keeps its level.
+            low: the lowest value. Its level is the nearest one, and it keeps that level.
+            high: the highest value, a whole number of steps above; it keeps its level, too.
 
         Returns:
             Whole numbers in float64, of the same shape.
@@ -170,22 +178,6 @@ class RoundingProblem:
                 carried[:, rows.start : at] += line * errors[:, at, np.newaxis]
             turned = lower[:, rows, : rows.start].transpose(0, 2, 1)
             carried[:, : rows.start] += turned @ errors[:, rows]
-        import os
-        S=self._squares; dg=np.einsum("gii->gi",S)
-        obj=lambda: float(np.einsum("gio,gio->",values-levels,S@(values-levels)))
-        for _ in range(int(os.environ.get("CD","0"))):
-            o0=obj()
-            g=S@(values-levels)
-            for rows in _blocks(values.shape[1]):
-                local=g[:,rows].copy(); d=np.zeros_like(local)
-                for at in range(rows.start,rows.stop):
-                    i=at-rows.start
-                    new=np.clip(np.rint(levels[:,at]+local[:,i]/dg[:,at,np.newaxis]),lowest,highest)
-                    d[:,i]=np.where(is_low[:,at]|is_high[:,at],0,new-levels[:,at])
-                    levels[:,at]+=d[:,i]
-                    local-=S[:,rows,at,np.newaxis]*d[:,i,np.newaxis]
-                g-=S[:,:,rows]@d
-            if os.environ.get("CDV"): print("cd",values.shape,o0,obj())
         return self._restored(levels)
 
     def _sorted(self, values: Array) -> Array:
