@@ -11,6 +11,7 @@ import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.arrays import write_arrays
+from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.litert.weights import quantized_weights
 from mobileprep.ops.numerics.ranges import channel_steps
@@ -177,6 +178,72 @@ def test_layers_that_share_weights_keep_them(data, other):
     np.testing.assert_array_equal(weights(result.graph, "v"), normal(1, 1, 8, 8, seed=9))
 
 
+def unrolled(twin: str = "w") -> Graph:
+    """Return two steps of a recurrent network that share the weights ``w``."""
+    return Graph(
+        [
+            placeholder(),
+            const("start", normal(12, 24, seed=20)),
+            node("first", "MatMul", "x start"),
+            node("h0", "Relu", "first"),
+            const("w", normal(24, 24, seed=21) / 5),
+            const("copy", normal(24, 24, seed=21) / 5),
+            node("second", "MatMul", "h0 w"),
+            node("h1", "Relu", "second"),
+            node("out", "MatMul", f"h1 {twin}"),
+        ]
+    )
+
+
+def looped() -> Graph:
+    """Return the same network with the two steps as a loop of version 1."""
+    return Graph(
+        [
+            *[n for n in unrolled() if n.name in ("x", "start", "first", "h0", "w")],
+            const("zero", 0, np.int32),
+            node("enter_w", "Enter", "w", frame_name="f", is_constant=True),
+            node("enter_h", "Enter", "h0", frame_name="f"),
+            node("enter_i", "Enter", "zero", T=DType.INT32, frame_name="f"),
+            node("merge_h", "Merge", "enter_h next_h", N=2),
+            node("merge_i", "Merge", "enter_i next_i", N=2, T=DType.INT32),
+            const("two", 2, np.int32, inputs="^merge_i"),
+            node("less", "Less", "merge_i two", T=DType.INT32),
+            node("again", "LoopCond", "less", T=None),
+            node("switch_h", "Switch", "merge_h again"),
+            node("switch_i", "Switch", "merge_i again", T=DType.INT32),
+            const("one", 1, np.int32, inputs="^merge_i"),
+            node("more", "Add", "switch_i:1 one", T=DType.INT32),
+            node("relu", "Relu", "switch_h:1"),
+            node("product", "MatMul", "relu enter_w"),
+            node("next_h", "NextIteration", "product"),
+            node("next_i", "NextIteration", "more", T=DType.INT32),
+            node("out", "Exit", "switch_h"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("graph", [unrolled(), unrolled("copy"), looped()])
+def test_products_that_run_several_times(tmp_path, graph):
+    rows, others = (np.abs(correlated(400, 1, 1, 12, seed=s).reshape(400, 12)) for s in (22, 23))
+    write_arrays(tmp_path / "rows.npz", {"x": rows})
+    options = {"data": str(tmp_path / "rows.npz"), "bits": 4}
+    result = apply("reconstruct_weights", graph, **options)
+    values = weights(result.graph, "w")
+    levels = values / channel_steps(values, (-1,), "min_max", 7)
+    np.testing.assert_allclose(levels, np.rint(levels), atol=1e-4)
+    if "copy" in graph:
+        used = str(graph["out"].data_inputs[1])
+        np.testing.assert_array_equal(weights(result.graph, used), values)
+    # With the float weights in front, so that only the shared weights differ.
+    start = weights(graph, "start")
+    plain = nearest(weights(graph, "w"), (-1,), 7, "mse")
+    errors = []
+    for shared in (values, plain):
+        new = with_weights(graph, {"w": shared, "copy": shared, "start": start})
+        errors.append(np.square(run(new, others) - run(graph, others)).mean())
+    assert 1.5 * errors[0] < errors[1]
+
+
 def test_samples_are_needed():
     with pytest.raises(TransformError, match="it needs samples"):
         apply("reconstruct_weights", network())
@@ -308,7 +375,7 @@ def test_means_may_be_much_larger_than_deviations():
     moments = Moments(np.zeros((1, 3, 1), np.float32))
     moments.add(rows[:, :4000], rows[:, :4000, :1])
     moments.add(rows[:, 4000:], rows[:, 4000:, :1])
-    squares, products = moments.centered(1e-6)
+    squares, products = moments.damped(1e-6)
     expected = np.cov(rows[0].astype(np.float64), rowvar=False, bias=True)
     np.testing.assert_allclose(squares[0], expected, atol=1e-4)
     np.testing.assert_allclose(products[0], expected[:, :1], atol=1e-3)
@@ -362,3 +429,26 @@ def test_the_same_bytes_with_any_number_of_threads(data):
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
         digests.add(done.stdout)
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    ("storing", "storing_options", "options"),
+    [
+        ("quantize_weights", {}, {"granularity": "tensor", "symmetric": False}),
+        ("linear_quantize_weights", {}, {}),
+        ("linear_quantize_weights", {"bits": 4}, {"bits": 4}),
+        (
+            "linear_quantize_weights",
+            {"bits": 3, "granularity": "tensor"},
+            {"bits": 3, "granularity": "tensor"},
+        ),
+    ],
+)
+def test_transforms_that_store_weights_do_not_round_again(data, storing, storing_options, options):
+    graph = Graph([placeholder(), const("w", normal(3, 3, 4, 64, seed=15)), conv("out", "x w")])
+    rounded = apply("reconstruct_weights", graph, data=data, **options).graph
+    stored = apply(storing, rounded, **storing_options)
+    assert stored.matched == 1
+    expected = run(rounded, OTHERS)
+    off = np.abs(run(stored.graph, OTHERS) - expected).max()
+    assert off < 2e-5 * np.abs(expected).max()

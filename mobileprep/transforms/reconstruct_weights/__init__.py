@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -27,6 +26,12 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 from mobileprep.transforms.correct_bias import last_uses
 from mobileprep.transforms.reconstruct_weights.matrices import LayerMatrices, summed_axes
 from mobileprep.transforms.reconstruct_weights.rounding import Moments, RoundingProblem
+from mobileprep.transforms.reconstruct_weights.shared import (
+    SharedWeights,
+    content,
+    measured,
+    shared_weights,
+)
 from mobileprep.transforms.rewriting.biases import BiasedLayer, replaced, shifted, with_biases
 from mobileprep.transforms.rewriting.clipping import range_with_zero
 from mobileprep.transforms.rewriting.layers import data_input
@@ -114,8 +119,7 @@ class ReconstructWeights(Transform, frozen=True):
             hint = "add `granularity: tensor`, or remove `symmetric`"
             raise refuse(self.transform_name, message, hint)
         check_inputs(graph, "")
-        ends = [parse_ref(name).node for name in context.outputs]
-        needed = reachable(graph, [e for e in ends if e in graph]) if ends else graph.by_name
+        needed = _needed(graph, context.outputs)
 
         def is_candidate(layer: Node, weights: Node) -> bool:
             size = weights.attr_tensor("value").size
@@ -123,21 +127,30 @@ class ReconstructWeights(Transform, frozen=True):
 
         biased = with_biases(graph, is_candidate, context.protected)
         # Files store equal constants once, whether or not they are one node.
-        users = Counter(map(_content, biased.layers))
+        users = Counter(content(layer.weights) for layer in biased.layers)
         reasons = {
-            layer.layer.name: _reason(layer, users[_content(layer)]) for layer in biased.layers
+            layer.layer.name: _reason(layer, users[content(layer.weights)])
+            for layer in biased.layers
         }
         layers = [layer for layer in biased.layers if not reasons[layer.layer.name]]
-        skipped = Counter(reason for reason in reasons.values() if reason)
-        if not layers:
+        alone = {layer.weights.name for layer in layers}
+        needed = _needed(biased.graph, context.outputs)
+        shared = shared_weights(biased.graph, needed, max(self.minimum_size, 1), alone)
+        products = {product.name for group in shared for product in group.products}
+        skipped = Counter(
+            reason for name, reason in reasons.items() if reason and name not in products
+        )
+        if not layers and not shared:
             return Result(graph, skipped=skipped)
         if self.data is None:
             raise refuse(self.transform_name, "it needs samples", "name a .npz file with `data`")
         runs = feeds_from_file(graph, context.inputs, Path(self.data), self.samples)
         # BLAS's own threads would change the last bits of products.
         with all_processors():
-            done = self._reconstructed(biased.graph, layers, runs)
-        return Result(done, len(layers), skipped)
+            done = self._reconstructed(biased.graph, layers, runs) if layers else biased.graph
+            if shared:
+                done = self._with_shared(done, shared, runs, context.outputs)
+        return Result(done, len(layers) + len(products), skipped)
 
     def _reconstructed(
         self, graph: Graph, layers: Sequence[BiasedLayer], runs: Sequence[Mapping[str, Array]]
@@ -188,7 +201,28 @@ class ReconstructWeights(Transform, frozen=True):
         """
         old, node = layer.weights, layer.layer
         matrices, moments = _measured(layer, floats, rounded, current)
-        squares, products = moments.centered(self.damping)
+        values = self._values(node, matrices, moments)
+        return constant(old.name, Tensor.packed(values), old.device, old.inputs)
+
+    def _with_shared(
+        self,
+        graph: Graph,
+        shared: Sequence[SharedWeights],
+        runs: Sequence[Mapping[str, Array]],
+        outputs: Sequence[str],
+    ) -> Graph:
+        """Return the graph with rounded weights of products that run several times."""
+        new = {}
+        for group, result in zip(shared, measured(graph, shared, runs, outputs), strict=True):
+            if result is not None:
+                tensor = Tensor.packed(self._values(group.products[0], *result))
+                for old in group.constants:
+                    new[old.name] = constant(old.name, tensor, old.device, old.inputs)
+        return replaced(graph, new)
+
+    def _values(self, node: Node, matrices: LayerMatrices, moments: Moments) -> Array:
+        """Return the rounded weights of a layer; float32 of their shape."""
+        squares, products = moments.damped(self.damping)
         try:
             problem = RoundingProblem(squares)
         except np.linalg.LinAlgError as error:
@@ -198,8 +232,7 @@ class ReconstructWeights(Transform, frozen=True):
         fitted = matrices.weights + problem.solution(products)
         steps, ends = self._steps(matrices, fitted)
         levels = problem.levels(fitted / steps, *ends)
-        values = matrices.restored(levels * steps + 0.0).astype(np.float32)
-        return constant(old.name, Tensor.packed(values), old.device, old.inputs)
+        return matrices.restored(levels * steps + 0.0).astype(np.float32)
 
     def _steps(self, matrices: LayerMatrices, values: Array) -> tuple[Array, tuple[float, float]]:
         """Return the steps of weights, and the lowest and highest weight in steps.
@@ -220,9 +253,10 @@ class ReconstructWeights(Transform, frozen=True):
         return matrices.grouped(np.broadcast_to(steps, weights.shape))[:, :1], (-most, most)
 
 
-def _content(layer: BiasedLayer) -> tuple[tuple[int, ...], bytes]:
-    weights = layer.weights.attr_tensor("value").array()
-    return weights.shape, hashlib.sha256(weights.tobytes()).digest()
+def _needed(graph: Graph, outputs: Sequence[str]) -> Collection[str]:
+    """Return the names of the nodes that the outputs need; all without outputs."""
+    ends = [parse_ref(name).node for name in outputs]
+    return reachable(graph, [e for e in ends if e in graph]) if ends else graph.by_name
 
 
 def _reason(layer: BiasedLayer, users: int) -> str:

@@ -31,10 +31,12 @@ class Moments:
 
     Args:
         weights: ``[groups, products, outputs]``.
+        around_mean: whether the layer has a bias that corrects the means.
     """
 
-    def __init__(self, weights: Array) -> None:
+    def __init__(self, weights: Array, *, around_mean: bool = True) -> None:
         self._weights = weights
+        self._around_mean = around_mean
         groups, products, outputs = weights.shape
         self._squares = np.zeros((groups, products, products))
         self._products = np.zeros((groups, products, outputs))
@@ -68,7 +70,7 @@ class Moments:
 
         for_each(subtract, list(_parts(x.shape[0], x.shape[1])))
         if self._center is None:
-            self._center = x.mean(axis=1, keepdims=True)
+            self._center = x.mean(axis=1, keepdims=True) * np.float32(self._around_mean)
         x -= self._center
         turned = x.transpose(0, 2, 1)
 
@@ -82,8 +84,8 @@ class Moments:
         self._sum += x.sum(axis=1, keepdims=True, dtype=np.float64)
         self._errors += errors.sum(axis=1, keepdims=True, dtype=np.float64)
 
-    def centered(self, damping: float) -> tuple[Array, Array]:
-        """Return second moments around the means, because the bias corrects means.
+    def damped(self, damping: float) -> tuple[Array, Array]:
+        """Return second moments around the means, which the bias corrects, or around zero.
 
         Returns:
             Moments of the inputs with themselves, damped, ``[groups, products, products]``, and
@@ -91,7 +93,7 @@ class Moments:
         """
         self._flush()
         count = max(self._count, 1)
-        mean, squares = self._sum / count, self._squares
+        mean, squares = self._sum / count * self._around_mean, self._squares
         turned = mean.transpose(0, 2, 1)
         for group, rows in _parts(*squares.shape[:2]):
             lower = squares[group, rows, : rows.start]
