@@ -178,7 +178,9 @@ def _quantizing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[S
                 yield step
     elif quantize.mode in QUANTIZERS:
         storing = _storing(quantize, tree)
-        steps = {name: storing.options[name] for name in _STEPS if name in storing.options}
+        steps: dict[str, ParameterValue] = {
+            name: storing.options[name] for name in _STEPS if name in storing.options
+        }
         if storing.name == "quantize_weights":
             steps |= {"granularity": "tensor", "symmetric": False}
         for step in _repairing(target, tree, chains):

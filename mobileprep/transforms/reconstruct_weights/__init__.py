@@ -36,7 +36,7 @@ from mobileprep.transforms.rewriting.biases import BiasedLayer, replaced, shifte
 from mobileprep.transforms.rewriting.clipping import range_with_zero
 from mobileprep.transforms.rewriting.layers import data_input
 
-# Largest number of products in a sum: matrices of 288 MB.
+# Largest number of products in a sum: four matrices of 288 MB.
 _MOST_PRODUCTS: Final = 6144
 # Rows of a layer's inputs in all samples together, such as positions of a convolution. More do not
 # lower the error on other samples.
@@ -58,9 +58,12 @@ class ReconstructWeights(Transform, frozen=True):
     Layers are processed in the order in which they run. The weights of a layer are first fitted to
     the inputs that it gets from the layers rounded before it, so that it computes the outputs of
     the float network; then they are rounded one after the other, and the remaining ones compensate
-    for the error of each. The result is in float, and lies exactly on the steps that ``int8``,
-    ``int4``, and ``quantize_nodes`` with a scale for each channel choose for it. Biases are
-    corrected for the remaining shift of each channel's mean.
+    for the error of each. The result is in float, and lies exactly on the steps that the later
+    quantization chooses for it. Biases are corrected for the remaining shift of each channel's
+    mean.
+
+    Weights of matrix products in loops, or of several products, are rounded last, for the inputs of
+    all their runs together, without a fit and without biases.
 
     Source: Frantar et al., GPTQ: Accurate Post-Training Quantization for Generative Pre-trained
     Transformers (2022), with the order by activation, and Li et al., GPTAQ (2025), for the fit to
@@ -320,10 +323,12 @@ def _scattered(length: int, count: int, number: int) -> NDArray[np.int64]:
     if length <= count:
         return np.arange(length)
     turns = np.arange(number * count, (number + 1) * count) * _GOLDEN
-    return ((turns - np.floor(turns)) * length).astype(np.int64)
+    indices: NDArray[np.int64] = ((turns - np.floor(turns)) * length).astype(np.int64)
+    return indices
 
 
 def _means(output: Array, layer: BiasedLayer) -> Array:
     """Return the mean of each output channel; float64 [channels]."""
     rows = np.moveaxis(output, layer.axis, -1).reshape(-1, layer.channels)
-    return rows.mean(axis=0, dtype=np.float64)
+    means: Array = rows.mean(axis=0, dtype=np.float64)
+    return means
