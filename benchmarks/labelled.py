@@ -184,6 +184,12 @@ def measure(network: Classifier, folder: Path) -> int:
 def build(network: Classifier, quantize: object, artifact: str, folder: Path) -> Path:
     """Return the file of the quantized model."""
     np.savez(folder / "calibration.npz", **{network.input: network.calibration})
+    target: dict[str, Any] = {"quantize": quantize, "quantization_report": False}
+    if artifact == "tflite":
+        target["artifact"] = artifact
+    else:
+        # The networks have attributes that TensorFlow 1.15 does not know.
+        target["registration"] = {"tensorflow": "2.21"}
     recipe = {
         "version": 1,
         "name": "network",
@@ -192,12 +198,8 @@ def build(network: Classifier, quantize: object, artifact: str, folder: Path) ->
         "outputs": [network.output],
         "transforms": ["strip_unused_nodes", "fold_constants", "fuse_batch_norms"],
         "calibration": {"data": "calibration.npz", "method": "min_max"},
-        "targets": {
-            "phone": {"artifact": artifact, "quantize": quantize, "quantization_report": False}
-        },
+        "targets": {"phone": target},
     }
-    if artifact != "tflite":
-        del recipe["targets"]["phone"]["artifact"]  # type: ignore[index]
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mobileprep.MobileprepWarning)
