@@ -58,7 +58,7 @@ _QUANTIZE_EXTRAS = {
     "block_size": ("int4",),
     "ranges": ("nodes", *INTEGER_MODES),
     "rules": ("weights", "nodes", "auto", "int4", *INTEGER_MODES),
-    "repair": ("nodes", "auto", "int4", *INTEGER_MODES),
+    "repair": ("weights", "nodes", "auto", "int4", *INTEGER_MODES),
     "trials": ("auto",),
     "inference_input_type": INTEGER_MODES,
     "inference_output_type": INTEGER_MODES,

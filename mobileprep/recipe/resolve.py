@@ -27,6 +27,8 @@ from mobileprep.recipe.validation_settings import (
 _WITHOUT_PADS: Final = "1.15"
 # Repairs that run the graph on samples.
 _MEASURING: Final = ("absorb_high_biases", "correct_bias", "reconstruct_weights")
+# Options of transforms that store weights, and of reconstruct_weights.
+_STEPS: Final = ("bits", "granularity", "minimum_size")
 # Fields of a target for the keys of its section ``registration``.
 _REGISTRATION: Final = {"tensorflow": "registration", "allow": "allow"}
 # Modes that store weights in floating point, where every difference from the previous model counts.
@@ -168,9 +170,22 @@ def _quantizing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[S
     quantize = target.quantize
     if quantize.mode in LITERT_MODES and target.artifact == "tflite":
         # The package stage quantizes when it writes the file.
-        yield from _repairing(target, tree, chains)
+        for step in _repairing(target, tree, chains):
+            if quantize.mode == "weights":
+                least = _quantize_default("minimum_size")
+                yield _for_storing(step, {"minimum_size": least})
+            else:
+                yield step
     elif quantize.mode in QUANTIZERS:
-        yield _storing(quantize, tree)
+        storing = _storing(quantize, tree)
+        steps: dict[str, ParameterValue] = {
+            name: storing.options[name] for name in _STEPS if name in storing.options
+        }
+        if storing.name == "quantize_weights":
+            steps |= {"granularity": "tensor", "symmetric": False}
+        for step in _repairing(target, tree, chains):
+            yield _for_storing(step, steps)
+        yield storing
     elif quantize.mode in ("nodes", "auto"):
         yield from _repairing(target, tree, chains)
         is_auto = quantize.mode == "auto"
@@ -203,6 +218,14 @@ def _repairing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[St
             yield replace(step, params=params, files=(*step.files, file))
         else:
             yield step
+
+
+def _for_storing(step: Step, params: Mapping[str, ParameterValue]) -> Step:
+    """Add options to reconstruct_weights, for the steps that the target stores."""
+    if step.name != "reconstruct_weights":
+        return step
+    added = [(name, value) for name, value in params.items() if name not in step.options]
+    return replace(step, params=(*step.params, *added))
 
 
 def _is_arrays(data: Data) -> bool:

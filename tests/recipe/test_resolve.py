@@ -272,6 +272,45 @@ def test_measuring_repairs_use_the_calibration_data(
     )
 
 
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ("", {"minimum_size": 1024, "granularity": "tensor", "symmetric": False}),
+        (", minimum_size: 9", {"minimum_size": 9, "granularity": "tensor", "symmetric": False}),
+        (", bits: 4", {"minimum_size": 1024, "bits": 4}),
+        (", granularity: tensor", {"minimum_size": 1024, "granularity": "tensor"}),
+    ],
+)
+def test_reconstructed_weights_have_the_steps_that_the_target_stores(write, weights, expected):
+    path = write(
+        f"{HEAD}calibration: {{data: c.npz}}\ntargets:\n"
+        f"  p: {{quantize: {{mode: weights{weights}, repair: [reconstruct_weights]}}}}\n"
+    )
+    step, storing = load_recipe(path, environ={}).targets[0].transforms
+    assert step.options == {"data": "c.npz", **expected}
+    is_plain = "symmetric" in expected
+    assert storing.name == ("quantize_weights" if is_plain else "linear_quantize_weights")
+    make_transform(step.name, step.options)
+
+
+def test_litert_stores_small_weights_in_float(write):
+    path = write(
+        f"{HEAD}calibration: {{data: c.npz}}\ntargets:\n"
+        "  p: {artifact: tflite, quantize: {mode: weights, repair: [reconstruct_weights]}}\n"
+    )
+    (step,) = load_recipe(path, environ={}).targets[0].transforms
+    assert step.options == {"data": "c.npz", "minimum_size": 1024}
+
+
+def test_reconstruct_weights_keeps_its_own_options(write):
+    path = write(
+        f"{HEAD}targets:\n  p:\n    quantize: {{mode: weights, bits: 4, repair: "
+        "[reconstruct_weights: {data: own.npz, bits: 3, samples: 5}]}\n"
+    )
+    step = load_recipe(path, environ={}).targets[0].transforms[0]
+    assert step.options == {"data": "own.npz", "bits": 3, "samples": 5, "minimum_size": 1024}
+
+
 def test_calibration(target):
     text = (
         "calibration: {data: d/c.npz, method: mse, samples: 20, seed: 3, batch: 4, "
