@@ -171,11 +171,7 @@ def _quantizing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[S
     if quantize.mode in LITERT_MODES and target.artifact == "tflite":
         # The package stage quantizes when it writes the file.
         for step in _repairing(target, tree, chains):
-            if quantize.mode == "weights":
-                least = _quantize_default("minimum_size")
-                yield _for_storing(step, {"minimum_size": least})
-            else:
-                yield step
+            yield _for_storing(step, _litert_steps(quantize))
     elif quantize.mode in QUANTIZERS:
         storing = _storing(quantize, tree)
         steps: dict[str, ParameterValue] = {
@@ -218,6 +214,19 @@ def _repairing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[St
             yield replace(step, params=params, files=(*step.files, file))
         else:
             yield step
+
+
+def _litert_steps(quantize: Quantize) -> dict[str, ParameterValue]:
+    """Return options of reconstruct_weights for the steps that a LiteRT file stores."""
+    steps: dict[str, ParameterValue] = {}
+    if quantize.mode == "weights":
+        options = (("bits", quantize.bits), ("granularity", quantize.granularity))
+        steps = {key: value for key, value in options if value is not None}
+    if quantize.block_size is not None:
+        steps = {"bits": 4, "block_size": quantize.block_size}
+    if quantize.mode == "weights" or steps:
+        steps["minimum_size"] = _quantize_default("minimum_size")
+    return steps
 
 
 def _for_storing(step: Step, params: Mapping[str, ParameterValue]) -> Step:

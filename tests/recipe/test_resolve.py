@@ -512,3 +512,25 @@ def test_rules_become_an_option_of_the_step(target):
 def test_rules_are_refused_for_modes_without_layers(load):
     with pytest.raises(RecipeError, match="'rules' applies only to"):
         load(HEAD + "targets: {p: {quantize: {mode: float16, rules: [{mode: float}]}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("quantize", "expected"),
+    [
+        (
+            "mode: int4, block_size: 64",
+            {"bits": 4, "block_size": 64, "minimum_size": 1024},
+        ),
+        (
+            "mode: weights, bits: 5, granularity: tensor",
+            {"bits": 5, "granularity": "tensor", "minimum_size": 1024},
+        ),
+        ("mode: int4", {}),
+    ],
+)
+def test_reconstructed_weights_have_the_steps_of_the_litert_file(write, quantize, expected):
+    target = f"{{artifact: tflite, quantize: {{{quantize}, repair: [reconstruct_weights]}}}}"
+    path = write(f"{HEAD}calibration: {{data: c.npz}}\ntargets:\n  p: {target}\n")
+    (step,) = load_recipe(path, environ={}).targets[0].transforms
+    assert step.options == {"data": "c.npz", **expected}
+    make_transform(step.name, step.options)

@@ -19,7 +19,7 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.graph.verify import check_inputs
 from mobileprep.ops.numerics.parallel import all_processors
-from mobileprep.ops.numerics.ranges import ChannelMethod, channel_steps
+from mobileprep.ops.numerics.ranges import ChannelMethod, channel_steps, float16_steps
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.data_files import feeds_from_file
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
@@ -95,6 +95,15 @@ class ReconstructWeights(Transform, frozen=True):
         Literal["tensor", "channel"],
         Option("Whether the weights will have one scale, or one for each output channel."),
     ] = "channel"
+    block_size: Annotated[
+        int,
+        Option(
+            "Number of weights of a channel that will share a scale in dense layers and 1x1 "
+            "convolutions, as with `block_size` of `int4`; 0 for the scales of `granularity`.",
+            minimum=0,
+            maximum=256,
+        ),
+    ] = 0
     symmetric: Annotated[
         bool,
         Option(
@@ -117,6 +126,9 @@ class ReconstructWeights(Transform, frozen=True):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Round the weights of all layers that the outputs need."""
+        if self.block_size and self.granularity == "tensor":
+            message = "blocks and the granularity tensor exclude each other"
+            raise refuse(self.transform_name, message, "remove `block_size` or `granularity`")
         if not self.symmetric and self.granularity == "channel":
             message = "only steps of a whole tensor can be asymmetric"
             hint = "add `granularity: tensor`, or remove `symmetric`"
@@ -234,15 +246,16 @@ class ReconstructWeights(Transform, frozen=True):
             raise refuse(self.transform_name, message, hint) from error
         fitted = matrices.weights + problem.solution(products)
         steps, ends = self._steps(matrices, fitted)
-        levels = problem.levels(fitted / steps, *ends)
+        units = steps if steps.shape[1] > 1 else None
+        levels = problem.levels(fitted / steps, *ends, units)
         return matrices.restored(levels * steps + 0.0).astype(np.float32)
 
     def _steps(self, matrices: LayerMatrices, values: Array) -> tuple[Array, tuple[float, float]]:
         """Return the steps of weights, and the lowest and highest weight in steps.
 
         Returns:
-            Steps of shape ``[groups, 1, outputs of a group]``, or ``[1, 1, 1]``; the ends of the
-            range.
+            Steps of shape ``[groups, 1, outputs of a group]``, or ``[1, 1, 1]``, or with blocks
+            ``[1, products, outputs]``; the ends of the range.
         """
         if not self.symmetric:
             low, high = range_with_zero(values)
@@ -250,6 +263,11 @@ class ReconstructWeights(Transform, frozen=True):
             return np.full((1, 1, 1), step), (low / step, high / step)
         most = (1 << (self.bits - 1)) - 1
         method: ChannelMethod = "min_max" if self.bits == _WHOLE_BITS else "mse"
+        if self.block_size and matrices.has_blocks(self.block_size):
+            blocks = values.reshape(-1, self.block_size, values.shape[2]).astype(np.float32)
+            sizes = float16_steps(channel_steps(blocks, (-3, -1), method, most))
+            by_product = np.repeat(sizes.astype(np.float64), self.block_size, axis=1)
+            return by_product.reshape(values.shape), (-most, most)
         weights = matrices.restored(values).astype(np.float32)
         axes = matrices.axes if self.granularity == "channel" else ()
         steps = channel_steps(weights, axes, method, most).astype(np.float64)

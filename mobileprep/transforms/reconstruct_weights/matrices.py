@@ -45,6 +45,13 @@ class LayerMatrices:
         self._groups = channels // self._depth
         self.weights = self.grouped(weights)
 
+    def has_blocks(self, size: int) -> bool:
+        """Return whether LiteRT can store the weights of each output in blocks of a size."""
+        strides = self._layer.attr_ints("strides") if self._layer.op == "Conv2D" else (1,)
+        is_pointwise = self._shape[:-2] in ((), (1, 1)) and set(strides) == {1}
+        is_dense = is_pointwise and self._layer.op in ("MatMul", "Conv2D") and self._groups == 1
+        return is_dense and self.weights.shape[1] % size == 0
+
     def rows(self, output: Array) -> int:
         """Return the number of rows of an output: its size without the channels."""
         return math.prod(self._channels_last(output).shape[:-1])

@@ -20,6 +20,7 @@ _GROUPS: Final = 32
 _MOST_INPUTS: Final = 1 << 22
 # In steps: the largest weight is not exactly at the highest level after a division.
 _SLACK: Final = 1e-3
+_BLOCK_SLACK: Final = 0.03
 
 
 class Moments:
@@ -148,7 +149,7 @@ class RoundingProblem:
             out[:, : rows.start] -= upper[:, : rows.start, rows] @ out[:, rows]
         return self._restored(out)
 
-    def levels(self, values: Array, low: float, high: float) -> Array:
+    def levels(self, values: Array, low: float, high: float, steps: Array | None = None) -> Array:
         """Round weights one after the other; the remaining ones compensate for each error.
 
         Equals GPTQ with the order by activation, without the inverse of the moments.
@@ -157,25 +158,32 @@ class RoundingProblem:
             values: weights in steps, ``[groups, products, outputs]``.
             low: the lowest value. Its level is the nearest one, and it keeps that level.
             high: the highest value, a whole number of steps above; it keeps its level, too.
+            steps: the size of each weight's step, if they differ within a sum; the highest and
+                lowest values may then be off by the rounding of steps to 8 significant bits.
 
         Returns:
             Whole numbers in float64, of the same shape.
         """
         values = self._sorted(values)
+        sizes = np.ones((1, 1, 1)) if steps is None else self._sorted(steps)
+        units, slack = (
+            np.broadcast_to(sizes, values.shape),
+            _SLACK if steps is None else _BLOCK_SLACK,
+        )
         lowest = float(np.rint(low))
         highest = lowest + round(high - low)
-        is_low, is_high = values <= low + _SLACK, values >= high - _SLACK
+        is_low, is_high = values <= low + slack, values >= high - slack
         lower = self._lower
-        sizes = np.einsum("gii->gi", lower)[:, :, np.newaxis]
+        diagonal = np.einsum("gii->gi", lower)[:, :, np.newaxis]
         levels, errors = np.empty_like(values), np.empty_like(values)
         carried = np.zeros_like(values)
         for rows in reversed(_blocks(values.shape[1])):
             for at in reversed(range(rows.start, rows.stop)):
-                moved = values[:, at] + carried[:, at] / sizes[:, at]
+                moved = values[:, at] + carried[:, at] / (diagonal[:, at] * units[:, at])
                 nearest = np.clip(np.rint(moved), lowest, highest)
                 upper = np.where(is_high[:, at], highest, nearest)
                 levels[:, at] = np.where(is_low[:, at], lowest, upper)
-                errors[:, at] = values[:, at] - levels[:, at]
+                errors[:, at] = (values[:, at] - levels[:, at]) * units[:, at]
                 line = lower[:, at, rows.start : at, np.newaxis]
                 carried[:, rows.start : at] += line * errors[:, at, np.newaxis]
             turned = lower[:, rows, : rows.start].transpose(0, 2, 1)
