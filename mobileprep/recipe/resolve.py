@@ -218,15 +218,13 @@ def _repairing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[St
 
 def _litert_steps(quantize: Quantize) -> dict[str, ParameterValue]:
     """Return options of reconstruct_weights for the steps that a LiteRT file stores."""
-    steps: dict[str, ParameterValue] = {}
-    if quantize.mode == "weights":
-        options = (("bits", quantize.bits), ("granularity", quantize.granularity))
-        steps = {key: value for key, value in options if value is not None}
     if quantize.block_size is not None:
-        steps = {"bits": 4, "block_size": quantize.block_size}
-    if quantize.mode == "weights" or steps:
-        steps["minimum_size"] = _quantize_default("minimum_size")
-    return steps
+        return {"bits": 4, "block_size": quantize.block_size}
+    if quantize.mode != "weights":
+        return {}
+    options = (("bits", quantize.bits), ("granularity", quantize.granularity))
+    steps: dict[str, ParameterValue] = {k: v for k, v in options if v is not None}
+    return {"minimum_size": _quantize_default("minimum_size"), **steps}
 
 
 def _for_storing(step: Step, params: Mapping[str, ParameterValue]) -> Step:

@@ -517,10 +517,7 @@ def test_rules_are_refused_for_modes_without_layers(load):
 @pytest.mark.parametrize(
     ("quantize", "expected"),
     [
-        (
-            "mode: int4, block_size: 64",
-            {"bits": 4, "block_size": 64, "minimum_size": 1024},
-        ),
+        ("mode: int4, block_size: 64", {"bits": 4, "block_size": 64}),
         (
             "mode: weights, bits: 5, granularity: tensor",
             {"bits": 5, "granularity": "tensor", "minimum_size": 1024},
