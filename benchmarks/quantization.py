@@ -40,12 +40,15 @@ Run = Callable[[Mapping[str, Array]], Sequence[Array]]
 OBSERVED = {"mode": "nodes", "ranges": "observed"}
 # Without correct_bias, because quantize_nodes rounds weights to keep the sums of channels.
 REPAIRS = ["equalize_ranges", {"absorb_high_biases": {"data": "calibration.npz"}}]
+RECONSTRUCT = ["equalize_ranges", "reconstruct_weights"]
 MODES: Mapping[str, Quantize] = {
     "float": "none",
     "8-bit weights": "weights",
+    "8-bit weights, reconstructed": {"mode": "weights", "repair": RECONSTRUCT},
     "nodes, dynamic": {"mode": "nodes", "ranges": "dynamic"},
     "nodes, observed": OBSERVED,
     "nodes, observed, repaired": {**OBSERVED, "repair": REPAIRS},
+    "nodes, observed, reconstructed": {**OBSERVED, "repair": RECONSTRUCT},
     "auto": "auto",
 }
 TRAINED = "nodes, trained"
@@ -208,7 +211,10 @@ def recipe_of(network: Network, quantize: Quantize) -> dict[str, Any]:
         # This benchmark measures the same, on other samples.
         "targets": {"phone": {"quantize": quantize, "quantization_report": False}},
     }
-    if quantize == "auto" or (isinstance(quantize, Mapping) and quantize["ranges"] == "observed"):
+    uses_data = isinstance(quantize, Mapping) and (
+        "repair" in quantize or quantize.get("ranges") == "observed"
+    )
+    if quantize == "auto" or uses_data:
         recipe["calibration"] = {"data": "calibration.npz"}
     if quantize == "auto":
         # Without an output, a metric applies to all outputs.

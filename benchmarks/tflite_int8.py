@@ -46,6 +46,8 @@ MODES: Mapping[str, Any] = {
     "int16x8": "int16x8",
     "int16x8, reconstructed": {"mode": "int16x8", "repair": [EQUAL, "reconstruct_weights"]},
     "int4": "int4",
+    "int4, blocks of 128": {"mode": "int4", "block_size": 128},
+    "int4, blocks of 32": {"mode": "int4", "block_size": 32},
     "int4, reconstructed": {"mode": "int4", "repair": [{"reconstruct_weights": {"bits": 4}}]},
 }
 SETS = ("calibration", "test")

@@ -249,8 +249,8 @@ def _constants(graph: Graph) -> tuple[StoredConstants, ...]:
             key = (node.attr_str(TYPE, "").lower(), node.attr_int(BLOCK_SIZE, 0))
             elements, size = sums.get(key, (0, 0))
             sums[key] = (elements + value.size, size + value.nbytes)
-    found = (StoredConstants(*key, *total) for key, total in sums.items())
-    return tuple(sorted(found, key=lambda one: (-one.bytes, one.dtype, one.block_size)))
+    groups = (StoredConstants(*key, *total) for key, total in sums.items())
+    return tuple(sorted(groups, key=lambda one: (-one.bytes, one.dtype, one.block_size)))
 
 
 class CountedModel(Struct, frozen=True):

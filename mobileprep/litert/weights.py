@@ -154,7 +154,7 @@ def has_few_bits(op: Op) -> bool:
     if op.code == "GATHER":
         shape = op.operands[0].shape
         # Each row of a table starts at a byte.
-        return shape is not None and shape[-1] % 2 == 0
+        return shape is not None and shape != () and shape[-1] % 2 == 0
     return op.code in FOUR_BITS and not _is_grouped(op)
 
 
@@ -221,7 +221,7 @@ class _Changed:
     def __init__(self) -> None:
         self.ops: list[Op] = []
         self._floats: dict[Value, Value] = {}
-        self._integers: dict[tuple[Value, WeightSettings], Value] = {}
+        self._integers: dict[tuple[Value, DType, WeightSettings], Value] = {}
 
     def dequantized(self, value: Value, stored: Value) -> Value:
         """Return a stored constant as float32, dequantized once for all readers."""
@@ -233,16 +233,16 @@ class _Changed:
 
     def quantized(self, op: Op, value: Value, settings: WeightSettings) -> Value:
         """Return the weights of an operator as integers, quantized once for all readers."""
-        if (value, settings) not in self._integers:
+        kind = stored_type(op, settings)
+        if (value, kind, settings) not in self._integers:
             assert value.data is not None
             data = value.data
             if settings.block_size:
                 data = data.reshape(len(data), -1)
-            kind = stored_type(op, settings)
             data, details = quantized_weights(data, LAYER_AXES.get(op.code, 0), settings)
             stored = replace(value, dtype=kind, shape=data.shape, data=data, quantization=details)
-            self._integers[value, settings] = stored
-        return self._integers[value, settings]
+            self._integers[value, kind, settings] = stored
+        return self._integers[value, kind, settings]
 
 
 def _index(op: Op) -> int:
@@ -257,9 +257,9 @@ def _fitting(op: Op, settings: WeightSettings) -> WeightSettings:
     if not size or weights is None or not has_few_bits(op) or settings.bits > _FEW_BITS:
         return replace(settings, block_size=0)
     is_even = weights.size // len(weights) % size == 0
-    is_held = float(np.abs(weights).max()) <= _MOST_SCALE * _most(settings)
+    is_in_range = float(np.abs(weights).max()) <= _MOST_SCALE * _most(settings)
     has_blocks = op.code == "GATHER" or op.code in BLOCKS or _is_dense(op, weights)
-    return settings if has_blocks and is_even and is_held else replace(settings, block_size=0)
+    return settings if has_blocks and is_even and is_in_range else replace(settings, block_size=0)
 
 
 def _is_dense(op: Op, weights: Array) -> bool:
@@ -315,8 +315,8 @@ def _lookup(op: Op, table: Value) -> list[Op]:
     flat = Value(f"{output.name}_list", DType.INT32, (count,))
     columns = 0 if table.shape is None else table.shape[-1]
     rows = Value(f"{output.name}_rows", DType.FLOAT, (count, columns))
-    found = replace(builtin("EMBEDDING_LOOKUP", [flat, table], [rows]), node=op.node)
-    return [*ops, reshape(indices, flat), found, reshape(rows, output)]
+    lookup = replace(builtin("EMBEDDING_LOOKUP", [flat, table], [rows]), node=op.node)
+    return [*ops, reshape(indices, flat), lookup, reshape(rows, output)]
 
 
 def _is_large(weights: Value) -> bool:

@@ -58,7 +58,7 @@ _QUANTIZE_EXTRAS = {
     "block_size": ("int4",),
     "ranges": ("nodes", *INTEGER_MODES),
     "rules": ("weights", "nodes", "auto", "int4", *INTEGER_MODES),
-    "repair": ("nodes", "auto", "int4", *INTEGER_MODES),
+    "repair": ("weights", "nodes", "auto", "int4", *INTEGER_MODES),
     "trials": ("auto",),
     "min_int8_macs": ("auto",),
     "inference_input_type": (*INTEGER_MODES, "auto"),

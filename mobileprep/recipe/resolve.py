@@ -27,6 +27,8 @@ from mobileprep.recipe.validation_settings import (
 _WITHOUT_PADS: Final = "1.15"
 # Repairs that run the graph on samples.
 _MEASURING: Final = ("absorb_high_biases", "correct_bias", "reconstruct_weights")
+# Options of transforms that store weights, and of reconstruct_weights.
+_STEPS: Final = ("bits", "granularity", "minimum_size")
 # Fields of a target for the keys of its section ``registration``.
 _REGISTRATION: Final = {"tensorflow": "registration", "allow": "allow"}
 # Modes that store weights in floating point, where every difference from the previous model counts.
@@ -170,9 +172,18 @@ def _quantizing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[S
         quantize.mode in LITERT_MODES or target.searches_exceptions
     ):
         # The package stage quantizes when it writes the file.
-        yield from _repairing(target, tree, chains)
+        for step in _repairing(target, tree, chains):
+            yield _for_storing(step, _litert_steps(quantize))
     elif quantize.mode in QUANTIZERS:
-        yield _storing(quantize, tree)
+        storing = _storing(quantize, tree)
+        steps: dict[str, ParameterValue] = {
+            name: storing.options[name] for name in _STEPS if name in storing.options
+        }
+        if storing.name == "quantize_weights":
+            steps |= {"granularity": "tensor", "symmetric": False}
+        for step in _repairing(target, tree, chains):
+            yield _for_storing(step, steps)
+        yield storing
     elif quantize.mode in ("nodes", "auto"):
         yield from _repairing(target, tree, chains)
         is_auto = quantize.mode == "auto"
@@ -213,6 +224,25 @@ def _usual_repairs(data: Data | None) -> tuple[str, ...]:
     """Return the repairs of ``quantize: auto`` for LiteRT without ``repair``."""
     measures = data is not None and _is_arrays(data)
     return ("equalize_ranges", *(("reconstruct_weights",) if measures else ()))
+
+
+def _litert_steps(quantize: Quantize) -> dict[str, ParameterValue]:
+    """Return options of reconstruct_weights for the steps that a LiteRT file stores."""
+    if quantize.block_size is not None:
+        return {"bits": 4, "block_size": quantize.block_size}
+    if quantize.mode != "weights":
+        return {}
+    options = (("bits", quantize.bits), ("granularity", quantize.granularity))
+    steps: dict[str, ParameterValue] = {k: v for k, v in options if v is not None}
+    return {"minimum_size": _quantize_default("minimum_size"), **steps}
+
+
+def _for_storing(step: Step, params: Mapping[str, ParameterValue]) -> Step:
+    """Add options to reconstruct_weights, for the steps that the target stores."""
+    if step.name != "reconstruct_weights":
+        return step
+    added = [(name, value) for name, value in params.items() if name not in step.options]
+    return replace(step, params=(*step.params, *added))
 
 
 def _is_arrays(data: Data) -> bool:

@@ -290,3 +290,25 @@ def test_lookups_of_several_unknown_sizes_stay_float() -> None:
     (result,) = answered(model_bytes(record), [ids])
     assert result.shape == reference.shape
     assert snr(result, reference) > 16
+
+
+@pytest.mark.parametrize(("columns", "kinds"), [(64, ["INT4"]), (65, ["INT4", "INT8"])])
+def test_tied_weights_are_stored_once_for_each_type(columns: int, kinds: list[str]) -> None:
+    """A table that looks up words and computes their scores."""
+    kind = {"Tindices": DType.INT32, "Taxis": DType.INT32}
+    graph = Graph(
+        [
+            feed("i", (3,), DType.INT32),
+            const("t", numbers(20, columns)),
+            const("axis", 0),
+            op("rows", "GatherV2", ["t", "i", "axis"], **kind),
+            op("y", "MatMul", ["rows", "t"], transpose_a=False, transpose_b=True),
+        ]
+    )
+    record = model(graph, ["i"], ["y"], mode="weights", rules=("bits=4",))
+    tables = [t.type for t in record.subgraphs[0].tensors if t.shape == (20, columns)]
+    assert sorted(tables) == kinds
+    ids = np.int32([2, 0, 19])
+    (reference,) = expected(graph, {"i": ids}, ["y"])
+    (result,) = answered(model_bytes(record), [ids])
+    assert snr(result, reference) > 15

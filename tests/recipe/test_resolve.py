@@ -272,6 +272,45 @@ def test_measuring_repairs_use_the_calibration_data(
     )
 
 
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ("", {"minimum_size": 1024, "granularity": "tensor", "symmetric": False}),
+        (", minimum_size: 9", {"minimum_size": 9, "granularity": "tensor", "symmetric": False}),
+        (", bits: 4", {"minimum_size": 1024, "bits": 4}),
+        (", granularity: tensor", {"minimum_size": 1024, "granularity": "tensor"}),
+    ],
+)
+def test_reconstructed_weights_have_the_steps_that_the_target_stores(write, weights, expected):
+    path = write(
+        f"{HEAD}calibration: {{data: c.npz}}\ntargets:\n"
+        f"  p: {{quantize: {{mode: weights{weights}, repair: [reconstruct_weights]}}}}\n"
+    )
+    step, storing = load_recipe(path, environ={}).targets[0].transforms
+    assert step.options == {"data": "c.npz", **expected}
+    is_plain = "symmetric" in expected
+    assert storing.name == ("quantize_weights" if is_plain else "linear_quantize_weights")
+    make_transform(step.name, step.options)
+
+
+def test_litert_stores_small_weights_in_float(write):
+    path = write(
+        f"{HEAD}calibration: {{data: c.npz}}\ntargets:\n"
+        "  p: {artifact: tflite, quantize: {mode: weights, repair: [reconstruct_weights]}}\n"
+    )
+    (step,) = load_recipe(path, environ={}).targets[0].transforms
+    assert step.options == {"data": "c.npz", "minimum_size": 1024}
+
+
+def test_reconstruct_weights_keeps_its_own_options(write):
+    path = write(
+        f"{HEAD}targets:\n  p:\n    quantize: {{mode: weights, bits: 4, repair: "
+        "[reconstruct_weights: {data: own.npz, bits: 3, samples: 5}]}\n"
+    )
+    step = load_recipe(path, environ={}).targets[0].transforms[0]
+    assert step.options == {"data": "own.npz", "bits": 3, "samples": 5, "minimum_size": 1024}
+
+
 def test_calibration(target):
     text = (
         "calibration: {data: d/c.npz, method: mse, samples: 20, seed: 3, batch: 4, "
@@ -470,6 +509,25 @@ def test_rules_become_an_option_of_the_step(target):
     assert Rules(step.name, transform.rule).settings(node("logits/x", "MatMul")).mode == "float"
 
 
-def test_rules_are_refused_for_modes_without_ranges(load):
+def test_rules_are_refused_for_modes_without_layers(load):
     with pytest.raises(RecipeError, match="'rules' applies only to"):
-        load(HEAD + "targets: {p: {quantize: {mode: weights, rules: [{mode: float}]}}}\n")
+        load(HEAD + "targets: {p: {quantize: {mode: float16, rules: [{mode: float}]}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("quantize", "expected"),
+    [
+        ("mode: int4, block_size: 64", {"bits": 4, "block_size": 64}),
+        (
+            "mode: weights, bits: 5, granularity: tensor",
+            {"bits": 5, "granularity": "tensor", "minimum_size": 1024},
+        ),
+        ("mode: int4", {}),
+    ],
+)
+def test_reconstructed_weights_have_the_steps_of_the_litert_file(write, quantize, expected):
+    target = f"{{artifact: tflite, quantize: {{{quantize}, repair: [reconstruct_weights]}}}}"
+    path = write(f"{HEAD}calibration: {{data: c.npz}}\ntargets:\n  p: {target}\n")
+    (step,) = load_recipe(path, environ={}).targets[0].transforms
+    assert step.options == {"data": "c.npz", **expected}
+    make_transform(step.name, step.options)

@@ -22,7 +22,6 @@ from mobileprep.transforms.quantize_nodes.nodes import LEVELS, EvenSteps
 
 Granularity: TypeAlias = Literal["tensor", "channel"]
 
-_MOST_BITS: Final = 8
 # The zero point of symmetric numbers.
 _MIDDLE: Final = 128
 _HIGHEST: Final = LEVELS - 1
@@ -77,8 +76,8 @@ def quantize_weights(
     Args:
         axes: the axes of the output channels, counted from the last: -1.
     """
-    if settings.bits == _MOST_BITS and settings.granularity != "channel":
-        steps = steps_of_lattice(weights)
+    if settings.granularity != "channel":
+        steps = steps_of_lattice(weights, 1 << settings.bits)
         if steps is not None:
             return on_steps(weights, steps, 0, _HIGHEST)
     if settings.granularity == "tensor":
@@ -203,24 +202,25 @@ _FEW: Final = 1 << 12
 _SLACK: Final = 1e-3
 
 
-def steps_of_lattice(weights: Array) -> EvenSteps | None:
+def steps_of_lattice(weights: Array, most: int = LEVELS) -> EvenSteps | None:
     """Return the steps, including zero, that all weights lie on, or None if there are none.
 
     Args:
         weights: finite float32 numbers.
+        most: the largest number of levels.
     """
     flat = weights.reshape(-1)
-    if np.unique(flat[:_FEW]).size > LEVELS:
+    if np.unique(flat[:_FEW]).size > most:
         return None
     values = np.unique(flat).astype(np.float64)
-    if not 2 <= values.size <= LEVELS:
+    if not 2 <= values.size <= most:
         return None
     size = float(np.diff(values).min())
     if size <= np.finfo(np.float32).tiny:
         return None
     whole = np.rint(values / size)
     lowest, highest = min(whole[0], 0), max(whole[-1], 0)
-    if not 0 < highest - lowest < LEVELS:
+    if not 0 < highest - lowest < most:
         return None
     # The difference of two rounded numbers is less exact than the largest of them.
     size = float((values * whole).sum() / np.square(whole).sum())

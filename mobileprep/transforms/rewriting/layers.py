@@ -296,7 +296,8 @@ def linear_weights(values: Array, axes: Sequence[int], bits: int) -> LinearWeigh
 
     Codes extend one further on one side of zero than on the other, so the sign of each scale
     assigns that side to the longer one. Below 8 bits, each range is shrunk to minimize the squared
-    error, as in Banner et al., Post-training 4-bit quantization (2019).
+    error, as in Banner et al., Post-training 4-bit quantization (2019). Weights that
+    reconstruct_weights rounded keep their steps, which reach equally far to both sides.
 
     Args:
         values: finite floats of any shape.
@@ -308,11 +309,25 @@ def linear_weights(values: Array, axes: Sequence[int], bits: int) -> LinearWeigh
     wide = values.astype(np.float64)
     half = 1 << (bits - 1)
     scale = _scale(wide, others, half)
-    if bits < _EXACT_BITS:
+    equal = _as_float32(np.where(scale < 0, -1.0, 1.0) * _largest(wide, others) / (half - 1))
+    if _is_exact(wide, equal, half) and not _is_exact(wide, scale, half):
+        scale = equal
+    elif bits < _EXACT_BITS:
         scale = _best_scale(wide, others, scale, half)
     codes = (_rounded(wide, scale, half) + half).astype(np.uint8)
     shape = scale.shape[min(kept_axes, default=values.ndim) :]
     return LinearWeights(codes, half, scale.reshape(shape).astype(np.float32))
+
+
+def _largest(values: Array, others: tuple[int, ...]) -> Array:
+    largest: Array = np.abs(values).max(axis=others, keepdims=True, initial=0)
+    return np.where(largest > 0, largest, 1.0)
+
+
+def _is_exact(values: Array, scale: Array, half: int) -> bool:
+    """Return whether weights are multiples of their scales."""
+    off = np.abs(_rounded(values, scale, half) * scale - values)
+    return bool((off <= _NOISE * np.abs(scale)).all())
 
 
 def _scale(values: Array, others: tuple[int, ...], half: int) -> Array:
