@@ -15,6 +15,7 @@ from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.building.stages.running import placed, with_assets
 from mobileprep.core.files import write_bytes, write_text
 from mobileprep.data.file_samples import class_names
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
 from mobileprep.formats.tflite.records import ModelRecord
@@ -75,12 +76,14 @@ def _convert(
 def _integers(job: Job[PackageStage]) -> Integers:
     """Return the integer quantization settings of the recipe."""
     quantize = job.asked.quantize
+    kind = INTEGERS[cast(Mode, quantize.mode)]
     ranges = {}
     if job.asked.ranges is not None:
         measured = read_range_file(job.path(job.asked.ranges)).tensors
-        ranges = {name: (values.low, values.high) for name, values in measured.items()}
+        is_sixteen = kind is DType.INT16
+        ranges = {name: one.ends(is_sixteen=is_sixteen) for name, one in measured.items()}
     return Integers(
-        INTEGERS[cast(Mode, quantize.mode)],
+        kind,
         ranges,
         is_trained=quantize.ranges == "trained",
         rules=tuple(rule.text for rule in quantize.rules),
