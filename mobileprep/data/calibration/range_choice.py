@@ -119,7 +119,7 @@ def _candidates(values: ObservedValues) -> list[Range]:
 
 
 @dataclass(eq=False)
-class _Trial:
+class Trial:
     """The comparison of the ranges of a tensor in the output of one of its readers.
 
     Args:
@@ -169,7 +169,7 @@ class _Choice:
         self._interpreter = Interpreter(self._graph, where="calibration", seed=SEED)
         self._ranges = {tensor: _whole(one) for tensor, one in values.items()}
         self._candidates: dict[Edge, list[Range]] = {}
-        self._trials: dict[Edge, list[_Trial]] = {}
+        self._trials: dict[Edge, list[Trial]] = {}
         for tensor in values:
             self._prepare(tensor)
 
@@ -208,7 +208,7 @@ class _Choice:
             return
         self._candidates[tensor] = tried
         for reader in found.readers:
-            self._trials.setdefault(reader.output, []).append(_Trial(tensor, reader))
+            self._trials.setdefault(reader.output, []).append(Trial(tensor, reader))
 
     def _compared(
         self, feeds: Sequence[Mapping[str, Array]], before: Mapping[Edge, NDArray[np.float64]]
@@ -231,7 +231,7 @@ class _Choice:
 
     def _runs(
         self, feeds: Sequence[Mapping[str, Array]]
-    ) -> Iterator[tuple[_Trial, list[dict[Edge, Array]]]]:
+    ) -> Iterator[tuple[Trial, list[dict[Edge, Array]]]]:
         """Yield each trial with the values of the tensors that it needs, for each run.
 
         Tensors are computed in order, and their values are dropped after the last use.
@@ -281,7 +281,7 @@ class _Choice:
         return result
 
     def _compare(
-        self, trial: _Trial, values: Mapping[Edge, Array], remaining: NDArray[np.bool_]
+        self, trial: Trial, values: Mapping[Edge, Array], remaining: NDArray[np.bool_]
     ) -> None:
         """Add the errors of the remaining ranges in a run; those of others are infinite."""
         output, tried = trial.reader.output, self._candidates[trial.tensor]
