@@ -78,6 +78,20 @@ def test_range_file_of_another_graph_is_refused(graph: Path, run: Run) -> None:
     assert "run 'mobileprep calibrate'" in result.err
 
 
+def test_int8_and_int16_targets_share_a_range_file(graph: Path, run: Run) -> None:
+    np.savez("samples.npz", x=np.linspace(-1, 1, 15).astype(np.float32).reshape(5, 3))
+    eight = "{artifact: tflite, quantize: {mode: int8, inference_output_type: int8}}"
+    sixteen = "{artifact: tflite, quantize: {mode: int16x8, inference_output_type: int16}}"
+    targets = f"targets: {{eight: {eight}, sixteen: {sixteen}}}\n"
+    Path("recipe.yaml").write_text(CALIBRATED.partition("targets:")[0] + targets)
+    assert run("calibrate", "recipe.yaml").code == 0
+    result = run("build", "recipe.yaml", "--out=out")
+    assert result.code == 0, result.err
+    # 8 bits have an eighth of headroom, 16 bits have as much as the values.
+    assert output_scale("out/r/eight/r.tflite") == pytest.approx(2 * 1.125 / 255)
+    assert output_scale("out/r/sixteen/r.tflite") == pytest.approx(2 / 32767)
+
+
 def test_ranges_without_digests_are_used_with_a_warning(graph: Path, run: Run) -> None:
     Path("ranges.yaml").write_text(RANGES)
     flags = ["--mode=int8", "--calibration=ranges.yaml"]
