@@ -127,7 +127,7 @@ class ReaderSearch:
                 return []
             return [edge(ref) for ref in self._graph[at[0]].data_inputs]
 
-        return (closure([output], before) & ends) | self._inputs
+        return self._inputs | (closure([output], before) & ends)
 
     def _results(self, tensor: Edge) -> Iterator[tuple[Node, Edge]]:
         """Yield the nodes that read the values of a tensor, with each result that is used."""
