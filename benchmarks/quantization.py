@@ -90,7 +90,7 @@ def main() -> None:
     rows = []
     for network in NETWORKS:
         if arguments.only.lower() in network.name.lower():
-            for row in measured(network, arguments.models, arguments.samples):
+            for row in measured(network, arguments.models, arguments.samples, arguments.method):
                 print(as_text(row), flush=True)
                 rows.append(row)
     if arguments.markdown:
@@ -102,11 +102,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=Path, required=True, help="the folder of networks")
     parser.add_argument("--only", default="", help="networks whose name holds this text")
     parser.add_argument("--samples", type=int, default=64, help="in each of the three sets")
+    parser.add_argument("--method", default="auto", help="the calibration method")
     parser.add_argument("--markdown", type=Path, help="write the table there, in Markdown")
     return parser.parse_args()
 
 
-def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
+def measured(network: Network, models: Path, count: int, method: str) -> Iterator[Row]:
     """Measure a network in all modes, and yield each row as it is measured."""
     if not (models / network.file).exists():
         yield Row(network.name, "float", reason=f"{network.file} is not there")
@@ -125,6 +126,8 @@ def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
             modes[TRAINED] = {"mode": "nodes", "ranges": "trained"}
         for mode, quantize in modes.items():
             recipe = recipe_of(network, quantize)
+            if "calibration" in recipe:
+                recipe["calibration"]["method"] = method
             yield in_mode(network, mode, recipe, folder, feeds, expected, outputs_of)
         calibration = [feed_of(network, sets["calibration"], i) for i in range(count)]
         yield in_litert(network, source, calibration, feeds, expected)

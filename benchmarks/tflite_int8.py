@@ -58,14 +58,14 @@ def main() -> None:
     rows = []
     for network in NETWORKS:
         if arguments.only.lower() in network.name.lower():
-            for row in measured(network, arguments.models, arguments.samples):
+            for row in measured(network, arguments.models, arguments.samples, arguments.method):
                 print(as_text(row), flush=True)
                 rows.append(row)
     if arguments.markdown:
         arguments.markdown.write_text(as_markdown(rows), encoding="utf-8")
 
 
-def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
+def measured(network: Network, models: Path, count: int, method: str) -> Iterator[Row]:
     """Measure a network in all modes, and yield each row as it is measured."""
     sets = {name: network.draw(models, count, seed) for seed, name in enumerate(SETS)}
     feeds = [feed_of(network, sets["test"], i) for i in range(count)]
@@ -81,6 +81,7 @@ def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
             modes["int8, trained"] = {"mode": "int8", "ranges": "trained"}
         for mode, quantize in modes.items():
             recipe = recipe_of(network, quantize)
+            recipe["calibration"]["method"] = method
             yield in_mode(network, mode, recipe, folder, feeds, expected, interpreted)
         calibration = [feed_of(network, sets["calibration"], i) for i in range(count)]
         yield in_litert(network, source, calibration, feeds, expected)

@@ -12,13 +12,15 @@ from msgspec import Struct
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import atomic_writer
 from mobileprep.data.calibration.observation import Subject
-from mobileprep.data.calibration.ranges import check_tensors, ranges_of
+from mobileprep.data.calibration.range_choice import calibrated
+from mobileprep.data.calibration.ranges import check_tensors
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.options import Method
 from mobileprep.data.source import DataFiles, SampleChoice, data_inputs
 from mobileprep.errors import UsageError
-from mobileprep.formats.range_file import read_range_file
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.range_file import TensorRange, read_range_file
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.freezing.loading import computed_ends
 from mobileprep.graph import attrs as attr
@@ -142,7 +144,9 @@ def to_tflite(
         ranges = {}
         if calibration is not None:
             run = partial(to_calibrate, graph, specs, fetched, flex=flex, where=where)
-            ranges = dict(litert_ranges(Path(calibration), run, warn))
+            measured = litert_ranges(Path(calibration), run, warn)
+            is_sixteen = INTEGERS[mode] is DType.INT16
+            ranges = {name: one.ends(is_sixteen=is_sixteen) for name, one in measured.items()}
         integers = Integers(INTEGERS[mode], ranges, input_type=input_type, output_type=output_type)
     elif calibration is not None or (input_type, output_type) != ("float", "float"):
         message = f"mode {mode} computes in float"
@@ -189,7 +193,7 @@ _RANGE_FILES: Final = frozenset({".yaml", ".yml"})
 
 def litert_ranges(
     calibration: Path, model: Callable[[], CalibrationGraph], warn: Callable[[str], None]
-) -> Mapping[str, tuple[float, float]]:
+) -> Mapping[str, TensorRange]:
     """Return the ranges of tensors by name.
 
     Args:
@@ -209,18 +213,29 @@ def litert_ranges(
         check_tensors(ranges, {str(Ref(*t)): d for t, d in digests.items()}, str(calibration))
     else:
         warn(f"{calibration}: the ranges have no digests, so they may be of another model")
-    return {name: (tensor.low, tensor.high) for name, tensor in ranges.tensors.items()}
+    return ranges.tensors
 
 
 def _measured(
     samples: Path, model: CalibrationGraph, warn: Callable[[str], None]
-) -> Mapping[str, tuple[float, float]]:
+) -> Mapping[str, TensorRange]:
     usual = Calibration()
     method = Method(usual.method, usual.percentile, usual.decay)
     inputs = data_inputs(model.graph, model.inputs, {})
     choice = SampleChoice(usual.samples, usual.seed, usual.strict)
     data = open_dataset(DataFiles(str(samples), samples), inputs, choice)
     fetches = tuple(dict.fromkeys(str(Ref(*tensor)) for tensor in model.tensors))
-    subject = Subject(model.graph, fetches, model.tensors, method, tuple(inputs), usual.batch)
-    ranges, _ = ranges_of(observed(subject, data, warn=warn), method)
-    return {str(Ref(*tensor)): ends for tensor, ends in ranges.items()}
+    subject = Subject(
+        model.graph,
+        fetches,
+        model.tensors,
+        method,
+        tuple(inputs),
+        usual.batch,
+        outputs=model.outputs,
+    )
+    measured = calibrated(subject, data, observed(subject, data, warn=warn))
+    return {
+        str(Ref(*tensor)): TensorRange(*ends, sixteen=measured.sixteen.get(tensor))
+        for tensor, ends in measured.ranges.items()
+    }

@@ -223,7 +223,10 @@ class Preprocessing(Struct, frozen=True):
         return "; ".join(parts)
 
 
-HISTOGRAM_METHODS: Final = frozenset({"percentile", "entropy", "mse"})
+AUTO: Final = "auto"
+
+
+HISTOGRAM_METHODS: Final = frozenset({AUTO, "percentile", "entropy", "mse"})
 
 
 MOVING_AVERAGE: Final = "moving_average"
@@ -233,7 +236,7 @@ class Method(Struct, frozen=True):
     """A calibration method.
 
     Args:
-        name: ``min_max``, ``moving_average``, ``percentile``, ``entropy``, or ``mse``.
+        name: ``auto``, ``min_max``, ``moving_average``, ``percentile``, ``entropy``, or ``mse``.
         percentile: the percentage of values that ``percentile`` covers.
         decay: the weight of previous batches in ``moving_average``.
     """

@@ -26,6 +26,7 @@ _MOST_TENSORS: Final = 1_000_000
 _LONGEST: Final = 20_000
 _LONGEST_KEY: Final = 1_000
 _DIGITS: Final = 15  # Digits of a count.
+_FIELDS: Final = ("min", "max", "min16", "max16", "graph")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 # Characters that YAML would not accept unchanged in double quotes.
 _ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
@@ -39,11 +40,17 @@ class TensorRange(Struct, frozen=True):
         low: smallest value, as defined by the calibration method.
         high: largest value.
         graph: digest of the subgraph that computes the tensor; empty if unknown.
+        sixteen: range for 16-bit integers; None if it is the same.
     """
 
     low: float
     high: float
     graph: str = ""
+    sixteen: tuple[float, float] | None = None
+
+    def ends(self, *, is_sixteen: bool) -> tuple[float, float]:
+        """Return the range for 16-bit or 8-bit integers."""
+        return self.sixteen if is_sixteen and self.sixteen is not None else (self.low, self.high)
 
 
 class RangeFile(Struct, frozen=True):
@@ -80,6 +87,9 @@ def range_file_text(ranges: RangeFile) -> str:
     for tensor, bounds in sorted(ranges.tensors.items()):
         graph = f", graph: {_quoted(bounds.graph)}" if bounds.graph else ""
         ends = f"min: {number(bounds.low)}, max: {number(bounds.high)}"
+        if bounds.sixteen is not None:
+            low, high = map(number, bounds.sixteen)
+            ends += f", min16: {low}, max16: {high}"
         lines.append(f"  {_key(tensor)}: {{{ends}{graph}}}\n")
     if ranges.unseen:
         lines.append("unseen:\n")
@@ -166,23 +176,32 @@ class _Reader:
                 raise self._wrong(start, f"more than {_MOST_TENSORS:,} tensors")
             fields: dict[str, str] = {}
             for key, value in self._mapping(start):
-                if key not in ("min", "max", "graph"):
-                    raise self._wrong(value, f"a range has no {_shown(key)}, but min, max, graph")
+                if key not in _FIELDS:
+                    message = f"a range has no {_shown(key)}, but {', '.join(_FIELDS)}"
+                    raise self._wrong(value, message)
                 fields[key] = self._text(value)
             ranges[tensor] = self._range(tensor, fields, start)
         return ranges
 
     def _range(self, tensor: str, fields: Mapping[str, str], event: yaml.Event) -> TensorRange:
-        ends = []
-        for key in ("min", "max"):
+        low, high = self._ends(tensor, fields, event, "min", "max")
+        sixteen = None
+        if fields.keys() & {"min16", "max16"}:
+            sixteen = self._ends(tensor, fields, event, "min16", "max16")
+        return TensorRange(low, high, fields.get("graph", ""), sixteen)
+
+    def _ends(
+        self, tensor: str, fields: Mapping[str, str], event: yaml.Event, lower: str, upper: str
+    ) -> tuple[float, float]:
+        for key in (lower, upper):
             if key not in fields:
                 raise self._wrong(event, f"{_shown(tensor)} has no {key}")
-            ends.append(self._number(tensor, key, fields[key], event))
-        low, high = ends
+        low, high = (self._number(tensor, key, fields[key], event) for key in (lower, upper))
         if low > high:
-            message = f"the range of {_shown(tensor)} is empty: min {low:g} is above max {high:g}"
+            message = f"the range of {_shown(tensor)} is empty: "
+            message += f"{lower} {low:g} is above {upper} {high:g}"
             raise self._wrong(event, message)
-        return TensorRange(low, high, fields.get("graph", ""))
+        return low, high
 
     def _number(self, tensor: str, key: str, text: str, event: yaml.Event) -> float:
         try:

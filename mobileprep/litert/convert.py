@@ -370,11 +370,13 @@ class CalibrationGraph(Struct, frozen=True):
         graph: the cut and simplified graph.
         inputs: its placeholders, in the order of the inputs.
         tensors: the tensors that need a range.
+        outputs: its outputs.
     """
 
     graph: Graph
     inputs: tuple[str, ...]
     tensors: tuple[Edge, ...]
+    outputs: tuple[str, ...]
 
 
 def to_calibrate(
@@ -394,6 +396,7 @@ def to_calibrate(
         source.tables.filling(source.graph),
         source.inputs,
         tuple(t for t in tensors if t[0] in source.graph),
+        tuple(map(str, source.outputs)),
     )
 
 

@@ -210,7 +210,9 @@ Granularity: TypeAlias = Literal["tensor", "channel"]
 BlockSize: TypeAlias = Literal[32, 64, 128, 256]
 WeightMethod: TypeAlias = Literal["min_max", "percentile", "entropy", "mse"]
 EndType: TypeAlias = Literal["float", "int8", "uint8", "int16"]
-CalibrationMethod: TypeAlias = Literal["min_max", "moving_average", "percentile", "entropy", "mse"]
+CalibrationMethod: TypeAlias = Literal[
+    "auto", "min_max", "moving_average", "percentile", "entropy", "mse"
+]
 QUANTIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "weights": ("quantize_weights", "minimum_size"),
     "float16": ("cast_weights", "minimum_size"),
@@ -241,12 +243,13 @@ class Calibration(Located, frozen=True):
     method: Annotated[
         CalibrationMethod,
         Option(
-            "Range of a tensor: `min_max`, its smallest and largest value; `moving_average`, "
-            "their averages over batches; `percentile`, without the most extreme values at both "
-            "ends; `entropy`, with the smallest change of the distribution; `mse`, with the "
-            "smallest squared error of rounding and clipping."
+            "Range of a tensor: `auto`, that of another method or one end of it, with little "
+            "error in the results of the ops that read it; `min_max`, its smallest and largest "
+            "value; `moving_average`, their averages over batches; `percentile`, without the most "
+            "extreme values at both ends; `entropy`, with the smallest change of the distribution; "
+            "`mse`, with the smallest squared error of rounding and clipping."
         ),
-    ] = "percentile"
+    ] = "auto"
     percentile: Annotated[
         float,
         Option("With `percentile`: percentage of the values to keep.", 50, 100),

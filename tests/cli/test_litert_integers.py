@@ -32,6 +32,13 @@ def types(path: str) -> list[str]:
     return [graph.tensors[i].type for i in (*graph.inputs, *graph.outputs)]
 
 
+def output_scale(path: str) -> float:
+    graph = read_model(map_file(Path(path)), path).subgraphs[0]
+    quantization = graph.tensors[graph.outputs[0]].quantization
+    assert quantization is not None
+    return float(quantization.scales[0])
+
+
 def test_range_file_and_integer_inputs(graph: Path, run: Run) -> None:
     Path("ranges.yaml").write_text(RANGES)
     flags = ["--mode=int8", "--calibration=ranges.yaml", "--inference_input_type=uint8"]
@@ -71,6 +78,20 @@ def test_range_file_of_another_graph_is_refused(graph: Path, run: Run) -> None:
     assert "run 'mobileprep calibrate'" in result.err
 
 
+def test_int8_and_int16_targets_share_a_range_file(graph: Path, run: Run) -> None:
+    np.savez("samples.npz", x=np.linspace(-1, 1, 15).astype(np.float32).reshape(5, 3))
+    eight = "{artifact: tflite, quantize: {mode: int8, inference_output_type: int8}}"
+    sixteen = "{artifact: tflite, quantize: {mode: int16x8, inference_output_type: int16}}"
+    targets = f"targets: {{eight: {eight}, sixteen: {sixteen}}}\n"
+    Path("recipe.yaml").write_text(CALIBRATED.partition("targets:")[0] + targets)
+    assert run("calibrate", "recipe.yaml").code == 0
+    result = run("build", "recipe.yaml", "--out=out")
+    assert result.code == 0, result.err
+    # 8 bits have an eighth of headroom, 16 bits have as much as the values.
+    assert output_scale("out/r/eight/r.tflite") == pytest.approx(2 * 1.125 / 255)
+    assert output_scale("out/r/sixteen/r.tflite") == pytest.approx(2 / 32767)
+
+
 def test_ranges_without_digests_are_used_with_a_warning(graph: Path, run: Run) -> None:
     Path("ranges.yaml").write_text(RANGES)
     flags = ["--mode=int8", "--calibration=ranges.yaml"]
@@ -87,6 +108,19 @@ def test_ranges_are_measured_on_samples(graph: Path, run: Run) -> None:
     result = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
     assert result.code == 0, result.err
     assert types("m.tflite") == ["FLOAT32", "INT16"]
+    # The outputs are from -1 to 1, and there is as much headroom.
+    assert output_scale("m.tflite") == pytest.approx(2 / 32767)
+
+
+@pytest.mark.parametrize(("mode", "scale"), [("int8", 8 / 255), ("int16x8", 10 / 32767)])
+def test_range_file_has_ranges_for_8_and_16_bits(
+    graph: Path, run: Run, mode: str, scale: float
+) -> None:
+    Path("ranges.yaml").write_text(RANGES.replace("max: 4.0", "max: 4.0, min16: -10.0, max16: 9.0"))
+    kind = "int8" if mode == "int8" else "int16"
+    flags = [f"--mode={mode}", "--calibration=ranges.yaml", f"--inference_output_type={kind}"]
+    assert run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags).code == 0
+    assert output_scale("m.tflite") == pytest.approx(scale)
 
 
 def test_float_operators_are_reported(graph: Path, run: Run) -> None:

@@ -22,7 +22,10 @@ from mobileprep.formats.range_file import (
 
 HEAD = "version: 1\nmethod: min_max\ntensors:\n"
 _FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
-_RANGES = st.tuples(_FLOATS, _FLOATS).map(sorted).map(lambda ends: TensorRange(*ends))
+_ENDS = st.tuples(_FLOATS, _FLOATS).map(sorted).map(tuple)
+_RANGES = st.builds(
+    lambda ends, sixteen: TensorRange(*ends, sixteen=sixteen), _ENDS, st.none() | _ENDS
+)
 
 
 def read(text: str) -> RangeFile:
@@ -41,6 +44,7 @@ def test_each_tensor_has_a_line_in_order() -> None:
         "b:1": TensorRange(-0.1, 6.0, "12e4"),
         "MobilenetV1/Conv/Relu6": TensorRange(0, 5.9999995),
         "no": TensorRange(-1e-5, 3e38),
+        "sum": TensorRange(0, 1, "ab", (-2, 4)),
     }
     text = range_file_text(RangeFile(ranges, "percentile 99.99", 200, "f00d", ("dead",)))
     assert text.splitlines()[1:] == [
@@ -52,6 +56,7 @@ def test_each_tensor_has_a_line_in_order() -> None:
         "  MobilenetV1/Conv/Relu6: {min: 0.0, max: 5.9999995}",
         '  "b:1": {min: -0.1, max: 6.0, graph: "12e4"}',
         '  "no": {min: -1.0e-05, max: 3.0e+38}',
+        '  sum: {min: 0.0, max: 1.0, min16: -2.0, max16: 4.0, graph: "ab"}',
         "unseen:",
         "  - dead",
     ]
@@ -84,6 +89,17 @@ def test_numbers_have_enough_digits_for_float32(value) -> None:
         ("version: 1\nsamples: -3\n", "ranges.yaml:1", "'samples' is not a number: '-3'"),
         ("version: 1\nunseen: {}\n", "ranges.yaml:2", "a list is expected here"),
         (HEAD + "  a: {min: 1}\n", "ranges.yaml:4", "'a' has no max"),
+        (HEAD + "  a: {min: 1, max: 2, min16: 0}\n", "ranges.yaml:4", "'a' has no max16"),
+        (
+            HEAD + "  a: {min: 1, max: 2, min16: 4, max16: 3}\n",
+            "ranges.yaml:4",
+            "the range of 'a' is empty: min16 4 is above max16 3",
+        ),
+        (
+            HEAD + "  a: {min: 1, max: 2, min16: 1, max16: .inf}\n",
+            "ranges.yaml:4",
+            "the max16 of 'a' is not a finite",
+        ),
         (HEAD + "  a: {min: 1, max: 2, m: 3}\n", "ranges.yaml:4", "a range has no 'm'"),
         (HEAD + "  a: {min: 2, max: 1}\n", "ranges.yaml:4", "the range of 'a' is empty"),
         (HEAD + "  a: {min: .nan, max: 1}\n", "ranges.yaml:4", "the min of 'a' is not a finite"),
@@ -115,3 +131,9 @@ def test_invalid_utf8_is_reported(tmp_path: Path) -> None:
         read_range_file(path)
     with pytest.raises(CorruptFileError):
         read_range_file(tmp_path / "missing.yaml")
+
+
+def test_range_for_16_bits() -> None:
+    both = TensorRange(0, 1, "", (-2, 4))
+    assert [both.ends(is_sixteen=yes) for yes in (False, True)] == [(0, 1), (-2, 4)]
+    assert TensorRange(0, 1).ends(is_sixteen=True) == (0, 1)

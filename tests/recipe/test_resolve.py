@@ -334,8 +334,14 @@ def test_calibration(target):
         "targets: {p: {}}\n"
     ).calibration
     assert repr((counts.samples, counts.seed, counts.batch, counts.workers)) == "(20, 3, 4, 1)"
-    default = target("calibration: {data: d, percentile: 99}\ntargets: {p: {}}\n").calibration
-    assert (default.method, default.percentile, default.samples) == ("percentile", 99.0, None)
+    assert counts.method == "auto"
+    text = "calibration: {data: d, method: percentile, percentile: 99}\ntargets: {p: {}}\n"
+    percentile = target(text).calibration
+    assert (percentile.method, percentile.percentile, percentile.samples) == (
+        "percentile",
+        99,
+        None,
+    )
     assert target("targets: {p: {}}\n").calibration is None
 
 

@@ -27,7 +27,7 @@ REFERENCE: Final = "numpy"
 
 _MOST: Final = {"Relu": math.inf, "Relu6": 6.0}
 # Remains of dropout draw random numbers, although these do not affect the result.
-_SEED: Final = 20160823
+SEED: Final = 20160823
 # Batches per piece: large enough to amortize sending an observation, small enough to balance load.
 _BATCHES: Final = 4
 
@@ -46,6 +46,7 @@ class Subject(Struct, frozen=True):
             "auto".
         among: with "auto", the engines to choose from in addition to numpy.
         convert: converts graphs for litert.
+        outputs: with the method "auto", the outputs of the graph.
     """
 
     graph: Graph
@@ -57,6 +58,7 @@ class Subject(Struct, frozen=True):
     engine: str = REFERENCE
     among: tuple[str, ...] = ()
     convert: Convert | None = None
+    outputs: tuple[str, ...] = ()
 
     @property
     def piece(self) -> int:
@@ -105,7 +107,7 @@ class Watcher:
         interpreter = Interpreter(
             subject.graph,
             where=self._data.name,
-            seed=_SEED,
+            seed=SEED,
             watched=subject.tensors,
             watcher=self._see,
         )
@@ -123,7 +125,7 @@ class Watcher:
             subject.graph,
             None,
             where=where,
-            seed=_SEED,
+            seed=SEED,
             among=subject.among,
             convert=subject.convert,
             verify=True,

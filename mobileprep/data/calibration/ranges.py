@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from mobileprep.data.calibration.observation import Observation
 from mobileprep.data.options import MOVING_AVERAGE, Method
@@ -23,6 +24,32 @@ def ranges_of(observations: Iterable[Observation], method: Method) -> tuple[Rang
     The result does not depend on how the samples are split: extremes and histograms add up exactly,
     and moving averages continue from batch to batch in order.
     """
+    total = merged(observations, method.decay)
+    if method.name == MOVING_AVERAGE:
+        return total.averages, total.samples
+    return {
+        tensor: observed_range(seen, method.name, method.percentile)
+        for tensor, seen in total.values.items()
+        if seen.count
+    }, total.samples
+
+
+class Merged(Struct, frozen=True):
+    """The observations of all samples.
+
+    Args:
+        values: the values of each tensor.
+        averages: moving averages of the batches' minimum and maximum.
+        samples: the number of samples.
+    """
+
+    values: dict[Edge, ObservedValues]
+    averages: Ranges
+    samples: int
+
+
+def merged(observations: Iterable[Observation], decay: float = 0.0) -> Merged:
+    """Merge observations of consecutive samples."""
     values: dict[Edge, ObservedValues] = {}
     averages: Ranges = {}
     samples = 0
@@ -35,14 +62,8 @@ def ranges_of(observations: Iterable[Observation], method: Method) -> tuple[Rang
                 values[tensor] = seen
         for tensor, batches in observation.batches.items():
             for ends in batches:
-                averages[tensor] = _averaged(averages.get(tensor), ends, method.decay)
-    if method.name == MOVING_AVERAGE:
-        return averages, samples
-    return {
-        tensor: observed_range(seen, method.name, method.percentile)
-        for tensor, seen in values.items()
-        if seen.count
-    }, samples
+                averages[tensor] = _averaged(averages.get(tensor), ends, decay)
+    return Merged(values, averages, samples)
 
 
 def _averaged(

@@ -240,6 +240,8 @@ class Integers(Struct, frozen=True):
     Args:
         kind: the activation type: int8 or int16; rules can set the other for single operators.
         ranges: the ranges of tensors by name.
+        sixteen: the ranges of tensors of single operators with 16-bit activations, where they
+            differ: 16 bits need not leave out rare values.
         is_trained: whether ranges of fake quantization take precedence over ``ranges``.
         rules: exceptions for layers, in the syntax of ``quantize_nodes``; the last match wins.
         input_type: the type of the program's float inputs in the file.
@@ -251,6 +253,7 @@ class Integers(Struct, frozen=True):
 
     kind: DType = DType.INT8
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    sixteen: Mapping[str, Range] = field(default_factory=dict)
     is_trained: bool = True
     rules: tuple[str, ...] = ()
     input_type: EndType = "float"

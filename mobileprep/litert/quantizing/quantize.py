@@ -270,8 +270,10 @@ def known_ranges(
     """
     ranges: dict[DType, dict[str, Range]] = {}
     for kind in MODES.values():
-        wider = _HEADROOM if kind is DType.INT16 and options.kind is DType.INT8 else 1.0
-        measured = {n: (low * wider, high * wider) for n, (low, high) in options.ranges.items()}
+        is_exception = kind is DType.INT16 and options.kind is DType.INT8
+        source = {**options.ranges, **options.sixteen} if is_exception else options.ranges
+        wider = _HEADROOM if is_exception else 1.0
+        measured = {n: (low * wider, high * wider) for n, (low, high) in source.items()}
         known = {**measured, **trained}
         if not options.is_trained:
             known |= {

@@ -10,6 +10,7 @@ from mobileprep.data.options import Method
 @pytest.mark.parametrize(
     ("name", "text", "has_histogram"),
     [
+        ("auto", "auto", True),
         ("min_max", "min_max", False),
         ("moving_average", "moving_average 0.9", False),
         ("percentile", "percentile 99.5", True),

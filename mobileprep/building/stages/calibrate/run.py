@@ -21,7 +21,8 @@ from mobileprep.building.stages.running import (
 )
 from mobileprep.core.files import sha256_bytes, sha256_file, write_text
 from mobileprep.data.calibration.observation import Subject
-from mobileprep.data.calibration.ranges import check_fresh, ranges_of
+from mobileprep.data.calibration.range_choice import calibrated
+from mobileprep.data.calibration.ranges import check_fresh
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.options import MOVING_AVERAGE, Method
@@ -104,8 +105,7 @@ def _of_file(
     where = job.place("artifact")
     with with_assets(graph, job.path(job.asked.assets)) as whole:
         prepared = to_calibrate(whole, specs, interface.outputs, flex=True, where=where)
-    fetches = tuple(str(Ref(*tensor)) for tensor in prepared.tensors)
-    ends = structs.replace(interface, inputs=prepared.inputs, outputs=fetches)
+    ends = structs.replace(interface, inputs=prepared.inputs, outputs=prepared.outputs)
     return prepared.graph, ends, prepared.tensors
 
 
@@ -130,6 +130,10 @@ def _measure_ranges(
     calibration = settings.calibration
     method = method_of(settings)
     inputs = stage_inputs(job, graph, interface.inputs)
+    fetches = interface.outputs
+    if settings.for_litert:
+        # The file can have outputs that the interpreter cannot compute.
+        fetches = tuple(str(Ref(*tensor)) for tensor in tensors)
     try:
         data = open_dataset(
             data_files(settings.data, calibration.data),
@@ -141,7 +145,7 @@ def _measure_ranges(
             engine = settings.engine or EngineChoice("numpy", {})
             subject = Subject(
                 whole,
-                interface.outputs,
+                fetches,
                 tuple(tensors),
                 method,
                 tuple(inputs),
@@ -149,6 +153,7 @@ def _measure_ranges(
                 engine.name,
                 tuple(engine.versions),
                 tflite_in_memory,
+                interface.outputs,
             )
             seen = observed(
                 subject,
@@ -159,15 +164,20 @@ def _measure_ranges(
                 tell=job.progress,
                 survey=survey,
             )
-            ends_of, samples = ranges_of(seen, method)
+            measured = calibrated(subject, data, seen)
     except (AccuracyError, UsageError) as error:
         where = error.where or job.place("calibration")
         raise AccuracyError(error.message, error.hint, where) from error
-    by_name = {str(Ref(*tensor)): ends for tensor, ends in ends_of.items()}
+    by_name = {
+        str(Ref(*tensor)): TensorRange(
+            *ends, digests[str(Ref(*tensor))], measured.sixteen.get(tensor)
+        )
+        for tensor, ends in measured.ranges.items()
+    }
     return RangeFile(
-        {n: TensorRange(*by_name[n], digest) for n, digest in digests.items() if n in by_name},
+        {name: by_name[name] for name in digests if name in by_name},
         str(method),
-        samples,
+        measured.samples,
         _digest(settings),
         tuple(n for n in digests if n not in by_name),
     )

@@ -13,6 +13,7 @@ from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.exceptions.spec import (
     ExceptionsRecord,
     ExceptionStage,
+    nodes_by_mode,
 )
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import PackageStage
@@ -21,6 +22,7 @@ from mobileprep.building.stages.running import placed, with_assets
 from mobileprep.core.files import write_bytes, write_text
 from mobileprep.data.calibration.layers import rule_text
 from mobileprep.data.file_samples import class_names
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
 from mobileprep.formats.tflite.records import ModelRecord
@@ -129,13 +131,16 @@ def integers_of(quantize: Quantize, path: Path | None, rules: Sequence[str] = ()
         path: the file with the measured ranges, if there are any.
         rules: rules for ``quantize: auto``; the recipe's rules take precedence.
     """
-    ranges = {}
-    if path is not None:
-        measured = read_range_file(path).tensors
-        ranges = {name: (values.low, values.high) for name, values in measured.items()}
+    kind = INTEGERS[mode_of(quantize)]
+    measured = {} if path is None else read_range_file(path).tensors
+    eight, sixteen = (
+        {name: one.ends(is_sixteen=is_sixteen) for name, one in measured.items()}
+        for is_sixteen in (False, True)
+    )
     return Integers(
-        INTEGERS[mode_of(quantize)],
-        ranges,
+        kind,
+        sixteen if kind is DType.INT16 else eight,
+        sixteen,
         is_trained=quantize.ranges == "trained",
         rules=(*rules, *(rule.text for rule in quantize.rules)),
         input_type=quantize.inference_input_type,

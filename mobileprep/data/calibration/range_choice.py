@@ -1,0 +1,308 @@
+"""Choose the range of each tensor by the error that it causes in the ops that read the tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from mobileprep.data.calibration.observation import SEED, Observation, Subject
+from mobileprep.data.calibration.ranges import Ranges, merged, ranges_of
+from mobileprep.data.calibration.readers import Reader, ReaderSearch
+from mobileprep.data.options import AUTO
+from mobileprep.data.source import Dataset
+from mobileprep.data.survey import DataSurvey, run_size, runs
+from mobileprep.errors import UnsupportedError
+from mobileprep.graph.reachability import execution_order
+from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
+from mobileprep.graph.tensor import Array
+from mobileprep.ops.numerics.parallel import all_processors
+from mobileprep.ops.numerics.ranges import USUAL_PERCENTILE, ObservedValues, Range, observed_range
+from mobileprep.runtime.interpreter import Interpreter
+
+_SAMPLES: Final = 32
+# Samples whose values are in memory at once, and the number of these values: 256 MB.
+_CHUNK: Final = 8
+_MOST_VALUES: Final = 1 << 26
+_METHODS: Final = (("percentile", USUAL_PERCENTILE), ("mse", 0.0), ("entropy", 0.0))
+_STEPS: Final = 255
+_LARGEST: Final = float(np.finfo(np.float32).max)
+# Share by which values may exceed those of the calibration: of outputs in 8 bits, where clipping is
+# visible and steps are little coarser, and of all tensors in 16 bits, where one bit is spare.
+_HEADROOM: Final = 0.125
+_HEADROOM_16: Final = 1.0
+# Closer ends, as a share of the whole width, count as one.
+_NEAR: Final = 0.03
+# Of ranges with nearly the least error, the narrowest is best: later ops dampen the error of a few
+# clipped values more than that of larger steps for all of them.
+_NEARLY: Final = 1.25
+# Ranges that are so much worse on the first samples are not tried on more.
+_MUCH_WORSE: Final = 1.5
+
+
+class Calibrated(Struct, frozen=True):
+    """The ranges from a calibration.
+
+    Args:
+        ranges: the range of each tensor.
+        sixteen: with the method ``auto``, the range of each tensor in 16 bits, where clipping would
+            gain nothing.
+        samples: the number of samples.
+    """
+
+    ranges: Ranges
+    sixteen: Ranges
+    samples: int
+
+
+def calibrated(subject: Subject, data: Dataset, observations: Iterable[Observation]) -> Calibrated:
+    """Return the ranges from the observations of all samples, by the method of the subject."""
+    if subject.method.name != AUTO:
+        ranges, samples = ranges_of(observations, subject.method)
+        return Calibrated(ranges, {}, samples)
+    total = merged(observations)
+    seen = {tensor: one for tensor, one in total.values.items() if one.count}
+    per_sample = sum(one.count for one in seen.values()) // max(total.samples, 1)
+    # Runs of single ops are short, so all of them share the threads.
+    with all_processors():
+        ranges = _Choice(subject, seen).ranges(_chunks(subject, data, per_sample))
+    sixteen = {tensor: _whole(one, _HEADROOM_16) for tensor, one in seen.items()}
+    return Calibrated(ranges, sixteen, total.samples)
+
+
+def _chunks(
+    subject: Subject, data: Dataset, per_sample: int
+) -> Iterator[list[Mapping[str, Array]]]:
+    """Yield the feeds of runs; those of each chunk are evenly spread over the data.
+
+    Args:
+        per_sample: the number of values of all tensors.
+    """
+    size = run_size(subject.inputs, 1)
+    count = -(-len(data) // size)
+    most = max(min(_SAMPLES, len(data)) // size, 1)
+    fitting = max(min(_CHUNK, _MOST_VALUES // max(per_sample, 1)) // size, 1)
+    stride = -(-most // fitting)
+    for first in range(stride):
+        feeds: list[Mapping[str, Array]] = []
+        for at in range(first, most, stride):
+            start = at * count // most * size
+            stop = min(start + size, len(data))
+            survey = DataSurvey(data.name)
+            chosen = runs(data, subject.inputs, size, start=start, stop=stop, survey=survey)
+            feeds += [run.feeds for run in chosen]
+        yield feeds
+
+
+def _whole(values: ObservedValues, headroom: float = 0.0) -> Range:
+    """Return the range of all values, and of others that exceed them by a share."""
+    ends = np.array([values.low, values.high]) * (1 + headroom)
+    low, high = np.clip(ends, -_LARGEST, _LARGEST).astype(np.float32)
+    return float(low), float(high)
+
+
+def _candidates(values: ObservedValues) -> list[Range]:
+    """Return the whole range, and those of other methods at both ends and at one."""
+    whole = _whole(values)
+    near = _NEAR * (whole[1] - whole[0])
+    tried = [whole]
+    for method, percentile in _METHODS:
+        low, high = observed_range(values, method, percentile)
+        for one in ((low, high), (low, whole[1]), (whole[0], high)):
+            if all(max(abs(one[0] - x[0]), abs(one[1] - x[1])) > near for x in tried):
+                tried.append(one)
+    return tried
+
+
+@dataclass(eq=False)
+class Trial:
+    """The comparison of the ranges of a tensor in the output of one of its readers.
+
+    Args:
+        tensor: the tensor.
+        reader: the reader.
+        errors: the squared error for each range, by run.
+        powers: the squared output, by run.
+    """
+
+    tensor: Edge
+    reader: Reader
+    errors: list[NDArray[np.float64]] = field(default_factory=list)
+    powers: list[float] = field(default_factory=list)
+
+    def shares(self) -> NDArray[np.float64]:
+        """Return the mean error of each range as a share of the output's power in the same run.
+
+        A run with little power counts as the median, and one with outliers counts as any other.
+        """
+        powers = np.maximum(self.powers, np.median(self.powers))[:, np.newaxis]
+        shares = np.mean(self.errors / np.where(powers, powers, 1.0), axis=0)
+        return np.where(np.isnan(shares), np.inf, shares)
+
+
+class _Choice:
+    """Chooses the range of each tensor with the least error in the outputs of its readers.
+
+    Each range is tried alone on a few samples: the tensor is rounded to its 256 levels, and
+    everything else is float. The squared errors of the readers are added as shares of the power of
+    their outputs.
+
+    Outputs of the graph, and tensors that are compared or sorted, keep all their values, and have
+    some headroom. So have the largest inputs of a softmax, which decide its result. Tensors in
+    branches and loops cannot be tried, and have the range of the method ``percentile``.
+
+    Args:
+        subject: the graph.
+        values: the observed values of its tensors.
+    """
+
+    def __init__(self, subject: Subject, values: Mapping[Edge, ObservedValues]) -> None:
+        self._graph = subject.graph
+        self._values = values
+        self._inputs = frozenset(edge(parse_ref(fed.name)) for fed in subject.inputs)
+        outputs = [edge(parse_ref(name)) for name in subject.outputs]
+        self._search = ReaderSearch(self._graph, values, self._inputs, outputs)
+        self._interpreter = Interpreter(self._graph, where="calibration", seed=SEED)
+        self._ranges = {tensor: _whole(one) for tensor, one in values.items()}
+        self._candidates: dict[Edge, list[Range]] = {}
+        self._trials: dict[Edge, list[Trial]] = {}
+        for tensor in values:
+            self._prepare(tensor)
+
+    def ranges(self, chunks: Iterable[Sequence[Mapping[str, Array]]]) -> Ranges:
+        """Return the range of each tensor.
+
+        Args:
+            chunks: the feeds of runs. The values of a chunk are in memory at the same time.
+        """
+        errors = {tensor: np.zeros(len(tried)) for tensor, tried in self._candidates.items()}
+        for feeds in chunks:
+            errors = self._compared(feeds, errors)
+        for tensor, error in errors.items():
+            if 0 < error.min() < np.inf:
+                best = np.flatnonzero(error <= error.min() * _NEARLY)
+                fitting = [self._candidates[tensor][at] for at in best]
+                self._ranges[tensor] = min(fitting, key=lambda one: one[1] - one[0])
+        return self._ranges
+
+    def _prepare(self, tensor: Edge) -> None:
+        """Add the trials of a tensor, or set the range of one that needs none."""
+        found = self._search.of(tensor)
+        if found is None:
+            self._ranges[tensor] = observed_range(self._values[tensor], *_METHODS[0])
+            return
+        wider = _whole(self._values[tensor], _HEADROOM)
+        if not found.readers:
+            self._ranges[tensor] = wider
+            return
+        tried = _candidates(self._values[tensor])
+        if found.has_softmax:
+            high = tried[0][1]
+            tried = [(one[0], wider[1]) for one in tried if one[1] == high]
+            self._ranges[tensor] = tried[0]
+        if len(tried) == 1:
+            return
+        self._candidates[tensor] = tried
+        for reader in found.readers:
+            self._trials.setdefault(reader.output, []).append(Trial(tensor, reader))
+
+    def _compared(
+        self, feeds: Sequence[Mapping[str, Array]], before: Mapping[Edge, NDArray[np.float64]]
+    ) -> dict[Edge, NDArray[np.float64]]:
+        """Return the error of each range, after more runs.
+
+        Args:
+            before: the errors before them; ranges with an infinite one are not tried.
+        """
+        errors = {tensor: np.zeros(len(tried)) for tensor, tried in self._candidates.items()}
+        for trial, live in self._runs(feeds):
+            remaining = np.isfinite(before[trial.tensor])
+            if remaining.sum() > 1:
+                for values in live:
+                    self._compare(trial, values, remaining)
+            errors[trial.tensor] += trial.shares()
+        for error in errors.values():
+            error[error > error.min() * _MUCH_WORSE] = np.inf
+        return errors
+
+    def _runs(
+        self, feeds: Sequence[Mapping[str, Array]]
+    ) -> Iterator[tuple[Trial, list[dict[Edge, Array]]]]:
+        """Yield each trial with the values of the tensors that it needs, for each run.
+
+        Tensors are computed in order, and their values are dropped after the last use.
+        """
+        live = [{edge(parse_ref(n)): array for n, array in run.items()} for run in feeds]
+        sources = self._sources()
+        places = {node.name: i for i, node in enumerate(execution_order(self._graph))}
+        order = sorted(sources, key=lambda tensor: (places[tensor[0]], tensor[1]))
+        last: dict[Edge, int] = {}
+        for at, tensor in enumerate(order):
+            fed = [trial.reader.fed for trial in self._trials.get(tensor, ())]
+            last.update(dict.fromkeys(frozenset({tensor}).union(sources[tensor], *fed), at))
+        for at, tensor in enumerate(order):
+            if self._compute(tensor, sources[tensor], live):
+                for trial in self._trials.get(tensor, ()):
+                    yield trial, live
+            for values in live:
+                for old in [t for t in values if t not in self._inputs and last[t] <= at]:
+                    del values[old]
+
+    def _sources(self) -> dict[Edge, frozenset[Edge]]:
+        """Return the tensors to compute, each with those from which it is computed."""
+        sources: dict[Edge, frozenset[Edge]] = {}
+        fed = [trial.reader.fed for trials in self._trials.values() for trial in trials]
+        waiting = [*self._trials, *frozenset[Edge]().union(*fed)]
+        while waiting:
+            tensor = waiting.pop()
+            if tensor not in sources and tensor not in self._inputs:
+                sources[tensor] = self._search.sources(tensor)
+                waiting += sources[tensor]
+        return sources
+
+    def _compute(
+        self, tensor: Edge, sources: Iterable[Edge], live: Sequence[dict[Edge, Array]]
+    ) -> bool:
+        """Add the value of a tensor to each run; return False for an output of unsupported ops."""
+        try:
+            for values in live:
+                values[tensor] = self._run(tensor, {source: values[source] for source in sources})
+        except UnsupportedError:
+            return False
+        return True
+
+    def _run(self, output: Edge, feeds: Mapping[Edge, Array]) -> Array:
+        named = {str(Ref(*tensor)): array for tensor, array in feeds.items()}
+        (result,) = self._interpreter.run([str(Ref(*output))], named)
+        return result
+
+    def _compare(
+        self, trial: Trial, values: Mapping[Edge, Array], remaining: NDArray[np.bool_]
+    ) -> None:
+        """Add the errors of the remaining ranges in a run; those of others are infinite."""
+        output, tried = trial.reader.output, self._candidates[trial.tensor]
+        expected = values[output].astype(np.float64)
+        feeds = {tensor: values[tensor] for tensor in trial.reader.fed}
+        errors = np.full(len(tried), np.inf)
+        for at in np.flatnonzero(remaining):
+            feeds[trial.tensor] = _rounded(values[trial.tensor], tried[at])
+            errors[at] = np.square(self._run(output, feeds) - expected).sum()
+        trial.errors.append(errors)
+        trial.powers.append(float(np.square(expected).sum()))
+
+
+def _rounded(values: Array, span: Range) -> Array:
+    """Round to the 256 levels of a range, extended to include zero, which is one of them."""
+    low, high = min(span[0], 0.0), max(span[1], 0.0)
+    step = np.float32((high - low) / _STEPS)
+    if not step:
+        return np.zeros_like(values)
+    least = np.rint(low / float(step))
+    levels = np.rint(values / step)
+    np.clip(levels, np.float32(least), np.float32(least + _STEPS), out=levels)
+    levels *= step
+    return levels
