@@ -165,7 +165,12 @@ class _Search:
             if not any(ref in n.data_inputs for n in self._graph.consumers.get(ref.node, ())):
                 self._pin(ref, "its output has no consumers")
         return ChannelScales(
-            self._variables, self._layers, self._offsets, self._bounds, self._refused
+            self._variables,
+            self._layers,
+            self._offsets,
+            self._bounds,
+            self._tensors,
+            self._refused,
         )
 
     def _look_at(self, node: Node) -> None:
@@ -495,6 +500,7 @@ class ChannelScales(Struct, frozen=True):
         layers: the layers, in execution order.
         constants: the constants that are combined with channels.
         bounds: the upper bounds.
+        tensors: all tensors with channels, those that must not change included.
         refused: number of layers with weights that cannot be scaled, by reason.
     """
 
@@ -502,4 +508,5 @@ class ChannelScales(Struct, frozen=True):
     layers: Sequence[ScaledLayer]
     constants: Sequence[ScaledConstant]
     bounds: Sequence[Bound]
+    tensors: Mapping[Ref, ScaledTensor]
     refused: Mapping[str, int]

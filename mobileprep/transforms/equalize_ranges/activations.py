@@ -1,0 +1,369 @@
+"""Scales with which 8-bit activations lose least, measured on data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import execution_order
+from mobileprep.graph.refs import Ref, edge
+from mobileprep.graph.tensor import Array
+from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.transforms.rewriting.channel_scales import (
+    ChannelScales,
+    Ids,
+    ScaledConstant,
+    ScaledLayer,
+    ScaledTensor,
+)
+from mobileprep.transforms.rewriting.layers import data_input, input_axis, layer_kind
+
+Logs = NDArray[np.float64]
+
+_RELU6_BOUND: Final = 6.0
+# A channel may exceed its largest observed value by this factor before a Relu6 clips it.
+_HEADROOM: Final = 1.25
+# Channels that hardly ever differ from zero count as ones of this share of the tensor's range.
+_LEAST_SHARE: Final = 2.0**-8
+# Variance of rounding to one of 256 levels of a range, and to one of 255 levels around zero.
+_ACTIVATION: Final = 1 / (12 * 255**2)
+_WEIGHT: Final = 1 / (12 * 127**2)
+# The norm that stands for a maximum; its gradient is not zero for the second largest channel.
+_NORM: Final = 24.0
+_STEPS: Final = 120
+_FIRST_STEP: Final = 0.25
+_LAST_STEP: Final = 0.005
+_MEMORY: Final = (0.8, 0.95)
+_TINY: Final = 1e-30
+
+
+class Channels:
+    """Ends, sums, and sums of squares of each channel of a tensor.
+
+    Args:
+        tensor: the tensor; without it, all values are one channel.
+    """
+
+    def __init__(self, tensor: ScaledTensor | None) -> None:
+        self._tensor = tensor
+        self.low: Array = np.zeros(1)
+        self.high: Array = np.zeros(1)
+        self._sum: Array = np.zeros(1)
+        self._squares: Array = np.zeros(1)
+        self._count = 0
+
+    def add(self, values: Array) -> None:
+        """Add the values of one run."""
+        tensor = self._tensor
+        if tensor is None or -tensor.axis > values.ndim:
+            lines = values.reshape(-1, 1)
+        else:
+            lines = np.moveaxis(values, tensor.axis, -1).reshape(-1, values.shape[tensor.axis])
+        self.low = np.minimum(self.low, lines.min(axis=0, initial=0))
+        self.high = np.maximum(self.high, lines.max(axis=0, initial=0))
+        self._sum = self._sum + lines.sum(axis=0, dtype=np.float64)
+        self._squares = self._squares + np.einsum("ij,ij->j", lines, lines, dtype=np.float64)
+        self._count += len(lines)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there are values, all are finite, and there is one column for each channel."""
+        fits = self._tensor is None or len(self.low) == len(self._tensor.ids)
+        return bool(self._count and fits and np.isfinite(self._squares).all())
+
+    @property
+    def power(self) -> Array:
+        """Mean square of each channel."""
+        return self._squares / max(self._count, 1)
+
+    @property
+    def variance(self) -> Array:
+        """Variance of each channel."""
+        return np.maximum(self.power - np.square(self._sum / max(self._count, 1)), 0)
+
+
+def observed_channels(
+    graph: Graph,
+    scales: ChannelScales,
+    fetches: Sequence[str],
+    runs: Iterable[Mapping[str, Array]],
+) -> dict[Ref, Channels]:
+    """Return the channels of all tensors that may be scaled, and of the inputs of all layers."""
+    sources = [layer.layer.data_inputs[data_input(layer.layer)] for layer in scales.layers]
+    watched = {edge(ref): ref for ref in (*scales.tensors, *sources)}
+    channels: dict[Ref, Channels] = {}
+
+    def see(tensor: tuple[str, int], values: Array) -> None:
+        if values.dtype.kind == "f" and values.size:
+            ref = watched[tensor]
+            if ref not in channels:
+                channels[ref] = Channels(scales.tensors.get(ref))
+            channels[ref].add(values)
+
+    names = list(fetches) or [layer.layer.name for layer in scales.layers]
+    interpreter = Interpreter(graph, watched=watched, watcher=see)
+    for run in runs:
+        interpreter.run(names, run)
+    return {ref: seen for ref, seen in channels.items() if seen.is_usable}
+
+
+def is_bound(constant: ScaledConstant) -> bool:
+    """Return whether a constant is one bound for all channels."""
+    return constant.node.op in ("Minimum", "Maximum") and constant.values.size == 1
+
+
+def smoothing_exponents(
+    graph: Graph, scales: ChannelScales, channels: Mapping[Ref, Channels]
+) -> Logs:
+    """Return the base-2 logarithm of each scale's channel divisor; zero if pinned.
+
+    The scales minimize the expected squared error of all layers' outputs, each relative to the
+    variance of the output: an activation is rounded to 256 levels of the range that all its
+    channels share, and the weights of each output of a layer to 255 levels of their range. Scaling
+    an output changes neither, because its weights have their own scale.
+
+    Bounds for all channels remain as they are, so that a Relu6 is still one operator: a channel
+    that reaches the bound is not scaled, and others keep away from it.
+    """
+    roots = scales.variables.roots()
+    free = np.unique(roots[roots >= 0])
+    # The last entry represents all pinned scales.
+    places = np.where(roots < 0, len(free), np.searchsorted(free, roots))
+    errors = _Errors(graph, scales, channels, places)
+    low, high = _limits(scales, channels, places, len(free) + 1)
+    exponents = _minimized(errors.terms(), low, high)
+    return exponents[places] / math.log(2)
+
+
+def _limits(
+    scales: ChannelScales, channels: Mapping[Ref, Channels], places: Ids, count: int
+) -> tuple[Logs, Logs]:
+    """Return the lowest and the highest natural logarithm of each divisor."""
+    low, high = np.full(count, -math.inf), np.full(count, math.inf)
+    pinned = [places[t.ids] for ref, t in scales.tensors.items() if ref not in channels]
+    bounds = [(b.node.data_inputs[0], b.tensor, _RELU6_BOUND) for b in scales.bounds]
+    for constant in scales.constants:
+        value = float(constant.values.reshape(-1)[0]) if is_bound(constant) else 0.0
+        source = constant.node.data_inputs[1 - constant.index] if value else None
+        if constant.node.op == "Minimum" and value > 0 and source is not None:
+            bounds.append((source, constant.tensor, value))
+        elif value:
+            pinned.append(places[constant.tensor.ids])
+    for source, tensor, bound in bounds:
+        if source not in channels:
+            continue
+        at, peaks = places[tensor.ids], channels[source].high * _HEADROOM
+        pinned.append(at[peaks >= bound])
+        with np.errstate(divide="ignore"):
+            np.maximum.at(low, at, np.log(np.maximum(peaks / bound, _LEAST_SHARE)))
+    for at in (*pinned, np.array([count - 1])):
+        low[at] = high[at] = 0.0
+    return np.minimum(low, high), high
+
+
+class _Term(Protocol):
+    """A part of the expected error, and its gradient."""
+
+    def add_to(self, exponents: Logs, gradient: Logs) -> float:
+        """Return the error, and add its derivatives for all exponents to the gradient."""
+
+
+def _minimized(terms: Sequence[_Term], low: Logs, high: Logs) -> Logs:
+    """Return the exponents with the least error.
+
+    The logarithm of the error is convex in them: it is a sum of products of maxima and powers.
+    Steps have the same length for each exponent, however much it matters.
+
+    Source: Kingma and Ba, Adam (2015), with steps that become shorter.
+    """
+    exponents = best = np.zeros(len(low))
+    least = math.inf
+    mean, square = np.zeros(len(low)), np.zeros(len(low))
+    for step in range(_STEPS + 1):
+        gradient = np.zeros(len(low))
+        error = sum(term.add_to(exponents, gradient) for term in terms)
+        if error < least:
+            best, least = exponents, error
+        mean = _MEMORY[0] * mean + (1 - _MEMORY[0]) * gradient
+        square = _MEMORY[1] * square + (1 - _MEMORY[1]) * np.square(gradient)
+        ready = [1 - memory ** (step + 1) for memory in _MEMORY]
+        length = _FIRST_STEP * (_LAST_STEP / _FIRST_STEP) ** (step / _STEPS)
+        direction = mean / ready[0] / (np.sqrt(square / ready[1]) + _TINY)
+        exponents = np.clip(exponents - length * direction, low, high)
+    return best
+
+
+class _Errors:
+    """The parts of the expected error of a graph with rounded activations and weights."""
+
+    def __init__(
+        self, graph: Graph, scales: ChannelScales, channels: Mapping[Ref, Channels], places: Ids
+    ) -> None:
+        self._graph = graph
+        self._scales = scales
+        self._channels = channels
+        self._places = places
+        self._layers = {layer.layer.name: layer for layer in scales.layers}
+        self._fused = {b.node.name for b in scales.bounds} | {c.node.name for c in scales.constants}
+
+    def terms(self) -> list[_Term]:
+        """Return the error of each rounded activation, and of each layer's rounded weights."""
+        terms: list[_Term] = []
+        pinned = self._places.max(initial=0)
+        factors = self._factors()
+        for ref, tensor in self._scales.tensors.items():
+            at = self._places[tensor.ids]
+            if ref in self._channels and (at < pinned).any() and not self._is_fused(ref):
+                terms.append(_Activation(at, self._channels[ref], factors[ref]))
+        for layer in self._scales.layers:
+            source = self._channels.get(layer.layer.data_inputs[data_input(layer.layer)])
+            if layer.inputs is None or source is None or _is_depthwise(layer):
+                continue
+            at = self._places[layer.inputs]
+            if (at < pinned).any():
+                terms.append(_Weights.of(layer, at, source.power, self._importance(layer)))
+        return terms
+
+    def _is_fused(self, ref: Ref) -> bool:
+        """Return whether a tensor's only consumer is part of the operator that computes it."""
+        users = self._users(ref)
+        if len(users) != 1:
+            return False
+        return users[0].op == "Relu" or users[0].name in self._fused
+
+    def _users(self, ref: Ref) -> list[Node]:
+        return [n for n in self._graph.consumers.get(ref.node, ()) if ref in n.data_inputs]
+
+    def _importance(self, layer: ScaledLayer) -> float:
+        """Return the factor for the squared errors of a layer's outputs."""
+        seen = self._channels.get(Ref(layer.layer.name))
+        total = 0.0 if seen is None else float(seen.variance.sum())
+        return 1 / total if total > 0 else 0.0
+
+    def _factors(self) -> dict[Ref, Array]:
+        """Return the error that a unit of squared error in each channel of a tensor causes."""
+        factors: dict[Ref, Array] = {}
+        for node in reversed(list(execution_order(self._graph))):
+            ref = Ref(node.name)
+            tensor = self._scales.tensors.get(ref)
+            if tensor is not None:
+                parts = (self._factor(ref, tensor, user, factors) for user in self._users(ref))
+                factors[ref] = sum(parts, np.zeros(len(tensor.ids)))
+        return factors
+
+    def _factor(
+        self, ref: Ref, tensor: ScaledTensor, user: Node, factors: Mapping[Ref, Array]
+    ) -> Array | float:
+        layer, after = self._layers.get(user.name), Ref(user.name)
+        if layer is not None:
+            squares = _squares(layer)
+            is_data = user.data_inputs[data_input(user)] == ref
+            return squares * self._importance(layer) if is_data else 0.0
+        if after not in factors:
+            return 0.0
+        ids = self._scales.tensors[after].ids
+        if len(ids) == len(tensor.ids):
+            return factors[after]
+        places = self._places
+        sums = np.bincount(places[ids], factors[after], int(places.max(initial=0)) + 1)
+        return sums[places[tensor.ids]]
+
+
+def _is_depthwise(layer: ScaledLayer) -> bool:
+    return len(layer_kind(layer.layer).channels) > 1
+
+
+def _by_input(scaled: ScaledLayer) -> Array:
+    """Return a layer's weights with the input channels first."""
+    values = scaled.weights.attr_tensor("value").array()
+    return np.moveaxis(values, input_axis(scaled.layer) + values.ndim, 0)
+
+
+def _squares(scaled: ScaledLayer) -> Array:
+    """Return the sum of the squared weights of each input channel."""
+    values = _by_input(scaled)
+    lines = values.reshape(len(values), -1)
+    return np.einsum("ij,ij->i", lines, lines, dtype=np.float64)
+
+
+def _logs(values: Array) -> Logs:
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def _peak(logs: Logs) -> tuple[Array, Logs]:
+    """Return a smooth maximum along the first axis, and its derivatives by the logarithms."""
+    top = logs.max(axis=0)
+    top = np.where(np.isfinite(top), top, 0.0)
+    powers = np.exp(_NORM * (logs - top))
+    total = np.maximum(powers.sum(axis=0), _TINY)
+    peak = np.exp(top) * total ** (1 / _NORM) * (powers.max(axis=0) > 0)
+    return peak, peak * (powers / total)
+
+
+class _Activation:
+    """The error from rounding one tensor."""
+
+    def __init__(self, places: Ids, seen: Channels, factors: Array) -> None:
+        least = max(seen.high.max(initial=0), -seen.low.min(initial=0)) * _LEAST_SHARE
+        self._places = places
+        self._ends = [
+            _logs(np.maximum(end, least)) for end in (seen.high, -seen.low) if (end > least).any()
+        ]
+        self._factors = factors * _ACTIVATION
+
+    def add_to(self, exponents: Logs, gradient: Logs) -> float:
+        at = exponents[self._places]
+        noise = np.exp(2 * at) * self._factors
+        total = float(noise.sum())
+        peaks = [_peak(end - at) for end in self._ends]
+        span = float(sum(peak for peak, _ in peaks))
+        narrower = sum((change for _, change in peaks), np.zeros(len(at)))
+        np.add.at(gradient, self._places, 2 * span * (span * noise - total * narrower))
+        return span**2 * total
+
+
+class _Weights(Struct, frozen=True):
+    """The error from rounding the weights of one layer.
+
+    Args:
+        places: index of the scale of each row, without duplicates.
+        logs: logarithm of the largest magnitude of each input's weights for each output; shape
+            [inputs, outputs].
+        power: the expected squared error per squared peak of an output, for each row.
+    """
+
+    places: Ids
+    logs: Logs
+    power: Array
+
+    @classmethod
+    def of(cls, scaled: ScaledLayer, places: Ids, power: Array, importance: float) -> _Weights:
+        values = _by_input(scaled)
+        column = layer_kind(scaled.layer).channels[-1] % values.ndim
+        if column < input_axis(scaled.layer) % values.ndim:
+            column += 1
+        others = tuple(i for i in range(1, values.ndim) if i != column)
+        count = math.prod(values.shape[i] for i in others)
+        peaks = np.maximum(values.max(axis=others), -values.min(axis=others))
+        # A flattened image has many rows per channel.
+        found, where = np.unique(places, return_inverse=True)
+        merged = np.zeros((len(found), peaks.shape[1]))
+        np.maximum.at(merged, where, peaks)
+        return cls(found, _logs(merged), np.bincount(where, power) * (count * importance * _WEIGHT))
+
+    def add_to(self, exponents: Logs, gradient: Logs) -> float:
+        at = exponents[self.places]
+        noise = self.power * np.exp(-2 * at)
+        total = float(noise.sum())
+        peaks, changes = _peak(self.logs + at[:, None])
+        squares = float(np.square(peaks).sum())
+        gradient[self.places] += 2 * total * (changes @ peaks) - 2 * squares * noise
+        return squares * total
