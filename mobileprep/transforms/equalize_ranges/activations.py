@@ -37,10 +37,12 @@ _ACTIVATION: Final = 1 / (12 * 255**2)
 _WEIGHT: Final = 1 / (12 * 127**2)
 # The norm that stands for a maximum; its gradient is not zero for the second largest channel.
 _NORM: Final = 24.0
-_STEPS: Final = 120
-_FIRST_STEP: Final = 0.25
-_LAST_STEP: Final = 0.005
-_MEMORY: Final = (0.8, 0.95)
+_STEPS: Final = 100
+# Lengths of steps, and their growth after a turn, after a stop, and in the same direction.
+_FIRST_STEP: Final = 0.2
+_LEAST_STEP: Final = 1e-3
+_LONGEST_STEP: Final = 0.5
+_GROWTH: Final = np.array([0.5, 1.0, 1.2])
 _TINY: Final = 1e-30
 
 
@@ -86,7 +88,8 @@ class Channels:
     @property
     def variance(self) -> Array:
         """Variance of each channel."""
-        return np.maximum(self.power - np.square(self._sum / max(self._count, 1)), 0)
+        variance: Array = self.power - np.square(self._sum / max(self._count, 1))
+        return np.maximum(variance, 0)
 
 
 def observed_channels(
@@ -179,24 +182,23 @@ def _minimized(terms: Sequence[_Term], low: Logs, high: Logs) -> Logs:
     """Return the exponents with the least error.
 
     The logarithm of the error is convex in them: it is a sum of products of maxima and powers.
-    Steps have the same length for each exponent, however much it matters.
 
-    Source: Kingma and Ba, Adam (2015), with steps that become shorter.
+    Source: Riedmiller and Braun, A direct adaptive method for faster backpropagation learning: the
+    RPROP algorithm (1993). Only signs of derivatives count, whose sizes differ by many powers of
+    ten.
     """
-    exponents = best = np.zeros(len(low))
+    exponents = best = np.clip(np.zeros(len(low)), low, high)
     least = math.inf
-    mean, square = np.zeros(len(low)), np.zeros(len(low))
-    for step in range(_STEPS + 1):
+    lengths, before = np.full(len(low), _FIRST_STEP), np.zeros(len(low))
+    for _ in range(_STEPS):
         gradient = np.zeros(len(low))
         error = sum(term.add_to(exponents, gradient) for term in terms)
         if error < least:
             best, least = exponents, error
-        mean = _MEMORY[0] * mean + (1 - _MEMORY[0]) * gradient
-        square = _MEMORY[1] * square + (1 - _MEMORY[1]) * np.square(gradient)
-        ready = [1 - memory ** (step + 1) for memory in _MEMORY]
-        length = _FIRST_STEP * (_LAST_STEP / _FIRST_STEP) ** (step / _STEPS)
-        direction = mean / ready[0] / (np.sqrt(square / ready[1]) + _TINY)
-        exponents = np.clip(exponents - length * direction, low, high)
+        turned = np.sign(gradient) * np.sign(before)
+        lengths = np.clip(lengths * _GROWTH[np.int64(turned) + 1], _LEAST_STEP, _LONGEST_STEP)
+        before = np.where(turned < 0, 0.0, gradient)
+        exponents = np.clip(exponents - np.sign(before) * lengths, low, high)
     return best
 
 
@@ -254,8 +256,9 @@ class _Errors:
             ref = Ref(node.name)
             tensor = self._scales.tensors.get(ref)
             if tensor is not None:
-                parts = (self._factor(ref, tensor, user, factors) for user in self._users(ref))
-                factors[ref] = sum(parts, np.zeros(len(tensor.ids)))
+                factors[ref] = np.zeros(len(tensor.ids))
+                for user in self._users(ref):
+                    factors[ref] = factors[ref] + self._factor(ref, tensor, user, factors)
         return factors
 
     def _factor(
@@ -290,7 +293,8 @@ def _squares(scaled: ScaledLayer) -> Array:
     """Return the sum of the squared weights of each input channel."""
     values = _by_input(scaled)
     lines = values.reshape(len(values), -1)
-    return np.einsum("ij,ij->i", lines, lines, dtype=np.float64)
+    squares: Array = np.einsum("ij,ij->i", lines, lines, dtype=np.float64)
+    return squares
 
 
 def _logs(values: Array) -> Logs:
