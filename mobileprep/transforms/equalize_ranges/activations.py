@@ -29,7 +29,7 @@ Logs = NDArray[np.float64]
 
 _RELU6_BOUND: Final = 6.0
 # A channel may exceed its largest observed value by this factor before a Relu6 clips it.
-_HEADROOM: Final = 1.25
+_HEADROOM: Final = 1.5
 # Channels that hardly ever differ from zero count as ones of this share of the tensor's range.
 _LEAST_SHARE: Final = 2.0**-8
 # Variance of rounding to one of 256 levels of a range, and to one of 255 levels around zero.
