@@ -16,7 +16,7 @@ from mobileprep.transforms.equalize_ranges.activations import (
     _Weights,
     observed_channels,
 )
-from mobileprep.transforms.rewriting.channel_scales import find_scales
+from mobileprep.transforms.rewriting.channel_scales import ScaledLayer, find_scales
 from tests.transforms.graphs import apply, const, conv, node, normal, run
 from tests.transforms.test_equalize_ranges import IMAGE, MATCHES, between
 
@@ -188,6 +188,21 @@ def test_expected_error_of_weights():
     term = _rounded_weights([[2, 1], [0.5, 4]])
     error = term.add_to(np.zeros(2), np.zeros(2))
     assert error == pytest.approx((2**2 + 4**2) / (12 * 127**2) * (1 + 2), rel=1e-6)
+
+
+@pytest.mark.parametrize("most", [1 << 21, 6])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_expected_error_of_a_layer(most, transposed, monkeypatch):
+    """Two inputs share a scale. A part of the outputs stands for all of them, which are alike."""
+    monkeypatch.setattr("mobileprep.transforms.equalize_ranges.activations._MOST_WEIGHTS", most)
+    weights = np.repeat(np.array([[1], [-3], [2]], np.float32), 4, axis=1)
+    dense = node("layer", "MatMul", "x w", transpose_b=transposed)
+    kernel = const("w", weights.T if transposed else weights)
+    scaled = ScaledLayer(dense, kernel, np.array([0, 0, 1]), np.arange(4))
+    term = _Weights.of(scaled, np.array([5, 5, 7]), np.array([1.0, 4.0, 9.0]), 0.5)
+    assert term.places.tolist() == [5, 7]
+    error = term.add_to(np.zeros(8), np.zeros(8))
+    assert error == pytest.approx(4 * 3**2 / (12 * 127**2) * (1 + 4 + 9) * 0.5, rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["activation", "weights"])

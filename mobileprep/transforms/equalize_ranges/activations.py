@@ -37,6 +37,8 @@ _ACTIVATION: Final = 1 / (12 * 255**2)
 _WEIGHT: Final = 1 / (12 * 127**2)
 # The norm that stands for a maximum; its gradient is not zero for the second largest channel.
 _NORM: Final = 24.0
+# Peaks of weights in one term. Of larger layers, an evenly spread part of the outputs counts.
+_MOST_WEIGHTS: Final = 1 << 21
 _STEPS: Final = 100
 # Lengths of steps, and their growth after a turn, after a stop, and in the same direction.
 _FIRST_STEP: Final = 0.2
@@ -354,14 +356,18 @@ class _Weights(Struct, frozen=True):
         column = layer_kind(scaled.layer).channels[-1] % values.ndim
         if column < input_axis(scaled.layer) % values.ndim:
             column += 1
-        others = tuple(i for i in range(1, values.ndim) if i != column)
-        count = math.prod(values.shape[i] for i in others)
-        peaks = np.maximum(values.max(axis=others), -values.min(axis=others))
+        values = np.moveaxis(values, column, 1)
         # A flattened image has many rows per channel.
-        found, where = np.unique(places, return_inverse=True)
-        merged = np.zeros((len(found), peaks.shape[1]))
-        np.maximum.at(merged, where, peaks)
-        return cls(found, _logs(merged), np.bincount(where, power) * (count * importance * _WEIGHT))
+        unique, where = np.unique(places, return_inverse=True)
+        share = -(-len(unique) * values.shape[1] // _MOST_WEIGHTS)
+        values = values[:, ::share]
+        others = tuple(range(2, values.ndim))
+        merged = np.zeros((len(unique), values.shape[1]))
+        np.maximum.at(merged, where, values.max(axis=others))
+        np.maximum.at(merged, where, -values.min(axis=others))
+        count = math.prod(values.shape[2:]) * share
+        error = np.bincount(where, power) * (count * importance * _WEIGHT)
+        return cls(unique, _logs(merged), error)
 
     def add_to(self, exponents: Logs, gradient: Logs) -> float:
         at = exponents[self.places]
