@@ -11,6 +11,7 @@ from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.equalize_ranges.activations import (
     Channels,
     _Activation,
+    _Errors,
     _minimized,
     _Term,
     _Weights,
@@ -76,7 +77,9 @@ def test_channels_have_one_range_if_the_weights_behind_have_their_own_scales(dat
     # Channels below a level of the whole range do not count as narrower.
     wide = before > before.max() / 256
     assert before[wide].max() / before[wide].min() > 100
-    assert after[wide].max() / after[wide].min() < 1.6
+    # Scales go half of the way, so that the ratio is about the square root.
+    ratio = before[wide].max() / before[wide].min()
+    assert after[wide].max() / after[wide].min() < 1.3 * ratio**0.5
 
 
 def test_rounding_the_activation_loses_less(data):
@@ -84,7 +87,7 @@ def test_rounding_the_activation_loses_less(data):
     after = apply("equalize_ranges", graph, data=data)
     assert after.matched == 1
     expected = run(graph, SAMPLES)
-    assert noise(after.graph, expected) < noise(graph, expected) / 3
+    assert noise(after.graph, expected) < noise(graph, expected) / 2
 
 
 def test_relu6_stays_one_operator_and_clips_no_sample(data):
@@ -98,7 +101,7 @@ def test_relu6_stays_one_operator_and_clips_no_sample(data):
     # The others are at most as near to 6 as the headroom allows.
     others = peaks(after, "biased")[~full]
     assert (others <= 6 / 1.5 * (1 + 1e-6)).all()
-    assert others.min() > 4 * before[~full].min()
+    assert others.min() > 3 * before[~full].min()
 
 
 def test_a_number_as_bound_stays_one_number(data):
@@ -190,6 +193,18 @@ def test_expected_error_of_weights():
     assert error == pytest.approx((2**2 + 4**2) / (12 * 127**2) * (1 + 2), rel=1e-6)
 
 
+def test_error_grows_with_the_square_of_a_factor():
+    factors = const("k", [1, 2, 3, 4, 5, 6, 7, 8])
+    graph = between(RELU, factors, node("scaled", "Mul", "act k"), last="scaled")
+    scales = find_scales(graph, ("x", "out"))
+    channels = observed_channels(graph, scales, ["out"], [{"x": SAMPLES}])
+    places = np.arange(len(scales.variables.roots()))
+    terms = _Errors(graph, scales, channels, places).terms()
+    before, after = [term for term in terms if isinstance(term, _Activation)][:2]
+    expected = np.square(np.arange(1, 9))
+    np.testing.assert_allclose(before._factors / after._factors, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("most", [1 << 21, 6])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_expected_error_of_a_layer(most, transposed, monkeypatch):
@@ -238,4 +253,4 @@ def test_rows_of_a_flattened_image_share_their_scale(data):
     for one in (graph, after.graph):
         channels = peaks(one, "flat").reshape(-1, 8).max(axis=0)
         spreads.append(channels.max() / channels.min())
-    assert spreads[1] < spreads[0] / 20
+    assert spreads[1] < spreads[0] / 5

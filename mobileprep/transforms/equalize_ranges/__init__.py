@@ -52,11 +52,12 @@ class EqualizeRanges(Transform, frozen=True):
     Without data, the weights on both sides of a channel get equal ranges. A Relu6 becomes Relu and
     Minimum with a bound per channel.
 
-    With data, the scales minimize the expected squared error from rounding activations to 8 bits
-    with one range for each tensor, and weights with one for each output channel. Activations with
-    channels of very different ranges gain most. A Relu6 remains: channels that come close to 6 on
-    the samples are not scaled, and others stay below two thirds of it. Results change for values
-    of a channel that exceed its largest observed value by more than half.
+    With data, the scales reduce the expected squared error from rounding activations to 8 bits
+    with one range for each tensor, and weights with one for each output channel. They are half way
+    to those with the least error, so that channels can exceed the values of the samples.
+    Activations with channels of very different ranges gain most. A Relu6 remains: channels that
+    come close to 6 on the samples are not scaled, and others stay below two thirds of it. Results
+    change for values of a channel that exceed its largest observed value by more than half.
 
     Source: without data, Nagel et al., Data-Free Quantization Through Weight Equalization and Bias
     Correction (2019), section 4.1; the paper replaces Relu6 with Relu, which changes the function.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
+from mobileprep.graph.op_sets import SCALINGS
 from mobileprep.graph.reachability import execution_order
 from mobileprep.graph.refs import Ref, edge
 from mobileprep.graph.tensor import Array
@@ -30,6 +31,10 @@ Logs = NDArray[np.float64]
 _RELU6_BOUND: Final = 6.0
 # A channel may exceed its largest observed value by this factor before a Relu6 clips it.
 _HEADROOM: Final = 1.5
+# Part of the way to the least expected error. With all of it, every channel of a tensor would be
+# clipped as soon as it exceeds its largest observed value; the error is convex in logarithms, so
+# that half of the way has more than half of the gain.
+_PART: Final = 0.5
 # Channels that hardly ever differ from zero count as ones of this share of the tensor's range.
 _LEAST_SHARE: Final = 2.0**-8
 # Variance of rounding to one of 256 levels of a range, and to one of 255 levels around zero.
@@ -129,10 +134,11 @@ def smoothing_exponents(
 ) -> Logs:
     """Return the base-2 logarithm of each scale's channel divisor; zero if pinned.
 
-    The scales minimize the expected squared error of all layers' outputs, each relative to the
-    variance of the output: an activation is rounded to 256 levels of the range that all its
-    channels share, and the weights of each output of a layer to 255 levels of their range. Scaling
-    an output changes neither, because its weights have their own scale.
+    The scales are half way, in logarithms, to those with the least expected squared error of all
+    layers' outputs, each relative to the variance of the output: an activation is rounded to 256
+    levels of the range that all its channels share, and the weights of each output of a layer to
+    255 levels of their range. Scaling an output changes neither, because its weights have their own
+    scale.
 
     Bounds for all channels remain as they are, so that a Relu6 is still one operator: a channel
     that reaches the bound is not scaled, and others keep away from it.
@@ -144,7 +150,7 @@ def smoothing_exponents(
     errors = _Errors(graph, scales, channels, places)
     low, high = _limits(scales, channels, places, len(free) + 1)
     exponents = _minimized(errors.terms(), low, high)
-    return exponents[places] / math.log(2)
+    return _PART * exponents[places] / math.log(2)
 
 
 def _limits(
@@ -275,10 +281,17 @@ class _Errors:
             return 0.0
         ids = self._scales.tensors[after].ids
         if len(ids) == len(tensor.ids):
-            return factors[after]
+            return factors[after] * self._gain(ref, user)
         places = self._places
         sums = np.bincount(places[ids], factors[after], int(places.max(initial=0)) + 1)
         return sums[places[tensor.ids]]
+
+    def _gain(self, ref: Ref, user: Node) -> Array | float:
+        """Return the factor of squared values, measured for products."""
+        before, after = self._channels.get(ref), self._channels.get(Ref(user.name))
+        if user.op not in SCALINGS or before is None or after is None:
+            return 1.0
+        return after.power / np.maximum(before.power, _TINY)
 
 
 def _is_depthwise(layer: ScaledLayer) -> bool:
