@@ -56,6 +56,8 @@ def between(op: Op, readers: Readers) -> Op | None:
         return None
     x, bound = (inner.inputs[0], 0.0) if inner.code == "RELU" else _with_number(inner)
     code = _RANGES.get((bound, limit) if op.code == "MINIMUM" else (limit, bound))
+    if code == "RELU6" and (before := readers.maker(x, "RELU")) is not None:
+        x = before.inputs[0]  # Keras clips after the activation
     return None if code is None else builtin(code, [x], op.outputs)
 
 

@@ -29,6 +29,8 @@ _WITHOUT_PADS: Final = "1.15"
 _MEASURING: Final = ("absorb_high_biases", "correct_bias", "reconstruct_weights")
 # Options of transforms that store weights, and of reconstruct_weights.
 _STEPS: Final = ("bits", "granularity", "minimum_size")
+# Modes of LiteRT files with 8-bit activations, whose channels equalize_ranges measures.
+_EIGHT_BITS: Final = ("int8", "auto")
 # Fields of a target for the keys of its section ``registration``.
 _REGISTRATION: Final = {"tensorflow": "registration", "allow": "allow"}
 # Modes that store weights in floating point, where every difference from the previous model counts.
@@ -210,8 +212,10 @@ def _repairing(target: Target, tree: MappingNode, chains: Chains) -> Iterator[St
     steps = (*chains.read(tree, "transforms").steps, *chains.read(tree, "then").steps, *repairs)
     # With the statistics of batch norms, repairs do not need data.
     has_statistics = any(step.options.get("keep_statistics") for step in steps)
+    is_litert = target.artifact == "tflite" and target.quantize.mode in _EIGHT_BITS
+    measuring = (*_MEASURING, "equalize_ranges") if is_litert else _MEASURING
     for step in repairs:
-        uses_data = step.name in _MEASURING and "data" not in step.options
+        uses_data = step.name in measuring and "data" not in step.options
         if data is not None and uses_data and not has_statistics and _is_arrays(data):
             file = StepFile("data", None, "path", data.file)
             params = (*step.params, ("data", data.file.name))

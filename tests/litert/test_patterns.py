@@ -278,6 +278,17 @@ def test_minimum_of_relu_and_6_is_relu6() -> None:
     assert converted(nodes, (3, 7)) == ["RELU6"]
 
 
+def test_clip_after_relu_is_relu6() -> None:
+    nodes = [
+        op("above", "Relu", ["x"]),
+        const("six", 6.0),
+        const("zero", 0.0),
+        op("inner", "Minimum", ["above", "six"]),
+        op("y", "Maximum", ["inner", "zero"]),
+    ]
+    assert converted(nodes, (3, 7)) == ["RELU6"]
+
+
 def test_long_chain_of_products_is_converted() -> None:
     nodes = [op("m0", "Mul", ["x", "x"])]
     nodes += [op(f"m{i}", "Mul", [f"m{i - 1}", "x"]) for i in range(1, 3000)]

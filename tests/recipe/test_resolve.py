@@ -311,6 +311,19 @@ def test_reconstruct_weights_keeps_its_own_options(write):
     assert step.options == {"data": "own.npz", "bits": 3, "samples": 5, "minimum_size": 1024}
 
 
+@pytest.mark.parametrize(
+    ("quantize", "measured_on"), [("int8", "data/c.npz"), ("int16x8", None), ("int4", None)]
+)
+def test_equalize_ranges_measures_8_bit_activations(write, quantize, measured_on):
+    path = write(
+        f"{HEAD}calibration: {{data: data/c.npz}}\ntargets:\n  p: {{artifact: tflite, "
+        f"quantize: {{mode: {quantize}, repair: [equalize_ranges]}}}}\n"
+    )
+    steps = load_recipe(path, environ={}).targets[0].transforms
+    (step,) = [step for step in steps if step.name == "equalize_ranges"]
+    assert step.options.get("data") == measured_on
+
+
 def test_calibration(target):
     text = (
         "calibration: {data: d/c.npz, method: mse, samples: 20, seed: 3, batch: 4, "

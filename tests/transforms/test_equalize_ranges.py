@@ -13,7 +13,7 @@ from tests.transforms.graphs import apply, const, conv, node, normal, placeholde
 IMAGE = (2, 6, 6, 3)
 INT = {"Tidx": DType.INT32}
 # Channels that a network gained or lost a power of two in, the same each time.
-FACTORS = 2.0 ** np.array([0, 6, -6, 3, -2, 5, -4, 1])
+FACTORS = 2.0 ** np.array([0, 6, -6, 3, -2, 5, -4, 1, 4, -1, 2])
 EXAMPLE_NODES = [
     const("more_first", normal(1, 1, 4, 5) * FACTORS[:5]),
     conv("more_before", "x more_first"),
@@ -35,7 +35,7 @@ def between(*nodes: Node, last: str = "act", first: Node | None = None, behind=N
             placeholder(),
             const("w", uneven(3, 3, 3, 8)),
             first or conv("layer", "x w"),
-            const("b", normal(8, seed=1) * FACTORS),
+            const("b", normal(8, seed=1) * FACTORS[:8]),
             node("biased", "BiasAdd", "layer b", data_format="NHWC"),
             *nodes,
             *(behind or [const("w2", normal(1, 1, 8, 4, seed=2)), conv("out", f"{last} w2")]),
@@ -71,6 +71,15 @@ MATCHES = {
         node("act", "Add", "up sloped"),
     ),
     "Pad": between(RELU, PADS, node("p", "Pad", "act pads", Tpaddings=DType.INT32), last="p"),
+    "padded channels": between(
+        RELU,
+        const("few", [[0, 0], [0, 0], [0, 0], [1, 2]], np.int32),
+        node("wide", "Pad", "act few", Tpaddings=DType.INT32),
+        const("w3", uneven(3, 3, 3, 11, seed=4)),
+        conv("side", "x w3"),
+        node("sum", "Add", "side wide"),
+        behind=[const("w2", normal(1, 1, 11, 4)), conv("out", "sum w2")],
+    ),
     "MaxPool": between(RELU, node("pool", "MaxPool", "act", **POOL), last="pool"),
     "AvgPool": between(RELU, node("pool", "AvgPool", "act", **POOL), last="pool"),
     "Mean": between(
@@ -229,11 +238,10 @@ NEAR_MISSES = {
         {},
         "it is padded with another number than zero",
     ),
-    "padded channels": (
+    "channels padded with another number": (
         between(
-            const("pads", [[0, 0], [0, 0], [0, 0], [0, 0]], np.int32),
-            const("few", [[0, 0], [0, 0], [0, 0], [1, 0]], np.int32),
-            node("act", "Pad", "biased few", Tpaddings=DType.INT32),
+            const("few", [[0, 0], [0, 0], [0, 0], [1, 0]], np.int32), const("one", 1.0),
+            node("act", "PadV2", "biased few one", Tpaddings=DType.INT32),
             behind=[const("w2", normal(1, 1, 9, 4)), conv("out", "act w2")],
         ),
         {},
@@ -436,7 +444,7 @@ def test_rescaled_channels_lose_no_more_in_eight_bits_than_even_ones():
         stored = apply("quantize_weights", graph, minimum_size=1).graph
         return float(np.sqrt(np.square(run(stored, x) - expected).mean()) / expected.std())
 
-    uneven_channels = rescaled(FACTORS)
+    uneven_channels = rescaled(FACTORS[:8])
     assert off(uneven_channels) > 0.1
     # Where the rounding falls is chance: twice as much is still a step of eight bits.
     even = off(rescaled(np.ones(8)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -101,6 +102,7 @@ class Scales:
         self._fixed: dict[Slot, IntegerSteps] = {}
         self._own: set[tuple[Op, int]] = set()
         self._least: dict[Slot, float] = {}
+        self._clipped = _clipped(program, ops, ranges)
         for op in ops:
             kernel = KERNELS[op.code]
             if kernel.rule == "fixed":
@@ -268,6 +270,8 @@ class Scales:
 
     def _span(self, slot: Slot, ranges: Mapping[str, Range]) -> Range | None:
         if isinstance(slot, Value):
+            if slot in self._clipped:
+                return None
             return ranges.get(slot.name, ranges.get(slot.alike))
         op, index = slot
         value = op.inputs[index]
@@ -301,6 +305,22 @@ class Scales:
 def _clips(op: Op) -> bool:
     """Return whether an operator, or its fused activation, clips at a number other than 0."""
     return op.code in _CLIPPING or op.option("fused_activation_function") in _CLIPPING
+
+
+def _clipped(program: Program, ops: Sequence[Op], ranges: Mapping[str, Range]) -> frozenset[Value]:
+    """Return the tensors whose only reader clips them at a constant.
+
+    They need the range of the clipped values only: values beyond it have the same result.
+    """
+    readers = Counter(value for op in program.ops for value in op.inputs if value is not None)
+    readers.update(port.value for port in program.outputs)
+    return frozenset(
+        value
+        for op in ops
+        if op.code in ("MINIMUM", "MAXIMUM") and op.outputs[0].name in ranges
+        for value in _computed(op)
+        if len(_computed(op)) < len(op.inputs) and readers[value] == 1
+    )
 
 
 def _shows(op: Op, constant: Array, steps: IntegerSteps) -> bool:

@@ -165,7 +165,12 @@ class _Search:
             if not any(ref in n.data_inputs for n in self._graph.consumers.get(ref.node, ())):
                 self._pin(ref, "its output has no consumers")
         return ChannelScales(
-            self._variables, self._layers, self._offsets, self._bounds, self._refused
+            self._variables,
+            self._layers,
+            self._offsets,
+            self._bounds,
+            self._tensors,
+            self._refused,
         )
 
     def _look_at(self, node: Node) -> None:
@@ -249,6 +254,8 @@ class _Search:
             return f"its channels are a parameter of {node.op}"
         if node.op == "Relu6":
             return self._bounded(node, tensors[0])
+        if node.op == "Pad":
+            return self._padded(node, tensors[0])
         return passed(node, tensors[0], self._constants.value, self._shape_of)
 
     def _bounded(self, node: Node, tensor: ScaledTensor) -> Passed:
@@ -258,6 +265,18 @@ class _Search:
             return "a Relu6 of unknown dimensions"
         self._bounds.append(Bound(node, tensor))
         return tensor
+
+    def _padded(self, node: Node, tensor: ScaledTensor) -> Passed:
+        """Return the channels after Pad; channels of zeros can have any scale."""
+        out = passed(node, tensor, self._constants.value, self._shape_of)
+        sizes = self._constants.value(node.data_inputs[1])
+        if out != _PADDED or sizes is None or sizes.shape != (tensor.rank, 2):
+            return out
+        counts = [int(count) for count in sizes.array()[tensor.axis]]
+        if min(counts) < 0 or sum(counts) > _MOST_PADDED:
+            return out
+        before, after = (self._variables.fresh(count) for count in counts)
+        return replace(tensor, ids=np.concatenate([before, tensor.ids, after]))
 
     def _combined(self, node: Node, tensor: ScaledTensor, index: int) -> Passed:
         """Return the channels after a node that combines them with input ``index``."""
@@ -318,6 +337,8 @@ _RESIZES: Final = frozenset(
 )
 _REDUCTIONS: Final = frozenset({"Mean", "Sum", "Max", "Min"})
 _BLOCKS: Final = frozenset({"SpaceToBatchND", "BatchToSpaceND"})
+_MOST_PADDED: Final = 1 << 16
+_PADDED: Final = "the channels are padded"
 _PADS: Final = frozenset({"Pad", "PadV2", "MirrorPad"})
 _WITH_PARAMETERS: Final = _REDUCTIONS | _PADS | _BLOCKS | {"Transpose"}
 
@@ -409,7 +430,7 @@ def _reduced(node: Node, tensor: ScaledTensor, axes: Array) -> Passed:
 def _padded(tensor: ScaledTensor, parameters: Sequence[Array]) -> Passed:
     paddings = parameters[0]
     if tensor.rank is None or paddings.shape != (tensor.rank, 2) or paddings[tensor.axis].any():
-        return "the channels are padded"
+        return _PADDED
     if len(parameters) > 1 and parameters[1].any():
         return "it is padded with another number than zero"
     return tensor
@@ -495,6 +516,7 @@ class ChannelScales(Struct, frozen=True):
         layers: the layers, in execution order.
         constants: the constants that are combined with channels.
         bounds: the upper bounds.
+        tensors: all tensors with channels, those that must not change included.
         refused: number of layers with weights that cannot be scaled, by reason.
     """
 
@@ -502,4 +524,5 @@ class ChannelScales(Struct, frozen=True):
     layers: Sequence[ScaledLayer]
     constants: Sequence[ScaledConstant]
     bounds: Sequence[Bound]
+    tensors: Mapping[Ref, ScaledTensor]
     refused: Mapping[str, int]

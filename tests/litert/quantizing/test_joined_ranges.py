@@ -123,6 +123,22 @@ def test_similar_ranges_are_joined() -> None:
     assert codes(integer_model(graph, FEEDS, ["y", "next"])).count("QUANTIZE") == 1
 
 
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+def test_tensor_that_is_clipped_has_the_range_behind_the_clip(mode: Mode) -> None:
+    """With the range of the sums, up to 300, half a step would be 0.6."""
+    bounds = const("bounds", np.array([1, 2, 3, 1, 2, 3], np.float32))
+    nodes = [
+        const("wide", numbers(6, 6, seed=6) * 100),
+        op("sums", "MatMul", ["x", "wide"]),
+        op("above", "Relu", ["sums"]),
+        op("y", "Minimum", ["above", "bounds"]),
+    ]
+    graph = Graph([feed("x", (4, 6)), bounds, *nodes])
+    (result,) = answered(model_bytes(integer_model(graph, FEEDS, ["y"], mode=mode)), [FEEDS["x"]])
+    (reference,) = expected(graph, FEEDS, ["y"])
+    np.testing.assert_allclose(result, reference, rtol=0, atol=3 / 255)
+
+
 def test_rescaled_tensors_are_reported() -> None:
     graph = Graph([*sources(), *CASES["concat"]])
     notes: list[str] = []
