@@ -196,7 +196,7 @@ _STORED: Final[dict[Mode, Callable[[Program], Program]]] = {
     "weights": in_int8,
     "int4": in_int4,
 }
-INTEGERS: Final[Mapping[Mode, DType]] = {**INTEGER_MODES}
+INTEGERS: Final[Mapping[Mode, DType]] = {mode: INTEGER_MODES[mode] for mode in INTEGER_MODES}
 """The activation type of each integer mode."""
 MODES: Final = (*_STORED, *INTEGERS)
 """Unchanged weights, weights in 16, 8, or 4 bits, or integer arithmetic with 8-bit weights."""
