@@ -136,6 +136,7 @@ def test_unreachable_limit_names_the_closest_try(recipe: Path) -> None:
     assert model(recipe) == kept
 
 
+@pytest.mark.slow
 def test_limit_of_multiply_accumulates_and_rules_of_the_recipe(recipe: Path) -> None:
     report, _ = built(recipe, 0, INT8)
     limit = round(1 - 0.3 * (1 - agreement(report)), 6)

@@ -81,7 +81,7 @@ class IntegerUnits:
         """Return the nodes of each mode of a rule, for the levels of some units.
 
         Nodes with an operator that has no int16 kernel compute in float. A mode without nodes is
-        left out.
+        omitted.
         """
         modes: dict[str, dict[str, None]] = {"int16x8": {}, "float": {}}
         for unit, level in sorted(levels.items()):
