@@ -192,7 +192,7 @@ def _read(ops: list[Op], program: Program) -> list[Op]:
 
 Mode = Literal["float", "float16", "weights", "int4", "int8", "int16x8"]
 
-INTEGERS: Final[Mapping[Mode, DType]] = {**INTEGER_MODES}
+INTEGERS: Final[Mapping[Mode, DType]] = {mode: INTEGER_MODES[mode] for mode in INTEGER_MODES}
 """The activation type of each integer mode."""
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 """Unchanged weights, weights in 16, 8, or 4 bits, or integer arithmetic with 8-bit weights."""

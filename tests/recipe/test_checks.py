@@ -144,6 +144,36 @@ TARGETS = "targets: {phone: {platform: android}}\n"
             ),
         ),
         (
+            HEAD
+            + SOURCE
+            + "targets: {p: {quantize: {mode: auto, min_int8_macs: 0.5}}}\n"
+            + "calibration: {data: d.npz}\nvalidation: {data: d.npz}\n",
+            (
+                "4:38 targets.p.quantize.min_int8_macs: 'min_int8_macs' requires 'artifact: "
+                "tflite'; add 'artifact: tflite' to the target 'p', or remove 'min_int8_macs'"
+            ),
+        ),
+        (
+            HEAD
+            + SOURCE
+            + "targets: {p: {artifact: tflite, quantize: {mode: int8, min_int8_macs: 0.5}}}\n"
+            + "calibration: {data: d.npz}\n",
+            (
+                "4:56 targets.p.quantize.min_int8_macs: 'min_int8_macs' applies only to 'auto'; "
+                "remove it"
+            ),
+        ),
+        (
+            HEAD
+            + SOURCE
+            + "targets: {p: {artifact: tflite, quantize: auto}}\n"
+            + "calibration: {data: d.npz}\nvalidation: {data: d.npz, engine: graph}\n",
+            (
+                "6:35 validation.engine: 'quantize: auto' measures .tflite files, and the "
+                "validation runs the graph; remove 'engine'"
+            ),
+        ),
+        (
             HEAD + SOURCE + TARGETS + "calibration: {method: mse}\n",
             "5:1 calibration: a calibration needs samples; add 'data: samples.npz'",
         ),

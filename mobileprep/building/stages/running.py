@@ -22,6 +22,7 @@ from mobileprep.building.stages.calibrate.spec import CalibrateStage, DataRecord
 from mobileprep.building.stages.check.spec import SamplesStage
 from mobileprep.building.stages.damage.spec import DamageStage
 from mobileprep.building.stages.evaluate.spec import EvaluateStage
+from mobileprep.building.stages.exceptions.spec import RankExceptionsStage
 from mobileprep.building.stages.layers.spec import LayersStage
 from mobileprep.building.stages.pipeline.spec import PassRateStage
 from mobileprep.building.stages.search.spec import RankStage
@@ -269,6 +270,7 @@ def stage_inputs(
     | Job[LayersStage]
     | Job[CalibrateStage]
     | Job[RankStage]
+    | Job[RankExceptionsStage]
     | Job[PassRateStage],
     graph: Graph,
     names: Sequence[str],

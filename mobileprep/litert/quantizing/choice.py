@@ -123,7 +123,7 @@ def _kind(op: Op, settings: Settings, options: Integers, computing: Mapping[Valu
     Without a rule, operators that only move elements have the type of the operators that compute
     them, and so do operators that are not nodes of the graph.
     """
-    if settings.mode in MODES:
+    if settings.mode == "int8" or settings.mode == "int16x8":
         return MODES[settings.mode]
     kernel = KERNELS.get(op.code)
     if kernel is None or (kernel.rule != "same" and op.node is not None):

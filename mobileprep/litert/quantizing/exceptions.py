@@ -90,10 +90,10 @@ def plan_exceptions(
     int8_macs: float,
     min_int8_macs: float,
 ) -> tuple[Step, ...]:
-    """Return exceptions in the order in which they should be made, the most useful first.
+    """Return exceptions in the order of their use, the most useful first.
 
     Each step is estimated to remove the most error for its cost. A step that would exceed the limit
-    or does not reduce the measured error is left out.
+    or does not reduce the measured error is skipped.
 
     Args:
         units: the units of the program.
@@ -124,8 +124,8 @@ def plan_exceptions(
             break
         _, move, new = best
         del moves[move]
-        made = {unit: level for unit, level in enumerate(plan.levels) if level}
-        after = measure({**made, **new})
+        current = {unit: level for unit, level in enumerate(plan.levels) if level}
+        after = measure({**current, **new})
         if after > error * (1 - _LEAST_GAIN):
             continue
         error = after

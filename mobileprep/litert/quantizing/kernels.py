@@ -126,10 +126,8 @@ _LEAST_SCALE: Final = 1e-10
 _MOST_BIAS: Final = {DType.INT32: 2.0**30, DType.INT64: 2.0**39}
 
 
-MODES: Final[Mapping[Literal["int8", "int16x8"], DType]] = {
-    "int8": DType.INT8,
-    "int16x8": DType.INT16,
-}
+IntegerMode: TypeAlias = Literal["int8", "int16x8"]
+MODES: Final[Mapping[IntegerMode, DType]] = {"int8": DType.INT8, "int16x8": DType.INT16}
 """The activation type of each integer mode, of a program or of a rule."""
 
 

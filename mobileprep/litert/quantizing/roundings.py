@@ -81,7 +81,7 @@ class IntegerUnits:
         """Return the nodes of each mode of a rule, for the levels of some units.
 
         Nodes with an operator that has no int16 kernel compute in float. A mode without nodes is
-        left out.
+        omitted.
         """
         modes: dict[str, dict[str, None]] = {"int16x8": {}, "float": {}}
         for unit, level in sorted(levels.items()):
@@ -134,13 +134,13 @@ class IntegerUnits:
         weights = {op: _weight_count(op) for op in self.program.ops}
         totals = [max(sum(some.values()), 1) for some in (macs, elements, weights)]
         for ops in self._ops:
-            shares = (
+            shares = [
                 sum(some[op] for op in ops) / total
                 for some, total in zip((macs, elements, weights), totals, strict=True)
-            )
+            ]
             nodes = [op.node for op in ops if op.node is not None]
             is_fixed = not nodes or any(map(self._choice.rules.decide, nodes))
-            yield Unit(*shares, is_fixed=is_fixed)
+            yield Unit(shares[0], shares[1], shares[2], is_fixed)
 
     def _tensors(self) -> Iterator[RoundedTensor]:
         """Yield each tensor once; tensors with the same elements count as the first of them."""

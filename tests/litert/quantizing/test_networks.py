@@ -531,7 +531,8 @@ def test_rules_choose_16_bit_activations() -> None:
     assert [t.type for t in layer(record, "CONV_2D")] == ["INT8", "INT8", "INT32"]
     ranges = ranges_of(network(), FEEDS)
     most = max(abs(end) for name in ("sum", "deep") for end in ranges[name])
-    assert steps(record, "sum") == (pytest.approx(most / 32767), 0)
+    # Exceptions cover four times the calibrated range.
+    assert steps(record, "sum") == (pytest.approx(4 * most / 32767), 0)
     low, high = ranges["deep"]
     assert steps(record, "deep")[0] == pytest.approx((high - low) / 255)
     result, reference = run_both(record, network(), FEEDS)
@@ -614,6 +615,23 @@ def test_16_bit_sums_keep_what_8_bit_sums_round() -> None:
         result, reference = run_both(record, graph, feeds)
         errors.append(float(np.abs(result - reference).mean()))
     assert errors[1] < errors[0] / 2
+
+
+def test_16_bit_exceptions_keep_values_beyond_the_calibrated_range() -> None:
+    nodes = [
+        feed("x", (1, 4)),
+        const("w", np.eye(4, dtype=np.float32)),
+        op("y", "MatMul", ["x", "w"]),
+    ]
+    feeds = {"x": np.array([[-3, -1, 1, 3]], np.float32)}
+    graph, largest = Graph(nodes), []
+    for rules in ((), ("mode=int16x8 nodes=y",)):
+        settings = Integers(DType.INT8, {"x": (-1, 1), "y": (-1, 1)}, rules=rules)
+        record = converted(graph, [CutInput("x")], ["y"], mode="int8", integers=settings)
+        (result,) = answered(model_bytes(record), list(feeds.values()))
+        largest.append(float(result.max()))
+    assert largest[0] == pytest.approx(1, abs=0.01)
+    assert largest[1] == pytest.approx(3, abs=0.01)
 
 
 def test_quantize_nodes_has_no_rules_for_litert() -> None:

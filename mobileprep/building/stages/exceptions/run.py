@@ -52,7 +52,7 @@ from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.program import Program
 from mobileprep.litert.quantizing.exceptions import Level, Rounding, plan_exceptions
 from mobileprep.litert.quantizing.roundings import IntegerUnits
-from mobileprep.ops.numerics.differences import DamageSum
+from mobileprep.ops.numerics.differences import DamageSum, differences
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from mobileprep.targets.op_classes import class_costs
 
@@ -62,6 +62,8 @@ _MOST_MACS: Final = 3e11
 _FEWEST_SAMPLES: Final = 2
 # Share of the error above which the weights of each layer are measured.
 _WEIGHTS_MATTER: Final = 0.01
+# Largest error of an output that counts, as a share of its peak; NaN has an infinite one.
+_MOST_SHARE: Final = 100.0
 
 
 def run_rank_exceptions(job: Job[RankExceptionsStage]) -> None:
@@ -87,7 +89,9 @@ def run_rank_exceptions(job: Job[RankExceptionsStage]) -> None:
     roundings, weights = _errors(job, units, outputs)
 
     def measure(levels: Mapping[int, Level]) -> float:
-        return outputs.error(convert(rules_of(units.names(levels))))
+        # Float is as precise as 16-bit activations, and LiteRT runs it many times faster.
+        names = [name for some in units.names(levels).values() for name in some]
+        return outputs.error(convert(rules_of({"float": names} if names else {})))
 
     steps = plan_exceptions(
         units.units,
@@ -111,7 +115,7 @@ def _graph(job: Job[ExceptionStage]) -> Graph:
 
 
 def _decibels(error: float) -> float:
-    """Express a squared error relative to the signal in dB."""
+    """Express a squared error relative to the outputs in dB."""
     return round(10 * math.log10(max(error, 1e-20)), 2)
 
 
@@ -172,15 +176,18 @@ class _ProgramOutputs:
     def error(self, program: Program) -> float:
         """Return the squared error of a program's outputs, relative to the float program's.
 
-        It is the sum over the outputs, rounded to hundredths of a dB, so that it does not depend on
-        the processor.
+        It is the sum over the outputs of their noise and of the square of their largest error,
+        which limits are often about. Both are rounded, so that they do not depend on the processor.
         """
+        actual = self._run(program)
         sums = [DamageSum() for _ in self._names]
-        for run, expected in zip(self._run(program), self._expected, strict=True):
+        for run, expected in zip(actual, self._expected, strict=True):
             for total, x, y in zip(sums, expected, run, strict=True):
                 total.add(_floats(x), _floats(y))
-        ratios = (round(total.damage().sqnr, 2) for total in sums)
-        return float(sum(10 ** (-ratio / 10) for ratio in ratios))
+        noise = sum(10 ** (-round(total.damage().sqnr, 2) / 10) for total in sums)
+        gaps = differences(self._names, self._expected, actual)
+        largest = (min(round(gap.share, 4), _MOST_SHARE) for gap in gaps)
+        return float(noise + sum(share * share for share in largest))
 
     def _run(self, program: Program) -> list[list[Array]]:
         content = bytes(model_bytes(assembled(program)))

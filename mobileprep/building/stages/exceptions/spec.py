@@ -61,7 +61,7 @@ class RankExceptionsStage(ExceptionStage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "rank_exceptions"
-    stage_version: ClassVar[int] = 92
+    stage_version: ClassVar[int] = 1
     RECORD: ClassVar[str] = "ranking.json"
 
     tries: Upstream
@@ -82,7 +82,7 @@ class TryExceptionsStage(ExceptionStage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "try_exceptions"
-    stage_version: ClassVar[int] = 92
+    stage_version: ClassVar[int] = 1
     RECORD: ClassVar[str] = "trial.json"
 
     file: str
@@ -160,7 +160,7 @@ class ChooseExceptionsStage(ExceptionStage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "choose_exceptions"
-    stage_version: ClassVar[int] = 92
+    stage_version: ClassVar[int] = 1
     RECORD: ClassVar[str] = "exceptions.json"
     reported: ClassVar[type[Struct] | None] = ExceptionsRecord
 
@@ -290,8 +290,8 @@ class ExceptionPlanner(Struct, frozen=True):
         return f"{self.target.folder}/exceptions-{name}"
 
     def _spec(self, name: str, stage: Stage) -> StageSpec:
-        sections = ("inputs", "outputs", "validation", "artifact", "quantize")
-        return StageSpec(self._label(name), stage, places(self.target, *sections))
+        where = places(self.target, "inputs", "outputs", "validation", "artifact", "quantize")
+        return StageSpec(self._label(name), stage, where)
 
     def _add(self, spec: StageSpec) -> str:
         task = self.add(spec)

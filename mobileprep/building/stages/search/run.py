@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mobileprep.building.plan.spec import PAGE, Upstream
+from mobileprep.building.plan.spec import PAGE, Stage, Upstream
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.page.run import write_graph_page
@@ -105,7 +105,7 @@ def ranked(job: Job[SearchStage], ranking: Upstream | None) -> list[str]:
     return [one.layer for one in job.record(RankingRecord, ranking).layers]
 
 
-def recorded_tries(job: Job[SearchStage], tries: Upstream | None) -> list[Try]:
+def recorded_tries(job: Job[Stage], tries: Upstream | None) -> list[Try]:
     """Return the results of all tries so far."""
     if tries is None:
         return []
