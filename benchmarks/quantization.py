@@ -123,7 +123,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--columns", default="", help="columns to measure, such as int8,TensorFlow int8"
     )
-    parser.add_argument("--samples", type=int, default=32, help="samples of the test")
+    parser.add_argument("--samples", type=int, default=64, help="samples of the test")
     parser.add_argument("--results", type=Path, help="directory of results to reuse and to add to")
     parser.add_argument("--markdown", type=Path, help="write the tables there, in Markdown")
     return parser.parse_args()

@@ -88,8 +88,8 @@ def dynamic4(
 _PLAIN, _OCTAV = AlgorithmName.MIN_MAX_UNIFORM_QUANT, AlgorithmName.OCTAV
 _HADAMARD = AlgorithmName.DECOMPOSED_HADAMARD_ROTATION
 # Recipes of litert-quantizer by the name of their column. The first one has the tool's ranges,
-# which are moving averages over the samples. The others have the minimum and maximum over all samples,
-# which are better for most networks.
+# which are moving averages over the samples. The others have the minimum and maximum of all
+# samples, which are better for most networks.
 RECIPES: Mapping[str, Callable[[RecipeManager], None]] = {
     "litert-quantizer int8": static(_PLAIN),
     "litert-quantizer int8 min-max": static(_PLAIN),
