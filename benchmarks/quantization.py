@@ -15,7 +15,8 @@ show, for each network and tool, compared with the float network:
 - the share of multiplications and additions in layers that compute in integers,
 - the file size and the processor time of conversion and quantization.
 
-Where another tool is better than the best column of mobileprep, the cell is in bold.
+Where the largest difference of another tool is smaller than that of every column of mobileprep
+with as many bits, the cell is in bold.
 """
 
 from __future__ import annotations
@@ -186,14 +187,14 @@ class Case:
             model, inputs, outputs = self._model(column)
             seconds = processor_seconds() - started
             run, note = runner(model, inputs, outputs)
-            found = [run(feed) for feed in self._feeds]
+            actual = [run(feed) for feed in self._feeds]
             integers = integer_share(model)
         except (RefusedError, mobileprep.MobileprepError) as error:
             first = str(error).replace(f"{self._folder}/", "").partition("\n")[0]
             return Row(name, column, note=first[:160])
         except (RuntimeError, ValueError) as error:  # of the interpreter
             return Row(name, column, note=str(refused(error)))
-        gap = compared(self._network, self._expected, found, self._labels)
+        gap = compared(self._network, self._expected, actual, self._labels)
         return Row(name, column, len(model), seconds, integers, gap, note)
 
     def _model(self, column: str) -> tuple[bytes, Mapping[str, str], Mapping[str, str]]:
@@ -246,9 +247,9 @@ def runner(
     def outputs_of(feed: Mapping[str, Array]) -> list[Array]:
         details = run.get_input_details()
         given = {key: as_stored(feed[name], details[key]) for name, key in inputs.items()}
-        found = run(**given)
+        actual = run(**given)
         details = run.get_output_details()
-        return [as_floats(found[key], details[key]) for key in outputs.values()]
+        return [as_floats(actual[key], details[key]) for key in outputs.values()]
 
     return outputs_of, note
 
@@ -284,7 +285,7 @@ def integer_share(model: bytes) -> float:
 
 def as_text(row: Row) -> str:
     """Format a row for a terminal."""
-    start = f"{row.network:24} {row.column:32}"
+    start = f"{row.network:24} {row.column:34}"
     return start + (f"{cell(row):24} {details(row)} {row.note}" if row.gap else row.note)
 
 
@@ -308,12 +309,30 @@ def details(row: Row) -> str:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """Format two tables of networks and columns, then a list of the notes."""
+    """Format tables of 8-bit and 4-bit columns, then a list of the notes."""
+    best: dict[tuple[str, bool], float] = {}
+    for row in rows:
+        if row.column in OURS and row.gap:
+            best[bits_key(row)] = min(row.gap.share, best.get(bits_key(row), math.inf))
+
+    def marked(row: Row) -> str:
+        is_better = row.gap and row.gap.share < best.get(bits_key(row), -math.inf)
+        return f"**{cell(row)}**" if is_better else cell(row)
+
+    groups = [[row for row in rows if bits_key(row)[1] == narrow] for narrow in (False, True)]
     tables = [
-        table({(row.network, row.column): text(row) for row in rows}) for text in (cell, details)
+        table({(row.network, row.column): text(row) for row in group})
+        for text in (marked, details)
+        for group in groups
+        if group
     ]
     notes = [f"- {row.network}, {row.column}: {row.note}\n" for row in rows if row.note]
     return "\n".join(tables) + "\n" + "".join(notes)
+
+
+def bits_key(row: Row) -> tuple[str, bool]:
+    """Return the network, and whether the weights have 4 bits."""
+    return row.network, "int4" in row.column
 
 
 if __name__ == "__main__":

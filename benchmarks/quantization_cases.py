@@ -110,34 +110,36 @@ class Comparison(Struct, frozen=True):
 
 
 def compared(
-    network: Network, expected: Sequence[Outputs], found: Sequence[Outputs], labels: Array | None
+    network: Network, expected: Sequence[Outputs], actual: Sequence[Outputs], labels: Array | None
 ) -> Comparison:
     """Compare outputs with those of the float network, sample by sample."""
     alike = [
         i
-        for i, (x, y) in enumerate(zip(expected, found, strict=True))
+        for i, (x, y) in enumerate(zip(expected, actual, strict=True))
         if all(a.shape == b.shape for a, b in zip(x, y, strict=True))
     ]
     unlike = 1 - len(alike) / len(expected)
     if not alike:
         return Comparison(unlike=unlike)
-    expected, found = [expected[i] for i in alike], [found[i] for i in alike]
-    gaps = differences(network.outputs, expected, found)
-    columns = zip(zip(*expected, strict=True), zip(*found, strict=True), strict=True)
+    expected, actual = [expected[i] for i in alike], [actual[i] for i in alike]
+    gaps = differences(network.outputs, expected, actual)
+    columns = zip(zip(*expected, strict=True), zip(*actual, strict=True), strict=True)
     snr = min(decibels(np.stack(x), np.stack(y)) for x, y in columns)
     agreement = loss = math.nan
     if network.classes:
-        classes = [np.array([np.argmax(x[0], axis=-1) for x in side]) for side in (expected, found)]
+        classes = [
+            np.array([np.argmax(x[0], axis=-1) for x in side]) for side in (expected, actual)
+        ]
         agreement = float(np.mean(classes[0] == classes[1]))
         if labels is not None:
-            rights = [np.mean(found.reshape(len(labels)) == labels) for found in classes]
+            rights = [np.mean(actual.reshape(len(labels)) == labels) for actual in classes]
             loss = 100 * float(rights[0] - rights[1])
     return Comparison(max(gap.share for gap in gaps), snr, agreement, loss, unlike)
 
 
-def decibels(expected: Array, found: Array) -> float:
+def decibels(expected: Array, actual: Array) -> float:
     """Return the signal-to-noise ratio in dB; infinite if there is no difference."""
-    noise = np.sum(np.square(found.astype(float) - expected))
+    noise = np.sum(np.square(actual.astype(float) - expected))
     signal = np.sum(np.square(expected.astype(float)))
     return 10 * math.log10(signal / noise) if noise and signal else math.inf
 
@@ -147,6 +149,6 @@ def table(cells: Mapping[tuple[str, str], str]) -> str:
     networks, columns = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
     lines = [f"| network | {' | '.join(columns)} |", f"|{'---|' * (len(columns) + 1)}"]
     for network in networks:
-        found = (cells.get((network, column), "") for column in columns)
-        lines.append(f"| {network} | {' | '.join(found)} |")
+        actual = (cells.get((network, column), "") for column in columns)
+        lines.append(f"| {network} | {' | '.join(actual)} |")
     return "\n".join([*lines, ""])

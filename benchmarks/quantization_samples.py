@@ -51,15 +51,15 @@ def photos(name: str, size: tuple[int, int], low: float, high: float) -> Draw:
     def draw(models: Path, count: int, seed: int) -> Samples:
         generator = np.random.default_rng([seed, *size])
         people, scenes = list(people_in(models)), list(map(packaged_photo, SCENES))
-        found = np.empty((count, *size, 3), np.float32)
-        for i, sample in enumerate(found):
+        drawn = np.empty((count, *size, 3), np.float32)
+        for i, sample in enumerate(drawn):
             group = scenes if i % 4 == 3 else people
             image = group[int(generator.integers(len(group)))]
             side = int(generator.uniform(0.4, 1.0) * min(image.size))
             left, top = (int(generator.integers(0, s - side + 1)) for s in image.size)
             box = (left, top, left + side, top + side)
             sample[:] = varied(image, box, size, generator) * (high - low) + low
-        return {name: found}
+        return {name: drawn}
 
     return draw
 
@@ -73,8 +73,8 @@ def faces(
         generator = np.random.default_rng([seed, *size])
         order = np.random.default_rng(0).permutation(6 * 18)[seed :: len(SETS)]
         table = photo(models / FACES)
-        found = np.empty((count, *size, 1 if is_gray else 3), np.float32)
-        for i, sample in enumerate(found):
+        drawn = np.empty((count, *size, 1 if is_gray else 3), np.float32)
+        for i, sample in enumerate(drawn):
             row, column = divmod(int(order[i % len(order)]), 18)
             left, top = 13 + 106.4 * column, 296 + 112.4 * row  # below the caption
             x, y = generator.uniform(-6, 6, 2)
@@ -84,7 +84,7 @@ def faces(
             if is_gray:
                 values = (values @ LUMA)[..., np.newaxis]
             sample[:] = values * (high - low) + low
-        return {name: found}
+        return {name: drawn}
 
     return draw
 
@@ -128,14 +128,14 @@ def varied(
 
 def mtcnn(models: Path, count: int, seed: int) -> Samples:
     """Draw crops of photos, and add the detector's usual settings."""
-    found = photos("input", (160, 160), 0, 255)(models, count, seed)
+    drawn = photos("input", (160, 160), 0, 255)(models, count, seed)
     settings = {
         "min_size": np.float32(40),
         "thresholds": np.array([0.6, 0.7, 0.7], np.float32),
         "factor": np.float32(0.709),
     }
     repeated = {k: np.repeat(v[np.newaxis], count, axis=0) for k, v in settings.items()}
-    return {**found, **repeated}
+    return {**drawn, **repeated}
 
 
 def digits(name: str, shape: tuple[int, ...]) -> Draw:
@@ -166,8 +166,8 @@ def recipe_digits(recipe: str) -> Draw:
             images = arrays["image"]
             first = 0 if is_test else seed * count
             rows = np.arange(first, first + min(count, len(images))) % len(images)
-            found = {"image": images[rows]}
-            return {**found, LABELS: arrays["label"][rows]} if is_test else found
+            drawn = {"image": images[rows]}
+            return {**drawn, LABELS: arrays["label"][rows]} if is_test else drawn
 
     return draw
 
@@ -181,15 +181,15 @@ def words(front_end: str, model: str) -> Draw:
         paths = sorted((models / "data" / "speech_commands").rglob("*.wav"))
         clips = [clip(path) for path in paths]
         generator = np.random.default_rng(seed)
-        found = []
+        drawn = []
         for i in range(count):
             sound = np.roll(clips[i % len(clips)], generator.integers(-1600, 1600))
             sound = sound * generator.uniform(0.5, 1.2)
             sound = sound + generator.normal(0, generator.uniform(0, 0.01), len(sound))
             wav = np.array(as_wav(sound), dtype=object)
-            found.append(mobileprep.run(graph, {"wav_data": wav}, [front_end])[front_end][0])
+            drawn.append(mobileprep.run(graph, {"wav_data": wav}, [front_end])[front_end][0])
         labels = [word_label(paths[i % len(paths)].stem, names) for i in range(count)]
-        return {front_end: np.stack(found), LABELS: np.array(labels)}
+        return {front_end: np.stack(drawn), LABELS: np.array(labels)}
 
     return draw
 
@@ -216,12 +216,12 @@ def sounds(name: str, length: int, rate: int) -> Draw:
         times = np.arange(0, len(sound), 16000 / rate)
         sound = np.interp(times, np.arange(len(sound)), sound).astype(np.float32)
         generator = np.random.default_rng([seed, length])
-        found = np.empty((count, length), np.float32)
-        for sample in found:
+        drawn = np.empty((count, length), np.float32)
+        for sample in drawn:
             start = generator.integers(0, len(sound) - length)
             piece = sound[start : start + length]
             sample[:] = piece * (generator.uniform(0.3, 1.0) / max(np.abs(piece).max(), 1e-3))
-        return {name: found}
+        return {name: drawn}
 
     return draw
 

@@ -178,11 +178,11 @@ class Source:
             quantizing = quantizer.Quantizer(self._float)
             quantizing.load_quantization_recipe(recipe.get_quantization_recipe())
             for feed in self._feeds():
-                for name, found in quantizing.calibrate({_SIGNATURE: [feed]}).items():
-                    known = self._widest.get(name, found)
+                for name, measured in quantizing.calibrate({_SIGNATURE: [feed]}).items():
+                    before = self._widest.get(name, measured)
                     self._widest[name] = {
-                        "min": np.minimum(known["min"], found["min"]),
-                        "max": np.maximum(known["max"], found["max"]),
+                        "min": np.minimum(before["min"], measured["min"]),
+                        "max": np.maximum(before["max"], measured["max"]),
                     }
         return self._widest
 

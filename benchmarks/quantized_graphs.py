@@ -137,11 +137,11 @@ def in_mode(
         model = built(quantized_recipe(network, quantize), folder)
         seconds = time.perf_counter() - started
         run = outputs_of(model, network)
-        found = [run(feed) for feed in feeds]
+        actual = [run(feed) for feed in feeds]
     except mobileprep.MobileprepError as error:
         first = str(error).replace(f"{folder}/", "").partition("\n")[0]
         return Row(network.name, mode, reason=first[:160])
-    gap = compared(network, expected, found, None)
+    gap = compared(network, expected, actual, None)
     return Row(network.name, mode, model.stat().st_size, seconds, gap)
 
 

@@ -71,7 +71,7 @@ def frozen_graph(description: Mapping[str, Any], folder: Path) -> pb.GraphDef:
 
 def weights(manifest: list[Mapping[str, Any]], folder: Path) -> dict[str, Array]:
     """Read all weights; those stored as float16 or as scaled integers become float32."""
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for group in manifest:
         data = b"".join((folder / path).read_bytes() for path in group["paths"])
         offset = 0
@@ -83,8 +83,8 @@ def weights(manifest: list[Mapping[str, Any]], folder: Path) -> dict[str, Array]
             offset += values.nbytes
             if "scale" in stored:
                 values = values.astype(np.float32) * stored["scale"] + stored["min"]
-            found[weight["name"]] = values.astype(weight["dtype"]).reshape(weight["shape"])
-    return found
+            arrays[weight["name"]] = values.astype(weight["dtype"]).reshape(weight["shape"])
+    return arrays
 
 
 def plain_nodes(node: pb.NodeDef) -> Iterator[pb.NodeDef]:
