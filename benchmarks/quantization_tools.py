@@ -25,7 +25,7 @@ Feeds = Sequence[Mapping[str, Array]]
 _SIGNATURE = "serving_default"
 _EVERY = ".*"
 
-# Ops with weights. OCTAV and MSE do not support constants of other operations.
+# Ops with weights. OCTAV does not support constants of other operations.
 _LAYERS = (
     TFLOperationName.FULLY_CONNECTED,
     TFLOperationName.CONV_2D,
@@ -90,24 +90,22 @@ _HADAMARD = AlgorithmName.DECOMPOSED_HADAMARD_ROTATION
 # Recipes of litert-quantizer by the name of their column. The first one has the tool's ranges,
 # which are moving averages over the samples. The others have the minimum and maximum of all
 # samples, which are better for most networks.
+DEFAULT = "litert-quantizer int8"
 RECIPES: Mapping[str, Callable[[RecipeManager], None]] = {
-    "litert-quantizer int8": static(_PLAIN),
+    DEFAULT: static(_PLAIN),
     "litert-quantizer int8 min-max": static(_PLAIN),
     "litert-quantizer int8 OCTAV": static(_OCTAV, _LAYERS),
-    "litert-quantizer int8 MSE": static(AlgorithmName.MSE, _LAYERS),
     "litert-quantizer int8 GPTQ": static(AlgorithmName.GPTQ, _DENSE),
     "litert-quantizer int8 OSCAR": static(AlgorithmName.OSCAR, _DENSE),
     "litert-quantizer int8 Hadamard": static(_HADAMARD, _DENSE),
-    "litert-quantizer int4": dynamic4(_PLAIN),
     "litert-quantizer int4 OCTAV": dynamic4(_OCTAV),
-    "litert-quantizer int4 MSE": dynamic4(AlgorithmName.MSE),
     "litert-quantizer int4 GPTQ": dynamic4(_OCTAV, AlgorithmName.GPTQ),
     "litert-quantizer int4 Hadamard": dynamic4(_OCTAV, _HADAMARD),
-    "litert-quantizer int4 static": static(_PLAIN, _NARROW, 4),
     "litert-quantizer int4 static OCTAV": static(_OCTAV, _NARROW, 4),
 }
-# Recipes whose algorithm applies only to dense layers.
-DENSE_ONLY = {name for name in RECIPES if name.endswith(("GPTQ", "OSCAR", "Hadamard"))}
+# Algorithms that measure more than ranges, and recipes for dense layers only.
+MEASURING = ("GPTQ", "OSCAR")
+DENSE_ONLY = {name for name in RECIPES if name.endswith((*MEASURING, "Hadamard"))}
 
 
 class Source:
@@ -161,14 +159,23 @@ class Source:
             quantizing = quantizer.Quantizer(self._float)
             quantizing.load_quantization_recipe(recipe.get_quantization_recipe())
             with redirect_stdout(sys.stderr):  # prints its progress
-                ranges = quantizing.calibrate({_SIGNATURE: list(self._feeds())})
-                if ranges and column != "litert-quantizer int8":
-                    widest = self._widest_ranges()
-                    for name in ranges.keys() & widest.keys():
-                        ranges[name] = {**ranges[name], **widest[name]}
-                return bytes(quantizing.quantize(ranges).quantized_model)
+                return bytes(quantizing.quantize(self._ranges(column, quantizing)).quantized_model)
         except (ArithmeticError, LookupError, RuntimeError, ValueError, TypeError) as error:
             raise refused(error) from error
+
+    def _ranges(
+        self, column: str, quantizing: quantizer.Quantizer
+    ) -> dict[str, dict[str, Any]] | None:
+        """Return the ranges of a recipe, and what else its algorithm measures."""
+        if not quantizing.need_calibration:
+            return None
+        if column == DEFAULT:
+            return quantizing.calibrate({_SIGNATURE: list(self._feeds())})
+        widest = self._widest_ranges()
+        if not column.endswith(MEASURING):
+            return widest
+        ranges = quantizing.calibrate({_SIGNATURE: list(self._feeds())})
+        return {name: {**values, **widest.get(name, {})} for name, values in ranges.items()}
 
     def _widest_ranges(self) -> dict[str, dict[str, Array]]:
         """Return the minimum and maximum of each tensor over all samples, by its name."""
