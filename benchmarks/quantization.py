@@ -45,6 +45,7 @@ from quantization_cases import (
     feeds_of,
     networks,
     recipe_of,
+    search_limit,
     table,
     without_single_axis,
     write_source,
@@ -61,18 +62,21 @@ if TYPE_CHECKING:
     from quantization_tools import Source
 
 CALIBRATION_SAMPLES = 64
+SEARCH_SAMPLES = 32
 LABELLED_SAMPLES = 1000  # an accuracy needs more samples than a difference
 TARGET = {"artifact": "tflite", "check": False}
 
-# Columns of mobileprep: the target's key `quantize`, and keys of the recipe's calibration.
+# The key `quantize` of the target, by column of mobileprep.
 REPAIR = ["equalize_ranges", "reconstruct_weights"]
-BEST, BEST_INT4 = "int8 repaired", "int4 repaired"
-OURS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
-    "int8": ("int8", {}),
-    BEST: ({"mode": "int8", "repair": REPAIR}, {}),
-    "int4": ("int4", {}),
-    BEST_INT4: ({"mode": "int4", "repair": [{"reconstruct_weights": {"bits": 4}}]}, {}),
+OURS: Mapping[str, Any] = {
+    "int8": "int8",
+    "int8 repaired": {"mode": "int8", "repair": REPAIR},
+    "auto": "auto",
+    "int4": "int4",
+    "int4 repaired": {"mode": "int4", "repair": [{"reconstruct_weights": {"bits": 4}}]},
 }
+# Limits of ``auto`` on the samples of its search, for classes and for other outputs.
+AGREEMENT, SHARE = 0.98, 0.15
 TENSORFLOW = "TensorFlow int8"
 # Operators that multiply and add.
 LAYERS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", "BATCH_MATMUL"}
@@ -168,7 +172,9 @@ class Case:
         self._labels = test.get(LABELS)
         self._feeds = feeds_of(network, test)
         source = write_source(network, models, folder, self._feeds[0])
-        np.savez(folder / "calibration.npz", **without_single_axis(network, calibration))
+        search = network.draw(models, SEARCH_SAMPLES, SETS.index("search"))
+        for name, samples in (("calibration", calibration), ("search", search)):
+            np.savez(folder / f"{name}.npz", **without_single_axis(network, samples))
         self._calibration = feeds_of(network, calibration)
         self._graph = source
         graph = mobileprep.load_graph(source)
@@ -200,9 +206,11 @@ class Case:
     def _model(self, column: str) -> tuple[bytes, Mapping[str, str], Mapping[str, str]]:
         """Return a file, and the names of the network's inputs and outputs in its signature."""
         if column in OURS:
-            quantize, calibration = OURS[column]
+            quantize = OURS[column]
             recipe = recipe_of(self._network, {**TARGET, "quantize": quantize})
-            recipe["calibration"] = {"data": "calibration.npz", **calibration}
+            recipe["calibration"] = {"data": "calibration.npz"}
+            if quantize == "auto":
+                recipe["validation"] = search_limit(self._network, AGREEMENT, SHARE)
             model = built(recipe, self._folder).read_bytes()
             return model, same(self._network.shapes), same(self._network.outputs)
         from quantization_tools import Source

@@ -80,6 +80,20 @@ def recipe_of(network: Network, target: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
+def search_limit(network: Network, agreement: float, share: float) -> dict[str, Any]:
+    """Return the validation of a recipe that searches for the layers to quantize.
+
+    Args:
+        agreement: smallest share of samples with the same class, for networks with classes.
+        share: largest difference of an output as a share of its peak, for the others.
+    """
+    if network.classes:
+        limit = {"metric": "top1_agreement", "output": network.outputs[0], "at_least": agreement}
+    else:  # of all outputs
+        limit = {"metric": "peak_agreement", "at_least": 1 - share}
+    return {"data": "search.npz", **limit}
+
+
 def built(recipe_data: Mapping[str, Any], folder: Path) -> Path:
     """Build a recipe without a cache of earlier builds, and return the model file."""
     recipe = folder / "recipe.yaml"

@@ -31,6 +31,7 @@ from quantization_cases import (
     feeds_of,
     networks,
     recipe_of,
+    search_limit,
     table,
     without_single_axis,
     write_source,
@@ -151,13 +152,7 @@ def quantized_recipe(network: Network, quantize: Quantize) -> dict[str, Any]:
     if quantize == "auto" or (isinstance(quantize, Mapping) and quantize["ranges"] == "observed"):
         recipe["calibration"] = {"data": "calibration.npz"}
     if quantize == "auto":
-        # Without an output, a metric applies to all outputs.
-        limit = (
-            {"metric": "top1_agreement", "output": network.outputs[0], "at_least": AGREEMENT}
-            if network.classes
-            else {"metric": "peak_agreement", "at_least": 1 - SHARE}
-        )
-        recipe["validation"] = {"data": "search.npz", **limit}
+        recipe["validation"] = search_limit(network, AGREEMENT, SHARE)
     return recipe
 
 
