@@ -40,11 +40,13 @@ from msgspec import Struct
 from quantization_cases import (
     Comparison,
     Outputs,
+    RefusedError,
     built,
     compared,
     feeds_of,
     networks,
     recipe_of,
+    refused,
     search_limit,
     table,
     without_single_axis,
@@ -107,11 +109,7 @@ class Row(Struct, frozen=True):
 def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read when TensorFlow is imported
     arguments = parse_arguments()
-    from quantization_tools import RECIPES
-
-    columns = [*OURS, TENSORFLOW, *RECIPES]
-    if arguments.columns:
-        columns = [c for c in columns if c in arguments.columns.split(",")]
+    columns = arguments.columns.split(",") if arguments.columns else all_columns()
     rows = []
     for network in networks(arguments.models, arguments.only):
         for row in measured(network, columns, arguments):
@@ -119,6 +117,13 @@ def main() -> None:
             rows.append(row)
     if arguments.markdown:
         arguments.markdown.write_text(as_markdown(rows), encoding="utf-8")
+
+
+def all_columns() -> list[str]:
+    """Return all columns; importing TensorFlow takes seconds."""
+    from quantization_tools import RECIPES
+
+    return [*OURS, TENSORFLOW, *RECIPES]
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -185,8 +190,6 @@ class Case:
 
     def row(self, column: str) -> Row:
         """Measure a column."""
-        from quantization_tools import RefusedError, refused
-
         name = self._network.name
         started = processor_seconds()
         try:

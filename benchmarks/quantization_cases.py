@@ -22,6 +22,16 @@ SOURCE = "source.pb"
 CHAIN = ["strip_unused_nodes", "fold_constants", "fuse_batch_norms"]
 
 
+class RefusedError(Exception):
+    """A network that a tool rejects, with the reason."""
+
+
+def refused(error: Exception) -> RefusedError:
+    """Return the error for a network that a tool or the interpreter rejects."""
+    first = str(error).strip().partition("\n")[0]
+    return RefusedError(f"{type(error).__name__}: {first[:120]}")
+
+
 def networks(models: Path, name: str) -> list[Network]:
     """Return the networks in a directory whose name contains a text."""
     chosen = [network for network in NETWORKS if name.lower() in network.name.lower()]

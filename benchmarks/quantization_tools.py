@@ -16,6 +16,7 @@ from litert_quantizer.algorithm_manager import AlgorithmName
 from litert_quantizer.qtyping import TFLOperationName
 from litert_quantizer.recipe_manager import RecipeManager
 from numpy.typing import NDArray
+from quantization_cases import RefusedError, refused
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from mobileprep.graph.tflite import PREFIX, parse_tflite
@@ -35,10 +36,6 @@ _LAYERS = (
 _DENSE = (TFLOperationName.FULLY_CONNECTED,)
 # Ops with 4-bit weights.
 _NARROW = (TFLOperationName.FULLY_CONNECTED, TFLOperationName.CONV_2D)
-
-
-class RefusedError(Exception):
-    """A network that a tool rejects, with the reason."""
 
 
 def static(
@@ -234,12 +231,6 @@ class Source:
 def has_dense_layer(model: bytes) -> bool:
     """Return whether a .tflite file has a dense layer."""
     return any(node.op == f"{PREFIX}FULLY_CONNECTED" for node in parse_tflite(model, "model").graph)
-
-
-def refused(error: Exception) -> RefusedError:
-    """Return the error for a network that a tool or the interpreter rejects."""
-    first = str(error).strip().partition("\n")[0]
-    return RefusedError(f"{type(error).__name__}: {first[:120]}")
 
 
 def _tensor(name: str) -> str:
