@@ -281,7 +281,7 @@ def as_floats(values: Array, details: Mapping[str, Any]) -> Array:
 def integer_share(model: bytes) -> float:
     """Return the share of multiplications and additions in layers with integer outputs.
 
-    A layer with float inputs and integer weights, which rounds its inputs while it runs, counts as
+    Loops do not count. A layer with float inputs and integer weights, which rounds its inputs while it runs, counts as
     a float layer.
     """
     graph = parse_tflite(model, "model").graph
