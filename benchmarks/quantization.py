@@ -281,8 +281,8 @@ def as_floats(values: Array, details: Mapping[str, Any]) -> Array:
 def integer_share(model: bytes) -> float:
     """Return the share of multiplications and additions in layers with integer outputs.
 
-    Loops do not count. A layer with float inputs and integer weights, which rounds its inputs while it runs, counts as
-    a float layer.
+    Loops do not count. A layer with float inputs and integer weights, which rounds its inputs while
+    it runs, counts as a float layer.
     """
     graph = parse_tflite(model, "model").graph
     total = integers = 0.0
