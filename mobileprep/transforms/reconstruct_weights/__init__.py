@@ -47,6 +47,9 @@ _WHOLE_BITS: Final = 8
 _SUPPORTED: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv2DBackpropInput"})
 # Bytes of outputs that are stored for all runs.
 _MOST_STORED: Final = 512 << 20
+# Where inputs nearly depend on each other, the damping grows by a factor, up to a limit.
+_MORE_DAMPING: Final = 4.0
+_MOST_DAMPING: Final = 16.0
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _SHARED: Final = "several layers share the weights"
 
@@ -237,18 +240,26 @@ class ReconstructWeights(Transform, frozen=True):
 
     def _values(self, node: Node, matrices: LayerMatrices, moments: Moments) -> Array:
         """Return the rounded weights of a layer; float32 of their shape."""
-        squares, products = moments.damped(self.damping)
-        try:
-            problem = RoundingProblem(squares)
-        except np.linalg.LinAlgError as error:
-            message = f"the inputs of {node.name!r} are not finite, or nearly depend on each other"
-            hint = "check the samples, or raise `damping`"
-            raise refuse(self.transform_name, message, hint) from error
+        problem, products = self._problem(node, moments)
         fitted = matrices.weights + problem.solution(products)
         steps, ends = self._steps(matrices, fitted)
         units = steps if steps.shape[1] > 1 else None
         levels = problem.levels(fitted / steps, *ends, units)
         return matrices.restored(levels * steps + 0.0).astype(np.float32)
+
+    def _problem(self, node: Node, moments: Moments) -> tuple[RoundingProblem, Array]:
+        """Return the problem of a layer, with more damping if its inputs depend on each other."""
+        damping = self.damping
+        while True:
+            squares, products = moments.damped(damping)
+            try:
+                return RoundingProblem(squares), products
+            except np.linalg.LinAlgError as error:
+                if damping >= _MOST_DAMPING or not np.isfinite(squares).all():
+                    message = f"the inputs of {node.name!r} are not finite"
+                    hint = "check the samples, and the outputs of the layers before it"
+                    raise refuse(self.transform_name, message, hint) from error
+                damping *= _MORE_DAMPING
 
     def _steps(self, matrices: LayerMatrices, values: Array) -> tuple[Array, tuple[float, float]]:
         """Return the steps of weights, and the lowest and highest weight in steps.

@@ -25,7 +25,7 @@ from mobileprep.data.calibration.range_choice import calibrated
 from mobileprep.data.calibration.ranges import check_fresh
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.opening import open_dataset
-from mobileprep.data.options import MOVING_AVERAGE, Method
+from mobileprep.data.options import AUTO, MOVING_AVERAGE, Method
 from mobileprep.data.source import SampleChoice
 from mobileprep.data.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UsageError
@@ -62,9 +62,10 @@ def run(job: Job[CalibrateStage]) -> None:
         range_file = read_range_file(settings.range_file.root)
         data = None if settings.data is None else _digest(settings)
         where = job.place("calibration")
-        check_fresh(
-            range_file, digests, method_of(settings), settings.calibration.samples, data, where
-        )
+        method = method_of(settings)
+        if range_file.method == str(_measuring(settings)):
+            method = _measuring(settings)
+        check_fresh(range_file, digests, method, settings.calibration.samples, data, where)
         current = {name: range_file.tensors[name] for name in digests if name in range_file.tensors}
         ranges = RangeFile(current, range_file.method, range_file.samples, range_file.data)
         origin = settings.range_file.name
@@ -115,6 +116,13 @@ def method_of(settings: CalibrateStage) -> Method:
     return Method(calibration.method, calibration.percentile, calibration.decay)
 
 
+def _measuring(settings: CalibrateStage) -> Method:
+    """Return the method that measures: ``auto`` chooses ranges for LiteRT's integers only."""
+    method = method_of(settings)
+    is_plain = method.name == AUTO and not settings.for_litert
+    return structs.replace(method, name="percentile") if is_plain else method
+
+
 def _measure_ranges(
     job: Job[CalibrateStage],
     graph: Graph,
@@ -128,7 +136,7 @@ def _measure_ranges(
     settings = job.asked
     assert settings.data is not None
     calibration = settings.calibration
-    method = method_of(settings)
+    method = _measuring(settings)
     inputs = stage_inputs(job, graph, interface.inputs)
     fetches = interface.outputs
     if settings.for_litert:
@@ -176,7 +184,7 @@ def _measure_ranges(
     }
     return RangeFile(
         {name: by_name[name] for name in digests if name in by_name},
-        str(method),
+        str(method_of(settings)),
         measured.samples,
         _digest(settings),
         tuple(n for n in digests if n not in by_name),
