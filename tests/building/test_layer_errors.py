@@ -83,8 +83,9 @@ def test_equalized_layers_have_smaller_errors(folder: Path) -> None:
     shares = second["errors"][0]["shares"]
     assert shares["weights"] + shares["rounding"] > 0.9
     assert min(shares["weights"], shares["rounding"]) > 0.3
-    assert equalized > 30
-    assert reconstructed > 30
+    # Scales go half way to the least expected error: a thousandth becomes about a thirtieth.
+    assert equalized > before + 10
+    assert reconstructed > before + 10
     for layer in (first, second):
         for error in layer["errors"]:
             assert sum(error["shares"].values()) == pytest.approx(1)
@@ -126,7 +127,7 @@ def test_debugging_prints_the_numbers_of_the_report(folder: Path) -> None:
     damage = debug_tflite(load_recipe(folder / "recipe.yaml", environ={}), seed=0)
     assert (damage.recipe, damage.target, damage.errors.samples) == ("net", "phone", 4)
     assert [layer.layer for layer in damage.errors.layers] == ["first/layer", "y/layer"]
-    assert damage.rule == "{mode: float, nodes: '^(first/layer|y/layer)$'}"
+    assert damage.rule == "{mode: float, nodes: '^(y/layer|first/layer)$'}"
     assert [output["output"] for output in reported["outputs"]] == [
         output.output for output in damage.errors.outputs
     ]

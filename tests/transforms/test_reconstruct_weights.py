@@ -387,7 +387,7 @@ def test_samples_that_are_not_finite(tmp_path):
     write_arrays(tmp_path / "data.npz", {"x": images})
     with pytest.raises(TransformError, match="the inputs of 'layer' are not finite") as caught:
         apply("reconstruct_weights", network(), data=str(tmp_path / "data.npz"))
-    assert caught.value.hint == "check the samples, or raise `damping`"
+    assert caught.value.hint == "check the samples, and the outputs of the layers before it"
 
 
 def test_asymmetric_steps_of_channels(data):
