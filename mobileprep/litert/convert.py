@@ -18,7 +18,7 @@ from mobileprep.graph.refs import Edge, edge, parse_ref
 from mobileprep.graph.verify import check_names
 from mobileprep.litert.assemble import assembled
 from mobileprep.litert.lower import lowered
-from mobileprep.litert.ops.recurrent import has_late_states
+from mobileprep.litert.ops.recurrent import has_unsafe_states
 from mobileprep.litert.patterns import with_builtins
 from mobileprep.litert.prepare import CutInput, Prepared, prepared
 from mobileprep.litert.program import Op, Port, Program, Readers, Value, builtin
@@ -281,31 +281,48 @@ def programs(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Programs:
     """Lower and quantize a frozen graph; see ``converted``."""
-    source, program = _lowered(graph, inputs, outputs, where, flex=flex)
-    for note in source.notes:
-        tell(note)
-    if mode not in INTEGERS:
-        program = program.mapped(fused)
-        program.mapped(partial(_checked, where))
-        stored = program
-        if mode == "float16":
-            stored = program.mapped(in_float16)
-        elif mode != "float":
-            settings_of = _weight_settings(mode, rules, weights)
-            stored = program.mapped(
-                lambda inner: in_few_bits(inner, settings_of, min_runtime, tell)
+    for open_states in (True, False):
+        notes: list[str] = []
+        source, program = _lowered(
+            graph, inputs, outputs, where, flex=flex, open_states=open_states
+        )
+        notes += source.notes
+        if mode in INTEGERS:
+            settings = integers or Integers(INTEGERS[mode])
+            program, trained = without_fake_quants(program)
+            if not (settings.ranges or trained):
+                message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
+                raise UsageError(message, GIVE_RANGES, where)
+            program = program.mapped(fused)
+            done = quantized(program, settings, trained, min_runtime)
+            notes += done.notes
+            stored = done.program
+        else:
+            program = program.mapped(fused)
+            program.mapped(partial(_checked, where))
+            stored = _stored(
+                program, mode, _weight_settings(mode, rules, weights), min_runtime, notes
             )
-        return Programs(source, program, stored)
-    settings = integers or Integers(INTEGERS[mode])
-    plain, trained = without_fake_quants(program)
-    if not (settings.ranges or trained):
-        message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
-        raise UsageError(message, GIVE_RANGES, where)
-    plain = plain.mapped(fused)
-    done = quantized(plain, settings, trained, min_runtime)
-    for note in done.notes:
+        if not has_unsafe_states(stored):
+            break
+    for note in notes:
         tell(note)
-    return Programs(source, plain, done.program)
+    return Programs(source, program, stored)
+
+
+def _stored(
+    program: Program,
+    mode: Mode,
+    settings_of: Callable[[Op], WeightSettings | None],
+    min_runtime: str,
+    notes: list[str],
+) -> Program:
+    """Return the program with the weights of a mode without integer activations."""
+    if mode == "float16":
+        return program.mapped(in_float16)
+    if mode == "float":
+        return program
+    return program.mapped(lambda inner: in_few_bits(inner, settings_of, min_runtime, notes.append))
 
 
 def _weight_settings(
@@ -401,15 +418,20 @@ def to_calibrate(
 
 
 def _lowered(
-    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], where: str, *, flex: bool
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    where: str,
+    *,
+    flex: bool,
+    open_states: bool = True,
 ) -> tuple[Prepared, Program]:
     check_names(graph, where)
     names = [spec.name for spec in inputs]
-    for open_states in (True, False):
-        source = prepared(graph, inputs, outputs, open_states=open_states)
-        program = lowered(source, names, outputs, where, flex=flex)
-        if not has_late_states(_without_unread(program)):
-            break
+    source = prepared(graph, inputs, outputs, open_states=open_states)
+    program = lowered(source, names, outputs, where, flex=flex)
+    if open_states and has_unsafe_states(_without_unread(program)):
+        return _lowered(graph, inputs, outputs, where, flex=flex, open_states=False)
     return source, program
 
 

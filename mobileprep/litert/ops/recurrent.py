@@ -94,19 +94,23 @@ def sequence_rnn(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Val
     return rows, last, last
 
 
-def has_late_states(program: Program) -> bool:
-    """Return whether the size of a state is only known after a part of the program ran.
+def has_unsafe_states(program: Program) -> bool:
+    """Return whether a runtime would handle the memory of a state of open size wrongly.
 
-    A runtime reserves the memory of variables before it runs the first operator whose output's size
-    it does not know, with the sizes in the file, and does not reserve more later.
+    It reserves the memory of variables before it runs the first operator whose output's size it
+    does not know, with the sizes in the file, and does not reserve more later. If the size of a
+    variable changes, it loses constants that a DEQUANTIZE computed in an earlier run.
     """
-    is_late = False
+    is_late, has_open = False, False
     for op in program.ops:
         is_open = any(v.is_variable and -1 in (v.shape or (-1,)) for v in op.outputs)
         if is_late and is_open:
             return True
+        has_open = has_open or is_open
         is_late = is_late or _is_sized_late(op)
-    return False
+    return has_open and any(
+        op.code == "DEQUANTIZE" and op.constant(0) is not None for op in program.ops
+    )
 
 
 def _is_sized_late(op: Op) -> bool:

@@ -47,9 +47,9 @@ _WHOLE_BITS: Final = 8
 _SUPPORTED: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv2DBackpropInput"})
 # Bytes of outputs that are stored for all runs.
 _MOST_STORED: Final = 512 << 20
-# Where inputs nearly depend on each other, the damping grows by a factor, up to a limit.
+# Where inputs nearly depend on each other, the damping grows by a factor, several times.
 _MORE_DAMPING: Final = 4.0
-_MOST_DAMPING: Final = 16.0
+_MOST_DAMPINGS: Final = 8
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _SHARED: Final = "several layers share the weights"
 
@@ -249,17 +249,20 @@ class ReconstructWeights(Transform, frozen=True):
 
     def _problem(self, node: Node, moments: Moments) -> tuple[RoundingProblem, Array]:
         """Return the problem of a layer, with more damping if its inputs depend on each other."""
-        damping = self.damping
-        while True:
-            squares, products = moments.damped(damping)
+        squares, products = moments.damped(self.damping)
+        diagonal = np.einsum("gii->gi", squares)
+        more = self.damping * diagonal.mean(axis=1, keepdims=True)
+        for _ in range(_MOST_DAMPINGS):
             try:
                 return RoundingProblem(squares), products
             except np.linalg.LinAlgError as error:
-                if damping >= _MOST_DAMPING or not np.isfinite(squares).all():
+                if not np.isfinite(squares).all():
                     message = f"the inputs of {node.name!r} are not finite"
                     hint = "check the samples, and the outputs of the layers before it"
                     raise refuse(self.transform_name, message, hint) from error
-                damping *= _MORE_DAMPING
+                diagonal += more
+                more *= _MORE_DAMPING
+        return RoundingProblem(squares), products
 
     def _steps(self, matrices: LayerMatrices, values: Array) -> tuple[Array, tuple[float, float]]:
         """Return the steps of weights, and the lowest and highest weight in steps.

@@ -22,6 +22,9 @@ _MOST_INPUTS: Final = 1 << 22
 _SLACK: Final = 1e-3
 _BLOCK_SLACK: Final = 0.03
 
+# Smallest variance of a group's inputs, as a share of the largest mean square of a group.
+_LEAST_LEVEL: Final = 1e-6
+
 
 class Moments:
     """Sums over inputs of a layer, and over the errors of its outputs.
@@ -88,6 +91,8 @@ class Moments:
     def damped(self, damping: float) -> tuple[Array, Array]:
         """Return second moments around the means, which the bias corrects, or around zero.
 
+        Call this once, after all rows are added.
+
         Returns:
             Moments of the inputs with themselves, damped, ``[groups, products, products]``, and
             with the errors of the outputs, ``[groups, products, outputs]``.
@@ -104,6 +109,9 @@ class Moments:
         products = self._products / count - turned @ (self._errors / count)
         diagonal = np.einsum("gii->gi", squares)
         level = diagonal.mean(axis=1, keepdims=True)
+        # A channel without a signal would be fitted to noise, and to the rounding of the moments.
+        power = level + np.square(mean).mean(axis=2)
+        level = np.maximum(level, _LEAST_LEVEL * power.max())
         diagonal += np.where(level > 0, damping * level, 1.0)
         return squares, products
 
