@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
@@ -17,8 +18,10 @@ from mobileprep.graph.opdefs.bodies import Body, function_of
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.affine import AffineForms
+from mobileprep.litert.convert import Mode, converted
+from mobileprep.litert.prepare import CutInput
 from mobileprep.ops.shape_inference import infer_shapes
-from tests.litert.graphs import codes, const, feed, op
+from tests.litert.graphs import codes, const, expected, feed, op
 from tests.litert.one_op import check_graph, numbers
 
 FLOAT, INT, BOOL = DType.FLOAT, DType.INT32, DType.BOOL
@@ -209,6 +212,55 @@ def test_rnn_from_zeros() -> None:
     found = operators(network(step, states=states, outputs=["loop:1", "loop:3"]), ["y0", "y1"])
     assert RNN in found
     assert found.count("ZEROS_LIKE") == 1
+
+
+def with_open_batch(graph: Graph, units: int) -> Graph:
+    """The loop from zeros, for any number of sequences."""
+    sizes = {"blank": [TIMES, None, units], "h0": [None, units], "c0": [None, units]}
+    kinds = dict.fromkeys(("Tparams", "Tindices", "Taxis"), INT)
+    nodes = [
+        feed("x", (TIMES, -1, INPUTS)),
+        op("sizes", "Shape", ["x"], T=FLOAT, out_type=INT),
+        *(const(f"n{n}", np.int32(n)) for n in (0, 1, TIMES, units)),
+        op("batch", "GatherV2", ["sizes", "n1", "n0"], batch_dims=0, **kinds),
+        const("nothing", np.float32(0)),
+    ]
+    for name, parts in sizes.items():
+        inputs = ["batch" if part is None else f"n{part}" for part in parts]
+        nodes.append(op(f"{name}_sizes", "Pack", inputs, N=len(parts), T=INT, axis=0))
+        fill = op(name, "Fill", [f"{name}_sizes", "nothing"], T=FLOAT, index_type=INT)
+        nodes.append(fill)
+    rest = [n for n in graph if n.name not in ("x", *sizes)]
+    return Graph([*nodes, *rest], graph.library)
+
+
+@pytest.mark.parametrize("mode", ["float", "float16"])
+def test_open_batch(mode: Mode) -> None:
+    """Runtimes lose decompressed weights when the size of a variable changes."""
+    units = 40
+    step = [
+        const("W", 0.3 * numbers(INPUTS, 4 * units, seed=2)),
+        const("U", 0.1 * numbers(units, 4 * units, seed=3)),
+        *(const("B", numbers(4 * units, seed=4)), *SUM[3:], *cell()),
+    ]
+    states = dict.fromkeys("hc", np.zeros((BATCH, units), np.float32))
+    graph = with_open_batch(network(step, states=states), units)
+    record = converted(graph, [CutInput("x")], ["y0"], mode=mode)
+    operator, other = (LSTM, "WHILE") if mode == "float" else ("WHILE", LSTM)
+    assert operator in codes(record)
+    assert other not in codes(record)
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter
+    runner = interpreter(model_content=bytes(model_bytes(record)))
+    (index,) = (entry["index"] for entry in runner.get_input_details())
+    for batch in (1, 4, 3):
+        x = numbers(TIMES, batch, INPUTS, seed=batch)
+        runner.resize_tensor_input(index, x.shape)
+        runner.allocate_tensors()
+        runner.set_tensor(index, x)
+        runner.invoke()
+        (found,) = (runner.get_tensor(entry["index"]) for entry in runner.get_output_details())
+        (wanted,) = expected(graph, {"x": x}, ["y0"])
+        np.testing.assert_allclose(found, wanted, atol=1e-5 if mode == "float" else 5e-3)
 
 
 @pytest.mark.parametrize(
