@@ -343,6 +343,7 @@ class LoopShapes:
         self._feeds = dict(feeds or {})
         self._heads = _heads(graph)
         self._unknown: set[str] = set()
+        self._begins: dict[str, TensorShape] = {}
         self._shapes = self._settled()
 
     def of(self, ref: Ref) -> TensorShape:
@@ -380,12 +381,15 @@ class LoopShapes:
         self, name: str, first: Ref, later: Ref, shapes: Mapping[str, TensorShape]
     ) -> TensorShape:
         """Return a loop variable's shape after one more iteration, or its initial shape."""
-        before = shapes.get(name)
+        before, begin = shapes.get(name), self.of(first)
+        if before is None or self._begins.get(name) != begin:
+            # An earlier loop, which gives the initial value, may only be settled now.
+            self._begins[name] = begin
+            self._unknown.discard(name)
+            return begin
         if name in self._unknown:
             return None
-        if before is None:
-            return self.of(first)
-        after = common((self.of(first), before, self.of(later)))
+        after = common((begin, before, self.of(later)))
         if after is None:
             self._unknown.add(name)
         return after
