@@ -135,6 +135,7 @@ BESIDE: Final[Mapping[str, Mapping[str, Any]]] = {
     "platform": {PHONE + "abis": None},
     "artifact": {PHONE + "integration": None},
     "validation": {"check": False},
+    "calibration.percentile": {"calibration.method": "percentile"},
 }
 # Keys without an edit here, and why.
 ELSEWHERE: Final[Mapping[str, str]] = {
