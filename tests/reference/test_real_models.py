@@ -117,9 +117,12 @@ def recipe_of(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 def recipe_of_kind(written: Path, kind: Kind, feeds: Mapping[str, Array]) -> tuple[Path, Any]:
     """Write a recipe with the target of a kind, and return its path and content."""
     recipe = yaml.safe_load(written.read_text(encoding="utf-8"))
-    if kind.target is None:
+    # The recorded inputs of models with a decoder are files; test_preprocessing_code.py cuts them.
+    is_cut = recipe.pop("preprocessing", None) is not None
+    if kind.target is None and not is_cut:
         return written, recipe
-    recipe["targets"] = {"phone": {"platform": "android", **kind.target}}
+    if kind.target is not None:
+        recipe["targets"] = {"phone": {"platform": "android", **kind.target}}
     if kind.quantized:
         # The limit that `init` wrote is for another target.
         recipe["check"] = True
