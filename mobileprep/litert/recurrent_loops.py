@@ -90,7 +90,22 @@ def with_whole_sequences(
         return tuple(r if r.is_control else same.get(edge(r), r) for r in refs)
 
     nodes = [n for node in graph for n in instead.get(node.name, [node])]
-    return graph.with_nodes(n.with_inputs(moved(n.inputs)) for n in nodes), moved(outputs)
+    whole = graph.with_nodes(n.with_inputs(moved(n.inputs)) for n in nodes)
+    return whole.with_nodes(_with_plain_rows(whole, n) for n in whole), moved(outputs)
+
+
+def _with_plain_rows(graph: Graph, node: Node) -> Node:
+    """Return an Identity instead of a node that selects the only row of a widened tensor."""
+    if node.op != "StridedSlice" or node.attr_int("shrink_axis_mask", 0) != 1:
+        return node
+    wide = graph[node.data_inputs[0].node]
+    begin = constant_behind(graph, node.data_inputs[1])
+    is_wide = wide.op == "ExpandDims" and graph[wide.data_inputs[0].node].op in (LSTM, RNN)
+    if not is_wide or begin is None or begin.array().tolist() not in ([0], [-1]):
+        return node
+    return Node(
+        node.name, "Identity", wide.data_inputs[:1], node.device, {"T": attr.dtype(DType.FLOAT)}
+    )
 
 
 class _Placed(Struct, frozen=True, eq=False):
