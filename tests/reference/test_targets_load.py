@@ -26,6 +26,8 @@ def test_built_model_loads_and_runs(
 ) -> None:
     recipe = Path("recipe.yaml")
     assert main(["init", str(models / MODELS[name])]) == 0
+    # The recorded inputs of models with a decoder are files; test_preprocessing_code.py cuts them.
+    recipe.write_text(recipe.read_text().replace("\npreprocessing: cut\n", "\n"))
     assert main(["validate", "recipe.yaml"]) == 0
     assert main(["build", "recipe.yaml"]) == 0
     loaded = load_recipe(recipe)
