@@ -17,6 +17,8 @@ from mobileprep.graph.refs import Edge, Ref, edge
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.shape_inference import Shapes, shape_of
 
+# Wider tensors would need identity matrices of more than 256 MB.
+_WIDEST: Final = 1 << 13
 # More consecutive ops than any cell has.
 _DEEPEST: Final = 64
 
@@ -92,7 +94,7 @@ class AffineForms:
         self._forms: dict[Edge, Affine | None] = {edge(ref): self._itself(ref) for ref in ends}
 
     def of(self, ref: Ref, depth: int = 0) -> Affine | None:
-        """Return the form of a tensor, or None for one that is not a matrix of known width."""
+        """Return the form of a tensor, or None without a known width up to a limit."""
         ref = source_behind(self._graph, ref)
         if edge(ref) not in self._forms:
             node = self._graph[ref.node]
@@ -102,7 +104,7 @@ class AffineForms:
 
     def _itself(self, ref: Ref) -> Affine | None:
         shape = self._shape(ref)
-        if shape is None or len(shape) != 2 or shape[1] < 1:
+        if shape is None or len(shape) != 2 or not 0 < shape[1] <= _WIDEST:
             return None
         return Affine(shape[1], {edge(ref): None}, np.zeros(shape[1], np.float32))
 

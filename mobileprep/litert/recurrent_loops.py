@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -19,15 +20,14 @@ from mobileprep.graph.op_sets import FEEDABLE, SUMS
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.litert.fused_cells import LSTM, RNN, Cell, CellMatcher
+from mobileprep.litert.refusals import MALFORMED
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
 _LOOPS: Final = frozenset({"While", "StatelessWhile"})
-# Sizes that take the place of open ones, to find out which sizes are equal.
-_TRIALS: Final = (
-    (7919, 7933, 7937, 7949, 7951, 7963, 7993, 8009),
-    (9901, 9907, 9923, 9929, 9931, 9941, 9949, 9967),
-)
+# The first size that takes the place of an open one, and the distance to the next, in each trial.
+# Sizes that are equal in both trials are equal.
+_TRIALS: Final = ((7919, 1013), (9901, 1009))
 ROWS, LAST_STATE, LAST_ROW = range(3)
 """Outputs of a sequence node."""
 _INT32: Final = attr.dtype(DType.INT32)
@@ -74,8 +74,11 @@ def with_whole_sequences(
     instead: dict[str, list[Node]] = {}
     for node in graph:
         if node.op in _LOOPS:
-            loop = _Loop(graph, node, sizes, prepare)
-            sequence = loop.sequence()
+            try:
+                loop = _Loop(graph, node, sizes, prepare)
+                sequence = loop.sequence()
+            except MALFORMED:
+                continue  # Its lowering reports the error.
             if sequence is not None and loop.has_open_state(sequence) and not open_states:
                 continue
             used = [i for i in range(len(node.data_inputs)) if (node.name, i) in read]
@@ -170,8 +173,8 @@ class _Sizes:
     @cached_property
     def _trials(self) -> list[tuple[Mapping[str, Shapes], StaticValues]]:
         trials = []
-        for primes in _TRIALS:
-            rest = iter(primes * len(self._graph))
+        for first, distance in _TRIALS:
+            rest = count(first, distance)
             feeds = {}
             for node in self._graph:
                 shape = node.attr_shape("shape") if node.op in FEEDABLE else None
@@ -181,10 +184,10 @@ class _Sizes:
             trials.append((shapes, StaticValues(self._graph.by_name, partial(shape_of, shapes))))
         return trials
 
-    def first(self, ref: Ref) -> tuple[int, ...]:
-        """Return the first size of a tensor in each trial; empty if it is unknown."""
+    def of(self, ref: Ref, axis: int = 0) -> tuple[int, ...]:
+        """Return a size of a tensor in each trial; empty if it is unknown."""
         shapes = [shape_of(shapes, ref) for shapes, _ in self._trials]
-        known = tuple(shape[0] for shape in shapes if shape)
+        known = tuple(shape[axis] for shape in shapes if shape and len(shape) > axis)
         return known if len(known) == len(_TRIALS) and min(known) >= 0 else ()
 
     def number(self, ref: Ref) -> tuple[int, ...]:
@@ -235,7 +238,7 @@ class _Loop:
                 results[k] = _Result(-1, -1, ref=self._entered[k])
             elif written is not None and written[1] in outputs:
                 is_last = written[0] is None
-                if self._sizes.first(self._entered[k]) == ((1,) * len(steps) if is_last else steps):
+                if self._sizes.of(self._entered[k]) == ((1,) * len(steps) if is_last else steps):
                     index = LAST_ROW if is_last else ROWS
                     results[k] = _Result(outputs[written[1]], index, is_wide=is_last)
         return _Sequence(tuple(cells), self._entered, results)
@@ -283,9 +286,13 @@ class _Loop:
         return None
 
     def _is_whole(self, placed: _Placed, steps: tuple[int, ...]) -> bool:
-        """Return whether a cell reads every row of its sequence."""
-        source = placed.sequence
-        return source is None or self._sizes.first(self._entered[source]) == steps
+        """Return whether a cell reads every row of its sequence, for as many rows as its states."""
+        if placed.sequence is None:
+            return True
+        source = self._entered[placed.sequence]
+        batch = self._sizes.of(source, 1)
+        states = [self._sizes.of(self._entered[k]) for k in placed.states]
+        return self._sizes.of(source) == steps and all(size == batch for size in states)
 
     def has_open_state(self, sequence: _Sequence) -> bool:
         """Return whether the size of a state is open."""

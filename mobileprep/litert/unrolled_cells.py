@@ -17,6 +17,7 @@ from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
 from mobileprep.litert.fused_cells import ACTIVATIONS, Cell, CellMatcher
 from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, ROWS, SequenceNodes
+from mobileprep.litert.refusals import MALFORMED
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
 _FEWEST: Final = 2
@@ -68,7 +69,10 @@ def without_unrolled_cells(
     Returns:
         The graph and its outputs.
     """
-    steps = {edge(step.new_state): step for step in _steps(graph)}
+    try:
+        steps = {edge(step.new_state): step for step in _steps(graph)}
+    except MALFORMED:
+        steps = {}  # The lowering of the nodes reports the error.
     if len(steps) < _FEWEST:
         return graph, tuple(outputs)
     shapes = infer_shapes(graph)

@@ -173,6 +173,7 @@ _RELEASES: Final[Mapping[str, str]] = {
 
 # Element types added to kernels without a new version, measured with tests/litert/forms.py.
 _LATER: Final[Mapping[tuple[str, DType], str]] = {
+    ("UNIDIRECTIONAL_SEQUENCE_LSTM", DType.INT16): "2.14.0",
     ("SPLIT", DType.INT64): "2.17.0",
     ("DYNAMIC_UPDATE_SLICE", DType.INT16): "2.20.0",
     ("MIRROR_PAD", DType.BOOL): "2.23.0",

@@ -80,8 +80,9 @@ def needs_raising(graph: Graph) -> bool:
 
 
 def has_lists(graph: Graph) -> bool:
-    """Return whether a graph or a function in its library uses TensorLists."""
-    parts = (graph.nodes, *(function.nodes for function in graph.library.functions.values()))
+    """Return whether a graph or a function that it calls uses TensorLists."""
+    functions = drop_unused_functions(graph).library.functions
+    parts = (graph.nodes, *(function.nodes for function in functions.values()))
     return any(is_list_op(node.op) for nodes in parts for node in nodes)
 
 
