@@ -82,7 +82,7 @@ def added_loop(
         types: their dtypes.
         goes_on: adds the nodes of the condition to those it gets, and returns its value.
         step: adds the nodes of a step, and returns the next values.
-        library: functions whose names are taken.
+        library: existing functions; new ones have other names.
     """
     args = tuple(Ref(f"arg_{i}") for i in range(len(arguments)))
 

@@ -31,6 +31,7 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
         graph: the graph after all transforms.
         interface: inputs and outputs.
         moved: record of the preprocessing that the code does instead of the graph, or None.
+        decoding: record of the decoder that the code runs instead of the graph, or None.
     """
 
     stage_name: ClassVar[str] = "integration"
@@ -50,10 +51,16 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
     graph: Upstream
     interface: Upstream
     moved: Upstream | None = None
+    decoding: Upstream | None = None
 
 
 def integration_spec(
-    target: Target, file: str, graph: Upstream, interface: Upstream, moved: Upstream | None
+    target: Target,
+    file: str,
+    graph: Upstream,
+    interface: Upstream,
+    moved: Upstream | None,
+    decoding: Upstream | None,
 ) -> StageSpec | None:
     """Return the stage that generates the code, if the recipe asks for it."""
     if target.integration is None:
@@ -77,6 +84,7 @@ def integration_spec(
         graph=graph,
         interface=interface,
         moved=moved,
+        decoding=decoding,
     )
     where = places(target, "integration", "inputs", "outputs")
     return StageSpec(f"{target.folder}/integration", stage, where)

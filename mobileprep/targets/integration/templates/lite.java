@@ -30,11 +30,14 @@ import java.nio.charset.StandardCharsets;
 {% if model.encrypted %}
 import java.security.GeneralSecurityException;
 {% endif %}
-{% if model.labels %}
+{% if model.labels or ctc %}
 import java.util.ArrayList;
 {% endif %}
 import java.util.HashMap;
-{% if model.labels %}
+{% if ctc and ctc.method != "greedy" %}
+import java.util.LinkedList;
+{% endif %}
+{% if model.labels or ctc %}
 import java.util.List;
 {% endif %}
 import java.util.Map;
