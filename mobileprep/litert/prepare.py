@@ -24,9 +24,10 @@ from mobileprep.graph.refs import Edge, FreshNames, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.dequantize import QUANTIZED, dequantized
 from mobileprep.litert.recurrent import CELLS, without_cells
-from mobileprep.litert.recurrent_loops import Step, with_whole_sequences
+from mobileprep.litert.recurrent_loops import Step
 from mobileprep.litert.tables import Tables, no_tables, tables_of
 from mobileprep.litert.unrolled_cells import without_unrolled_cells
+from mobileprep.litert.whole_sequences import with_whole_sequences
 from mobileprep.runtime.functions.inline import CALLS
 from mobileprep.transforms.base import Context, make_transform
 from mobileprep.transforms.raise_control_flow import RAISED_OPS, needs_raising

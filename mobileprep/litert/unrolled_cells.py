@@ -16,8 +16,9 @@ from mobileprep.graph.op_sets import SUMS
 from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
 from mobileprep.litert.fused_cells import ACTIVATIONS, Cell, CellMatcher
-from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, ROWS, SequenceNodes
+from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, ROWS
 from mobileprep.litert.refusals import MALFORMED
+from mobileprep.litert.whole_sequences import SequenceNodes
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
 _FEWEST: Final = 2
