@@ -90,7 +90,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 19
+    stage_version: ClassVar[int] = 20
     RECORD: ClassVar[str] = "package.json"
     reported: ClassVar[type[Struct] | None] = PackageRecord
 
