@@ -246,9 +246,9 @@ class LoopMatcher:
                 result = LoopResult(states[v.end], LAST_STATE)
             parts.setdefault(v.index, []).append(result)
         results = {}
-        for k, found in parts.items():
-            known = tuple(result for result in found if result is not None)
-            if len(known) == len(found):
+        for k, own in parts.items():
+            known = tuple(result for result in own if result is not None)
+            if len(known) == len(own):
                 results[k] = known[0] if len(known) == 1 else LoopResult(parts=known)
         for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True)):
             if arg == end:
@@ -306,7 +306,7 @@ class LoopMatcher:
             if mask is not None and other != arg:
                 mask, unmasked = None, end
             variables += self._split(Variable(k, arg, unmasked, mask))
-        # The graph may have changed since the first were found.
+        # The graph may have changed since the first one.
         graph = self._body.graph
         return [replace(v, end=source_behind(graph, v.end)) for v in variables]
 
@@ -398,16 +398,16 @@ class LoopMatcher:
         graph = self._body.graph
         matcher = CellMatcher(graph, infer_shapes(graph, self._shapes))
         waiting = list(variables)
-        found: list[PlacedCell] = []
+        cells: list[PlacedCell] = []
         while waiting:
-            placed = self._next(matcher, waiting, found)
+            placed = self._next(matcher, waiting, cells)
             if placed is None:
                 break
-            found.append(placed)
+            cells.append(placed)
             waiting = [v for v in waiting if v not in placed.states]
         # Other variables may only hold the last output.
-        ends = {placed.states[0].end for placed in found}
-        return found if all(v.end in ends for v in waiting) else []
+        ends = {placed.states[0].end for placed in cells}
+        return cells if all(v.end in ends for v in waiting) else []
 
     def _next(
         self, matcher: CellMatcher, waiting: Sequence[Variable], before: Sequence[PlacedCell]

@@ -314,8 +314,8 @@ class _Masking:
         axis = work.integers("axis", 0)
         count = work.add("count", "Sum", (self._numbers, axis), T=_INT32, Tidx=_INT32)
         wide = work.wide(self._places(count), 1, DType.INT32)
-        found = self._gathered("last", rows, wide)
-        row = work.add("last", "Squeeze", (found,), T=_FLOAT, squeeze_dims=attr.integers(0))
+        row = self._gathered("last", rows, wide)
+        row = work.add("last", "Squeeze", (row,), T=_FLOAT, squeeze_dims=attr.integers(0))
         return self._chosen(count, row, first)
 
     def _by_batch(self, values: Ref) -> Ref:
@@ -345,8 +345,8 @@ class _Masking:
             work.integers("axis", 1),
         )
         kinds = {"Tparams": _FLOAT, "Tindices": _INT32, "Taxis": _INT32}
-        found = work.add(what, "GatherV2", inputs, batch_dims=attr.integer(1), **kinds)
-        return work.transposed(what, found, [1, 0, 2], DType.FLOAT)
+        chosen = work.add(what, "GatherV2", inputs, batch_dims=attr.integer(1), **kinds)
+        return work.transposed(what, chosen, [1, 0, 2], DType.FLOAT)
 
     @cached_property
     def _count(self) -> Ref:

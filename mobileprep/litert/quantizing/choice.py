@@ -134,10 +134,10 @@ def _kind(op: Op, settings: Settings, options: Integers, computing: Mapping[Valu
     kernel = KERNELS.get(op.code)
     if kernel is None or (kernel.rule != "same" and op.node is not None):
         return options.kind
-    made = {computing[value] for value in operands(op) if value in computing}
-    if not made:
+    sources = {computing[value] for value in operands(op) if value in computing}
+    if not sources:
         return options.kind
-    kind = DType.INT16 if DType.INT16 in made else DType.INT8
+    kind = DType.INT16 if DType.INT16 in sources else DType.INT8
     return kind if kind in kernel.types else options.kind
 
 
