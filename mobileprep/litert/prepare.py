@@ -23,6 +23,7 @@ from mobileprep.graph.reachability import name_hint, reachable
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.dequantize import QUANTIZED, dequantized
+from mobileprep.litert.fills import without_computed_fills
 from mobileprep.litert.recurrent import CELLS, without_cells
 from mobileprep.litert.recurrent_loops import Step
 from mobileprep.litert.tables import Tables, no_tables, tables_of
@@ -110,7 +111,7 @@ def prepared(
 
     graph, refs = with_whole_sequences(done.graph, done.outputs, step, open_states=open_states)
     graph, refs = without_unrolled_cells(graph, refs, open_states=open_states)
-    return replace(done, graph=graph, outputs=refs)
+    return replace(done, graph=without_computed_fills(graph), outputs=refs)
 
 
 def prepared_function(

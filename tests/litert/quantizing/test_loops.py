@@ -74,7 +74,7 @@ def in_int8(
 
 
 def body_of(record: ModelRecord) -> SubGraphRecord:
-    (body,) = [s for s in record.subgraphs if any("QUANTIZE" in c for c in operators(s))]
+    (body,) = [s for s in record.subgraphs[1:] if any("QUANTIZE" in c for c in operators(s))]
     return body
 
 
