@@ -23,8 +23,11 @@ def prefix_of(loop: Node) -> str:
 
 
 def ranges_within(loop: Op, ranges: Mapping[str, Range]) -> dict[str, Range]:
-    """Return the ranges of the tensors in the body of a loop, by their names there."""
-    if loop.node is None:
+    """Return the ranges of the tensors in the body of a loop, by their names there.
+
+    Other operators have none.
+    """
+    if loop.node is None or not is_loop(loop):
         return {}
     prefix = prefix_of(loop.node)
     return {

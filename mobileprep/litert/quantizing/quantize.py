@@ -25,7 +25,7 @@ from mobileprep.litert.quantizing.kernels import (
     quantized_bias,
     steps_of,
 )
-from mobileprep.litert.quantizing.loops import float_ops, is_loop, ranges_within
+from mobileprep.litert.quantizing.loops import float_ops, ranges_within
 from mobileprep.litert.quantizing.scales import Scales, activations, is_float
 from mobileprep.litert.quantizing.sequences import (
     HIDDEN,
@@ -251,7 +251,8 @@ def _quantized(
     floats: frozenset[Op],
 ) -> Quantized:
     ranges = known_ranges(program, options, trained)
-    choice = choose(program, options, ranges, floats)
+    within = {op: inner for op in program.ops if (inner := ranges_within(op, options.ranges))}
+    choice = choose(program, options, ranges, floats | within.keys())
 
     def settings_of(op: Op) -> WeightSettings | None:
         settings = choice.settings_of(op)
@@ -261,11 +262,16 @@ def _quantized(
 
     def in_integers(op: Op) -> Op:
         """Return a loop whose body computes in integers if the ranges within it are known."""
-        within = ranges_within(op, options.ranges) if is_loop(op) else {}
         subgraphs = [inner.mapped(stored) for inner in op.subgraphs]
-        if within:
-            body = op.subgraphs[1]
-            own = replace(options, ranges=within, input_type="float", output_type="float")
+        if op in within:
+            body, sixteen = op.subgraphs[1], ranges_within(op, options.sixteen)
+            own = replace(
+                options,
+                ranges=within[op],
+                sixteen=sixteen,
+                input_type="float",
+                output_type="float",
+            )
             done = _quantized(body, own, {}, min_runtime, float_ops(body))
             notes.extend(done.notes)
             subgraphs[1] = done.program

@@ -88,6 +88,7 @@ def test_body_in_integers(name: str) -> None:
     outputs = ["y0"] if name == "open batch" else ["y0", "y1"]
     record = in_int8(graph, [("x", X)], outputs, notes)
     assert "WHILE" in codes(record)
+    assert not any("WHILE" in note for note in notes)
     body = body_of(record)
     layers = [o for o in body.operators if o.code.builtin == "FULLY_CONNECTED"]
     assert layers
