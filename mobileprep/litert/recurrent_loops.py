@@ -24,7 +24,9 @@ from mobileprep.litert.refusals import MALFORMED
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
-_LOOPS: Final = frozenset({"While", "StatelessWhile"})
+LOOPS: Final = frozenset({"While", "StatelessWhile"})
+"""Ops that run a function in a loop."""
+
 # The first size that takes the place of an open one, and the distance to the next, in each trial.
 # Sizes that are equal in both trials are equal.
 _TRIALS: Final = ((7919, 1013), (9901, 1009))
@@ -65,17 +67,17 @@ def with_whole_sequences(
     Returns:
         The graph and its outputs.
     """
-    if not any(node.op in _LOOPS for node in graph):
+    if not any(node.op in LOOPS for node in graph):
         return graph, tuple(outputs)
-    sizes = _Sizes(graph)
+    sizes = Sizes(graph)
     read = {edge(r) for r in outputs} | {edge(r) for n in graph for r in n.data_inputs}
     fresh = FreshNames(graph.by_name)
     same: dict[Edge, Ref] = {}
     instead: dict[str, list[Node]] = {}
     for node in graph:
-        if node.op in _LOOPS:
+        if node.op in LOOPS:
             try:
-                loop = _Loop(graph, node, sizes, prepare)
+                loop = Loop(graph, node, sizes, prepare)
                 sequence = loop.sequence()
             except MALFORMED:
                 continue  # Its lowering reports the error.
@@ -159,7 +161,7 @@ class _Sequence(Struct, frozen=True, eq=False):
     results: Mapping[int, _Result]
 
 
-class _Sizes:
+class Sizes:
     """Sizes and integers of a graph, for two different choices of its open sizes."""
 
     def __init__(self, graph: Graph) -> None:
@@ -197,7 +199,7 @@ class _Sizes:
         return known if len(known) == len(_TRIALS) else ()
 
 
-class _Loop:
+class Loop:
     """A loop node, and the functions that it runs.
 
     Args:
@@ -207,22 +209,22 @@ class _Loop:
         prepare: returns its functions.
     """
 
-    def __init__(self, graph: Graph, node: Node, sizes: _Sizes, prepare: Prepare) -> None:
+    def __init__(self, graph: Graph, node: Node, sizes: Sizes, prepare: Prepare) -> None:
         self._graph = graph
-        self._entered = node.data_inputs
+        self.entered = node.data_inputs
         self._sizes = sizes
         kinds = node.attr_dtypes("T")
-        shapes = [shape_of(sizes.shapes, ref) for ref in self._entered]
+        shapes = [shape_of(sizes.shapes, ref) for ref in self.entered]
         arguments = list(zip(kinds, shapes, strict=True))
         self._test = prepare(node.attr_func("cond").name, arguments)
-        self._body = prepare(node.attr_func("body").name, arguments)
-        self._shapes = dict(zip(self._body.inputs, shapes, strict=True))
-        self._args = [Ref(name) for name in self._body.inputs]
-        self._ends = [source_behind(self._body.graph, r) for r in self._body.outputs]
+        self.body = prepare(node.attr_func("body").name, arguments)
+        self._shapes = dict(zip(self.body.inputs, shapes, strict=True))
+        self.args = [Ref(name) for name in self.body.inputs]
+        self.ends = [source_behind(self.body.graph, r) for r in self.body.outputs]
 
     def sequence(self) -> _Sequence | None:
         """Return the cells that the loop computes, or None if it does anything else."""
-        steps = self._steps()
+        steps = self.steps()
         cells = self._cells() if steps else []
         if not cells or not all(self._is_whole(placed, steps) for placed in cells):
             return None
@@ -231,26 +233,26 @@ class _Loop:
         for number, placed in enumerate(cells):
             for index, k in zip((LAST_ROW, LAST_STATE), placed.states, strict=False):
                 results[k] = _Result(number, index)
-            outputs[self._ends[placed.states[0]]] = number
-        for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True)):
-            written = self._written(k)
+            outputs[self.ends[placed.states[0]]] = number
+        for k, (arg, end) in enumerate(zip(self.args, self.ends, strict=True)):
+            written = self.written(k)
             if arg == end:
-                results[k] = _Result(-1, -1, ref=self._entered[k])
+                results[k] = _Result(-1, -1, ref=self.entered[k])
             elif written is not None and written[1] in outputs:
                 is_last = written[0] is None
-                if self._sizes.of(self._entered[k]) == ((1,) * len(steps) if is_last else steps):
+                if self._sizes.of(self.entered[k]) == ((1,) * len(steps) if is_last else steps):
                     index = LAST_ROW if is_last else ROWS
                     results[k] = _Result(outputs[written[1]], index, is_wide=is_last)
-        return _Sequence(tuple(cells), self._entered, results)
+        return _Sequence(tuple(cells), self.entered, results)
 
     def _cells(self) -> list[_Placed]:
         """Return the cells of all states, each after those that it reads, or no cells."""
-        graph = self._body.graph
+        graph = self.body.graph
         matcher = CellMatcher(graph, infer_shapes(graph, self._shapes))
         waiting = {
             k
-            for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True))
-            if arg != end and not self._is_counter(k) and self._written(k) is None
+            for k, (arg, end) in enumerate(zip(self.args, self.ends, strict=True))
+            if arg != end and not self.is_counter(k) and self.written(k) is None
         }
         found: list[_Placed] = []
         while waiting:
@@ -265,20 +267,20 @@ class _Loop:
         self, matcher: CellMatcher, waiting: Sequence[int], before: Sequence[_Placed]
     ) -> _Placed | None:
         """Return a cell that reads a sequence or one of the cells before it."""
-        outputs = {self._ends[placed.states[0]]: n for n, placed in enumerate(before)}
+        outputs = {self.ends[placed.states[0]]: n for n, placed in enumerate(before)}
         for hidden in waiting:
             for state in (None, *waiting):
                 if state == hidden:
                     continue
-                ends = (self._args[hidden], self._ends[hidden])
+                ends = (self.args[hidden], self.ends[hidden])
                 cell = (
                     matcher.rnn(*ends)
                     if state is None
-                    else matcher.lstm(self._args[state], self._ends[state], *ends)
+                    else matcher.lstm(self.args[state], self.ends[state], *ends)
                 )
                 if cell is None:
                     continue
-                sequence, other = self._sequence_of(cell.x), outputs.get(cell.x)
+                sequence, other = self.sequence_of(cell.x), outputs.get(cell.x)
                 if sequence is not None or other is not None:
                     states = (hidden,) if state is None else (hidden, state)
                     op = RNN if state is None else LSTM
@@ -289,18 +291,18 @@ class _Loop:
         """Return whether a cell reads every row of its sequence, for as many rows as its states."""
         if placed.sequence is None:
             return True
-        source = self._entered[placed.sequence]
+        source = self.entered[placed.sequence]
         batch = self._sizes.of(source, 1)
-        states = [self._sizes.of(self._entered[k]) for k in placed.states]
+        states = [self._sizes.of(self.entered[k]) for k in placed.states]
         return self._sizes.of(source) == steps and all(size == batch for size in states)
 
     def has_open_state(self, sequence: _Sequence) -> bool:
         """Return whether the size of a state is open."""
-        entered = [self._entered[k] for placed in sequence.cells for k in placed.states]
+        entered = [self.entered[k] for placed in sequence.cells for k in placed.states]
         shapes = [shape_of(self._sizes.shapes, ref) for ref in entered]
         return any(shape is None or -1 in shape for shape in shapes)
 
-    def _steps(self) -> tuple[int, ...]:
+    def steps(self) -> tuple[int, ...]:
         """Return the number of turns in each trial; empty if it is unknown or differs."""
         graph, waiting = self._test.graph, [self._test.outputs[0]]
         limits: set[tuple[int, ...]] = set()
@@ -309,8 +311,8 @@ class _Loop:
             if node.op == "LogicalAnd":
                 waiting += node.data_inputs
                 continue
-            counter = self._argument(self._test, node.data_inputs[0]) if node.op == "Less" else None
-            if counter is None or not self._is_counter(counter):
+            counter = self.argument(self._test, node.data_inputs[0]) if node.op == "Less" else None
+            if counter is None or not self.is_counter(counter):
                 return ()
             limits.add(self._limit(node.data_inputs[1]))
         return limits.pop() if len(limits) == 1 else ()
@@ -319,64 +321,62 @@ class _Loop:
         value = constant_behind(self._test.graph, ref)
         if value is not None and value.size == 1:
             return (int(value.array().reshape(())),) * len(_TRIALS)
-        k = self._argument(self._test, ref)
-        is_fixed = k is not None and self._args[k] == self._ends[k]
-        return self._sizes.number(self._entered[k]) if k is not None and is_fixed else ()
+        k = self.argument(self._test, ref)
+        is_fixed = k is not None and self.args[k] == self.ends[k]
+        return self._sizes.number(self.entered[k]) if k is not None and is_fixed else ()
 
-    def _argument(self, step: Step, ref: Ref) -> int | None:
+    def argument(self, step: Step, ref: Ref) -> int | None:
         name = source_behind(step.graph, ref).node
         return step.inputs.index(name) if name in step.inputs else None
 
-    def _is_counter(self, k: int) -> bool:
+    def is_counter(self, k: int) -> bool:
         """Return whether a loop variable starts at 0 and grows by 1."""
-        graph = self._body.graph
-        node = graph[self._ends[k].node]
-        if node.op not in SUMS or self._sizes.number(self._entered[k]) != (0,) * len(_TRIALS):
+        graph = self.body.graph
+        node = graph[self.ends[k].node]
+        if node.op not in SUMS or self._sizes.number(self.entered[k]) != (0,) * len(_TRIALS):
             return False
         for one, other in (node.data_inputs, node.data_inputs[::-1]):
             step = constant_behind(graph, other)
-            if source_behind(graph, one) == self._args[k] and step is not None and step.size == 1:
+            if source_behind(graph, one) == self.args[k] and step is not None and step.size == 1:
                 return int(step.array().reshape(())) == 1
         return False
 
-    def _written(self, k: int) -> tuple[int | None, Ref] | None:
+    def written(self, k: int) -> tuple[int | None, Ref] | None:
         """Return the counter and the row that a turn writes into a loop variable.
 
         The counter is None if each turn writes the only row.
         """
-        graph = self._body.graph
-        node = graph[self._ends[k].node]
+        graph = self.body.graph
+        node = graph[self.ends[k].node]
         if node.op != "TensorScatterUpdate":
             return None
         target, place, rows = (source_behind(graph, r) for r in node.data_inputs)
         wide = graph[rows.node]
-        if target != self._args[k] or wide.op != "ExpandDims" or not self._is_zero(wide):
+        if target != self.args[k] or wide.op != "ExpandDims" or not self._is_zero(wide):
             return None
         row = source_behind(graph, wide.data_inputs[0])
         fixed = constant_behind(graph, place)
         if fixed is not None:
             return (None, row) if fixed.array().tolist() == [[0]] else None
         index = graph[place.node]
-        counter = (
-            self._argument(self._body, index.data_inputs[0]) if index.op == "Reshape" else None
-        )
-        return (counter, row) if counter is not None and self._is_counter(counter) else None
+        counter = self.argument(self.body, index.data_inputs[0]) if index.op == "Reshape" else None
+        return (counter, row) if counter is not None and self.is_counter(counter) else None
 
     def _is_zero(self, node: Node) -> bool:
         """Return whether the last input of a node is the constant 0."""
-        value = constant_behind(self._body.graph, node.data_inputs[-1])
+        value = constant_behind(self.body.graph, node.data_inputs[-1])
         return value is not None and not value.array().any()
 
-    def _sequence_of(self, x: Ref) -> int | None:
+    def sequence_of(self, x: Ref) -> int | None:
         """Return the loop variable whose row of each turn is a tensor."""
-        graph = self._body.graph
+        graph = self.body.graph
         node = graph[x.node]
         if node.op != "GatherV2" or not self._is_zero(node) or node.attr_int("batch_dims", 0):
             return None
-        source, counter = (self._argument(self._body, r) for r in node.data_inputs[:2])
-        if source is None or counter is None or not self._is_counter(counter):
+        source, counter = (self.argument(self.body, r) for r in node.data_inputs[:2])
+        if source is None or counter is None or not self.is_counter(counter):
             return None
-        return source if self._args[source] == self._ends[source] else None
+        return source if self.args[source] == self.ends[source] else None
 
 
 class SequenceNodes:
