@@ -103,7 +103,9 @@ def prepared(
     whole = Prepared(cut, tuple(names.values()), fetches, tables_of(graph))
     done = _simplified(whole, cast_outputs=True)
     step = prepared_step(done)
-    graph, refs = with_whole_sequences(done.graph, done.outputs, step, open_states=open_states)
+    # Folded constants may wait for a loop that the next step replaces.
+    graph = done.graph.with_nodes(node.with_inputs(node.data_inputs) for node in done.graph)
+    graph, refs = with_whole_sequences(graph, done.outputs, step, open_states=open_states)
     graph, refs = without_unrolled_cells(graph, refs, open_states=open_states)
     return replace(done, graph=graph, outputs=refs)
 

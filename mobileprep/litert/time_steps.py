@@ -422,6 +422,8 @@ def _gather(steps: Steps, node: Node) -> Result:
         moved = len(steps.shape(index)) - 1 if axis < mark.axis else 0
         return node, [Along(mark.axis + moved, mark.outer, mark.inner)]
     number = steps.constant(index)
+    if mark == Along(axis) and np.array_equal(number, np.arange(steps.time)):
+        return steps.with_constant(node, 1, np.arange(steps.count)), [mark]
     if number.size != 1:
         reason = "it takes some of the time steps"
         raise CannotExpressError(reason, _TAKE_LAST)
