@@ -313,7 +313,10 @@ def programs(
                 message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
                 raise UsageError(message, GIVE_RANGES, where)
             program = program.mapped(fused)
-            done = quantized(program, settings, trained, min_runtime)
+            states = (
+                () if run is None else [name for s in run.states for name in (s.input, s.output)]
+            )
+            done = quantized(program, settings, trained, min_runtime, states)
             notes += done.notes
             stored = done.program
         else:

@@ -392,6 +392,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
             else {"preprocessing": digestible(target.preprocessing)}
         ),
         **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
+        **({"streaming": target.streaming.steps} if target.streaming else {}),
         # For other artifacts, the transforms below quantize.
         **({"quantize": _quantize_settings(target)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),

@@ -26,6 +26,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
 from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.streaming import STREAMING, Streaming, decode_streaming
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.litert.assemble import RUNTIME
@@ -38,8 +39,10 @@ from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, desc
 from mobileprep.transforms.quantize_nodes import WeightSettings
 
 
-def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
-    """Write a .tflite file, and return its size in bytes.
+def leave_tflite(
+    job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]
+) -> tuple[int, Streaming | None]:
+    """Write a .tflite file, and return its size in bytes and how to run it on a stream.
 
     Appends to ``warnings`` the libraries that the app has to link, and the operators that stay in
     float although others compute in integers.
@@ -65,7 +68,8 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
         content = _describe(job, graph, interface, model)
     write_bytes(path, content)
     _leave_build_files(job, model, has_flex=bool(flexible))
-    return len(content)
+    entry = dict(model.metadata).get(STREAMING)
+    return len(content), None if entry is None else decode_streaming(bytes(entry), str(path))
 
 
 def record_of(
@@ -97,6 +101,7 @@ def record_of(
         weights=weights_of(settings.quantize),
         flex=isinstance(settings, PackageStage) and settings.flex,
         min_runtime=settings.min_runtime,
+        streaming=settings.streaming if isinstance(settings, PackageStage) else None,
         where=job.place("artifact"),
         tell=tell,
     )
