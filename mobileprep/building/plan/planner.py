@@ -168,7 +168,9 @@ class _TargetPlanner:
         shipped = self._shipped(model, file)
         stated = self._add_all(stated_spec(target, frozen))
         moved = Upstream([*cut, *stated][0], CutStage.RECORD) if cut or stated else None
-        code = self._add_all(integration_spec(target, file, graph, frozen.interface, moved))
+        code = self._add_all(
+            integration_spec(target, file, graph, frozen.interface, moved, package)
+        )
         compress = self._add(compress_spec(target, graph, shipped))
         download = self._add_all(download_spec(target, file, shipped))
         sizes = (compress, *download)

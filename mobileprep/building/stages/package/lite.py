@@ -35,6 +35,7 @@ from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
 from mobileprep.recipe.validation_settings import Quantize
+from mobileprep.targets.integration.render import AppTensor
 from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, described, lite_files
 from mobileprep.transforms.quantize_nodes import WeightSettings
 
@@ -60,16 +61,17 @@ def leave_tflite(
     for note in notes:
         job.warn(f"{job.place('quantize')}: {note}")
     warnings += notes
+    entry = dict(model.metadata).get(STREAMING)
+    streaming = None if entry is None else decode_streaming(bytes(entry), str(path))
     flexible = flex_of(model)
     if flexible:
         warnings.append(f"the app has to link the Flex delegate, for {', '.join(flexible)}")
         job.warn(f"{where}: {warnings[-1]}")
     with placed(job.place("validation")):
-        content = _describe(job, graph, interface, model)
+        content = _describe(job, graph, interface, model, streaming)
     write_bytes(path, content)
     _leave_build_files(job, model, has_flex=bool(flexible))
-    entry = dict(model.metadata).get(STREAMING)
-    return len(content), None if entry is None else decode_streaming(bytes(entry), str(path))
+    return len(content), streaming
 
 
 def record_of(
@@ -169,11 +171,18 @@ def _leave_build_files(job: Job[PackageStage], model: ModelRecord, *, has_flex: 
 
 
 def _describe(
-    job: Job[PackageStage], graph: Graph, interface: Interface, model: ModelRecord
+    job: Job[PackageStage],
+    graph: Graph,
+    interface: Interface,
+    model: ModelRecord,
+    streaming: Streaming | None,
 ) -> bytes:
     """Serialize the file, with its metadata and the appended file of classes."""
     settings = job.asked
-    inputs, outputs = app_ends(job, graph, interface)
+    inputs, outputs = app_ends(job, graph, interface, streaming)
+    states = () if streaming is None else streaming.states
+    inputs += tuple(AppTensor(s.input, DType.FLOAT) for s in states)
+    outputs += tuple(AppTensor(s.output, DType.FLOAT) for s in states)
     names = [] if settings.classes is None else class_names(settings.classes.root)
     table = described(settings.name, inputs, outputs, images_of(settings, inputs), len(names))
     entry = (ENTRY, description_bytes(table))
