@@ -1,4 +1,4 @@
-"""Recurrent networks that run a few time steps at a time match TensorFlow on whole sequences."""
+"""Recurrent networks in LiteRT match TensorFlow on streams and on sequences of any length."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import Ref
 from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.graph.tensor import Array
-from mobileprep.litert.convert import converted
+from mobileprep.litert.convert import Mode, converted, to_calibrate
 from mobileprep.litert.prepare import CutInput
+from mobileprep.litert.quantizing.kernels import Integers
+from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from tests.reference.golden import assert_close
 from tests.reference.recurrent_networks import FEATURES, NETWORKS, keras_network
@@ -75,18 +79,21 @@ CELLS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("time_major", [False, True], ids=["batch first", "time first"])
-@pytest.mark.parametrize("length", [LONG, None], ids=["fixed", "open"])
-@pytest.mark.parametrize("name", CELLS)
-def test_cells_of_tensorflow_1(
-    name: str, length: int | None, time_major: bool, tf: ModuleType
-) -> None:
+def dynamic_rnn(
+    tf: Any, name: str, sizes: list[int | None], values: list[Array]
+) -> tuple[Graph, list[list[Array]]]:
+    """Return a network of a cell of TensorFlow 1, and its results ``y`` and ``last``.
+
+    Args:
+        name: name of the cell.
+        sizes: sizes of the time steps and the batch, in this order if the second is ``BATCH``.
+        values: the inputs.
+    """
     rnn = pytest.importorskip("tensorflow.python.ops.rnn")
     cells = pytest.importorskip("tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl")
     v1 = tf.compat.v1
     v1.disable_control_flow_v2()
-    sizes = [length, BATCH] if time_major else [BATCH, length]
+    time_major = sizes[1] == BATCH
     with tf.Graph().as_default() as graph:
         v1.set_random_seed(1)
         x = v1.placeholder(tf.float32, [*sizes, FEATURES], name="x")
@@ -101,12 +108,85 @@ def test_cells_of_tensorflow_1(
         tf.identity(outputs[-1] if time_major else outputs[:, -1], name="last")
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
-            shape = [LONG if size is None else size for size in sizes]
-            values = np.random.default_rng(2).normal(size=(*shape, FEATURES)).astype(np.float32)
-            results = session.run(["y:0", "last:0"], {x: values})
+            results = [session.run(["y:0", "last:0"], {x: array}) for array in values]
             frozen = v1.graph_util.convert_variables_to_constants(
                 session, graph.as_graph_def(), ["y", "last"]
             )
-    whole = graph_from_bytes(frozen.SerializeToString(), "recurrent")
+    return graph_from_bytes(frozen.SerializeToString(), "recurrent"), results
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("time_major", [False, True], ids=["batch first", "time first"])
+@pytest.mark.parametrize("length", [LONG, None], ids=["fixed", "open"])
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_of_tensorflow_1(
+    name: str, length: int | None, time_major: bool, tf: ModuleType
+) -> None:
+    sizes = [length, BATCH] if time_major else [BATCH, length]
+    values = normal([LONG if size is None else size for size in sizes])
+    graph, (results,) = dynamic_rnn(tf, name, sizes, [values])
     for steps in (1, 5):
-        check(whole, {"x": values}, dict(zip(("y", "last"), results, strict=True)), steps)
+        check(graph, {"x": values}, dict(zip(("y", "last"), results, strict=True)), steps)
+
+
+def normal(sizes: list[int]) -> Array:
+    values: Array = np.random.default_rng(2).normal(size=(*sizes, FEATURES)).astype(np.float32)
+    return values
+
+
+# Sizes of the batch and of the time steps, one after the other in the same interpreter.
+SIZES = [(1, 7), (3, 12), (1, 50), (2, 1), (3, 12)]
+OPEN = [name for name, (shape, _) in NETWORKS.items() if shape[0] is None]
+
+
+def ranges_of(graph: Graph, fed: str, fetched: list[str], values: list[Array]) -> Integers:
+    """Return the settings for int8 with the ranges on all values."""
+    model = to_calibrate(graph, [CutInput(fed)], fetched)
+    names = [str(Ref(*tensor)) for tensor in model.tensors]
+    engine = NumpyEngine(model.graph, "test")
+    runs = [engine.run(names, {model.inputs[0]: array}) for array in values]
+    columns = zip(names, zip(*runs, strict=True), strict=True)
+    ends = {
+        name: (min(float(a.min()) for a in arrays), max(float(a.max()) for a in arrays))
+        for name, arrays in columns
+    }
+    return Integers(DType.INT8, ends)
+
+
+def check_lengths(
+    graph: Graph,
+    fed: str,
+    fetched: list[str],
+    values: list[Array],
+    expected: list[list[Array]],
+    mode: Mode,
+) -> None:
+    """Compare one file at several sizes with TensorFlow."""
+    integers = ranges_of(graph, fed, fetched, values) if mode == "int8" else None
+    record = converted(graph, [CutInput(fed)], fetched, mode=mode, integers=integers)
+    engine = LiteRtModel(Path("m.tflite"), bytes(model_bytes(record)))
+    for array, results in zip(values, expected, strict=True):
+        found = engine.run(fetched, {fed: array})
+        assert_close(found, results, 1e-5 if mode == "float" else 0.1)
+
+
+@pytest.mark.parametrize("mode", ["float", "int8"])
+@pytest.mark.parametrize("batch", [1, None], ids=["fixed batch", "open batch"])
+@pytest.mark.parametrize("name", OPEN)
+def test_lengths_of_keras_networks(
+    name: str, batch: int | None, mode: Mode, tf: ModuleType
+) -> None:
+    function, graph, fed, fetched = keras_network(tf, name, batch)
+    sizes = [(n, t) for n, t in SIZES if n == (batch or n) and (t > 3 or "convolution" not in name)]
+    values = [normal(list(pair)) for pair in sizes]
+    expected = [[function(tf.constant(array)).numpy()] for array in values]
+    check_lengths(graph, fed, [fetched], values, expected, mode)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", ["float", "int8"])
+@pytest.mark.parametrize("name", CELLS)
+def test_lengths_of_cells_of_tensorflow_1(name: str, mode: Mode, tf: ModuleType) -> None:
+    values = [normal(list(pair)) for pair in SIZES]
+    graph, expected = dynamic_rnn(tf, name, [None, None], values)
+    check_lengths(graph, "x", ["y", "last"], values, expected, mode)

@@ -66,6 +66,7 @@ class LiteRtEngine:
         self._threads = threads if threads > 0 else None
         self._library = _interpreters()
         self._interpreters: dict[bool, Any] = {}
+        self._allocated: set[bool] = set()
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``."""
@@ -102,7 +103,8 @@ class LiteRtEngine:
 
     def _run(self, numbers: Sequence[int], feeds: Mapping[str, Array]) -> list[Array]:
         interpreter, outputs = self._opened(all_kept=False)
-        if not set(numbers) <= outputs:
+        all_kept = not set(numbers) <= outputs
+        if all_kept:
             # The memory of intermediate tensors is reused, unless the interpreter preserves them.
             interpreter, _ = self._opened(all_kept=True)
         inputs = {name: self._number(Ref(name)) for name in feeds}
@@ -114,8 +116,12 @@ class LiteRtEngine:
         ]
         for name in changed:
             interpreter.resize_tensor_input(inputs[name], feeds[name].shape)
+        # A network may not run with the size 1 that a file has for open sizes.
         if changed:
+            self._allocated.discard(all_kept)
+        if all_kept not in self._allocated:
             interpreter.allocate_tensors()
+            self._allocated.add(all_kept)
         for name, array in feeds.items():
             # ascontiguousarray would add an axis to a scalar.
             interpreter.set_tensor(inputs[name], np.asarray(array, order="C"))
@@ -155,7 +161,6 @@ class LiteRtEngine:
                     **self._model, num_threads=self._threads, **options
                 )
                 self._check_memory(interpreter)
-                interpreter.allocate_tensors()
             except (RuntimeError, ValueError) as error:
                 raise self._refused(error) from error
             self._interpreters[all_kept] = interpreter
