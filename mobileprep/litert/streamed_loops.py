@@ -80,7 +80,7 @@ def _variable(
     if written is None:
         return None, LAST
     if mark is not None or [r.name for r in readers] != [loop.ends[k].node]:
-        reason = "it reads what it has written in other turns"
+        reason = "it reads rows that earlier time steps wrote"
         raise CannotExpressError(reason, _EXPORT)
     if written[0] is None:
         return first, LAST

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -41,8 +42,8 @@ class Streaming(Struct, frozen=True):
     """
 
     steps: int
-    inputs: dict[str, int]
-    outputs: dict[str, int]
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
     states: tuple[State, ...]
 
     def encoded(self) -> bytes:

@@ -86,7 +86,8 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
     interface = job.record(Interface, settings.interface)
     streaming = None
     if settings.packaged is not None:
-        streaming = job.record(PackageRecord, settings.packaged).streaming
+        lite = job.record(PackageRecord, settings.packaged).lite
+        streaming = None if lite is None else lite.streaming
     inputs, outputs = app_ends(job, job.graph(settings.graph), interface, streaming)
     return AppModel(
         file=settings.file,

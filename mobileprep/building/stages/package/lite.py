@@ -16,7 +16,7 @@ from mobileprep.building.stages.exceptions.spec import (
     nodes_by_mode,
 )
 from mobileprep.building.stages.freeze.spec import Interface
-from mobileprep.building.stages.package.spec import PackageStage
+from mobileprep.building.stages.package.spec import LiteEnd, LiteInterface, PackageStage
 from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.building.stages.running import placed, with_assets
 from mobileprep.core.files import write_bytes, write_text
@@ -42,8 +42,8 @@ from mobileprep.transforms.quantize_nodes import WeightSettings
 
 def leave_tflite(
     job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]
-) -> tuple[int, Streaming | None]:
-    """Write a .tflite file, and return its size in bytes and how to run it on a stream.
+) -> tuple[int, LiteInterface]:
+    """Write a .tflite file, and return its size in bytes and its inputs and outputs.
 
     Appends to ``warnings`` the libraries that the app has to link, and the operators that stay in
     float although others compute in integers.
@@ -71,7 +71,21 @@ def leave_tflite(
         content = _describe(job, graph, interface, model, streaming)
     write_bytes(path, content)
     _leave_build_files(job, model, has_flex=bool(flexible))
-    return len(content), streaming
+    return len(content), _interface(model, streaming)
+
+
+def _interface(model: ModelRecord, streaming: Streaming | None) -> LiteInterface:
+    """Return the inputs and outputs of a file."""
+    (signature,) = model.signatures
+    tensors = model.subgraphs[0].tensors
+
+    def ends(named: Sequence[tuple[str, int]]) -> tuple[LiteEnd, ...]:
+        return tuple(
+            LiteEnd(name, tensors[i].type.lower(), tuple(tensors[i].signature or tensors[i].shape))
+            for name, i in named
+        )
+
+    return LiteInterface(ends(signature.inputs), ends(signature.outputs), streaming)
 
 
 def record_of(

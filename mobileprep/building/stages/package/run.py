@@ -24,6 +24,7 @@ from mobileprep.building.stages.package.spec import (
     CompressStage,
     EncryptStage,
     KernelsRecord,
+    LiteInterface,
     ModelFacts,
     PackageRecord,
     PackageStage,
@@ -33,7 +34,6 @@ from mobileprep.core.keys import key_from_environment
 from mobileprep.core.parallel import cores
 from mobileprep.errors import UnsupportedError, named
 from mobileprep.formats.memmapped import OVERHEAD
-from mobileprep.formats.tflite.streaming import Streaming
 from mobileprep.freezing.fit import check_inputs_suffice, unused_inputs
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
@@ -69,7 +69,7 @@ def run_package(job: Job[PackageStage]) -> None:
     settings = job.asked
     graph = without_statistics(job.graph(settings.graph))
     warnings = _warnings(job, graph)
-    shipped, size, streaming = _leave_model(job, graph, warnings)
+    shipped, size, lite = _leave_model(job, graph, warnings)
     size += OVERHEAD if settings.encrypted else 0
     warnings += _check_loads(job, shipped)
     _copy_op_sources(job)
@@ -79,16 +79,16 @@ def run_package(job: Job[PackageStage]) -> None:
     ops = statistics.pop("ops")
     basis = f"counted on {BEFORE_CONVERSION}" if settings.artifact == "tflite" else ""
     facts = ModelFacts(settings.encrypted or settings.file, **statistics, basis=basis)
-    record = PackageRecord(facts, ops, tuple(warnings), tuple(kernels), streaming)
+    record = PackageRecord(facts, ops, tuple(warnings), tuple(kernels), lite)
     job.write_record(settings.RECORD, record)
 
 
 def _leave_model(
     job: Job[PackageStage], graph: Graph, warnings: list[str]
-) -> tuple[Graph, int, Streaming | None]:
+) -> tuple[Graph, int, LiteInterface | None]:
     """Write the model file, and return the graph that the app loads and the size in bytes.
 
-    For a .tflite file that runs a stream, also return how.
+    For a .tflite file, also return its inputs and outputs.
 
     Appends warnings about the model to ``warnings``.
     """

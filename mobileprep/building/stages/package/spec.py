@@ -45,6 +45,34 @@ _APP: Final = {
 }
 
 
+class LiteEnd(Struct, frozen=True):
+    """An input or output of a .tflite file.
+
+    Args:
+        name: name of the tensor.
+        dtype: type of its elements, such as ``float32``.
+        shape: its sizes, -1 for open ones.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class LiteInterface(Struct, frozen=True):
+    """Inputs and outputs of a .tflite file.
+
+    Args:
+        inputs: inputs in the order of the file.
+        outputs: outputs in the order of the file.
+        streaming: how to run the file on a stream; None for other files.
+    """
+
+    inputs: tuple[LiteEnd, ...]
+    outputs: tuple[LiteEnd, ...]
+    streaming: Streaming | None = None
+
+
 class PackageRecord(Struct, frozen=True):
     """The published model, ``package.json``.
 
@@ -53,14 +81,14 @@ class PackageRecord(Struct, frozen=True):
         ops: number of nodes of each op.
         warnings: warnings for the user.
         kernels: kernels that the header for each release registers.
-        streaming: how to run a .tflite file on a stream; None for other files.
+        lite: inputs and outputs of a .tflite file; None for other files.
     """
 
     model: ModelFacts
     ops: Mapping[str, int]
     warnings: tuple[str, ...]
     kernels: tuple[KernelsRecord, ...] = ()
-    streaming: Streaming | None = None
+    lite: LiteInterface | None = None
 
 
 class PackageStage(Stage, frozen=True, kw_only=True):
@@ -94,7 +122,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 19
+    stage_version: ClassVar[int] = 20
     RECORD: ClassVar[str] = "package.json"
     reported: ClassVar[type[Struct] | None] = PackageRecord
 
