@@ -26,6 +26,9 @@ from mobileprep.litert.fused_cells import LSTM, RNN, Cell, CellMatcher
 from mobileprep.ops.constant_evaluation import StaticValues
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
+LOOPS: Final = frozenset({"While", "StatelessWhile"})
+"""Ops that run a function in a loop."""
+
 # The first size that takes the place of an open one, and the distance to the next, in each trial.
 # Sizes that are equal in both trials are equal.
 _TRIALS: Final = ((7919, 1013), (9901, 1009))
@@ -148,7 +151,7 @@ class CellLoop(Struct, frozen=True, eq=False):
     mask: Mask | None
 
 
-class OpenSizes:
+class Sizes:
     """Sizes and integers of a graph, for two different choices of its open sizes."""
 
     def __init__(self, graph: Graph) -> None:
@@ -186,7 +189,7 @@ class OpenSizes:
         return known if len(known) == len(_TRIALS) else ()
 
 
-class LoopMatcher:
+class Loop:
     """A loop node, and the functions that it runs.
 
     Args:
@@ -196,18 +199,18 @@ class LoopMatcher:
         prepare: returns its functions.
     """
 
-    def __init__(self, graph: Graph, node: Node, sizes: OpenSizes, prepare: Prepare) -> None:
+    def __init__(self, graph: Graph, node: Node, sizes: Sizes, prepare: Prepare) -> None:
         self._graph = graph
-        self._entered = node.data_inputs
+        self.entered = node.data_inputs
         self._sizes = sizes
         kinds = node.attr_dtypes("T")
-        shapes = [shape_of(sizes.shapes, ref) for ref in self._entered]
+        shapes = [shape_of(sizes.shapes, ref) for ref in self.entered]
         arguments = list(zip(kinds, shapes, strict=True))
         self._test = prepare(node.attr_func("cond").name, arguments)
-        self._body = prepare(node.attr_func("body").name, arguments)
-        self._shapes = dict(zip(self._body.inputs, shapes, strict=True))
-        self._args = [Ref(name) for name in self._body.inputs]
-        self._ends = [source_behind(self._body.graph, r) for r in self._body.outputs]
+        self.body = prepare(node.attr_func("body").name, arguments)
+        self._shapes = dict(zip(self.body.inputs, shapes, strict=True))
+        self.args = [Ref(name) for name in self.body.inputs]
+        self.ends = [source_behind(self.body.graph, r) for r in self.body.outputs]
 
     def cell_loop(self) -> CellLoop | None:
         """Return the cells that the loop computes, or None if it does anything else."""
@@ -218,13 +221,13 @@ class LoopMatcher:
         if not cells or not all(_is_equal(mask, v.mask) for v in variables):
             return None
         first = cells[0].sequence
-        steps = () if first is None else self._sizes.of(self._entered[first])
+        steps = () if first is None else self._sizes.of(self.entered[first])
         if not steps or not all(self._covers(limit, steps, mask) for limit in limits):
             return None
         if not all(self._is_whole(placed, steps) for placed in cells):
             return None
         return CellLoop(
-            tuple(cells), self._entered, self._results(cells, variables, steps, mask), mask
+            tuple(cells), self.entered, self._results(cells, variables, steps, mask), mask
         )
 
     def _results(
@@ -250,9 +253,9 @@ class LoopMatcher:
             known = tuple(result for result in own if result is not None)
             if len(known) == len(own):
                 results[k] = known[0] if len(known) == 1 else LoopResult(parts=known)
-        for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True)):
+        for k, (arg, end) in enumerate(zip(self.args, self.ends, strict=True)):
             if arg == end:
-                results[k] = LoopResult(ref=self._entered[k])
+                results[k] = LoopResult(ref=self.entered[k])
                 continue
             result = self._rows(k, outputs, variables, steps, mask)
             if result is not None:
@@ -268,7 +271,7 @@ class LoopMatcher:
         mask: Mask | None,
     ) -> LoopResult | None:
         """Return the result for a loop variable into which each step writes a row."""
-        written = self._written(k)
+        written = self.written(k)
         if written is None:
             return None
         counter, row = written
@@ -276,7 +279,7 @@ class LoopMatcher:
         masked, end, other = self._unmasked(row)
         if end not in outputs or not _is_equal(mask, masked):
             return None
-        if self._sizes.of(self._entered[k]) != ((1,) * len(steps) if is_last else steps):
+        if self._sizes.of(self.entered[k]) != ((1,) * len(steps) if is_last else steps):
             return None
         holder = next((v for v in variables if v.arg == other and v.end == end), None)
         is_blank = mask is None or holder is not None or (not is_last and self._is_blank(k, other))
@@ -285,34 +288,34 @@ class LoopMatcher:
 
     def _is_blank(self, k: int, other: Ref | None) -> bool:
         """Return whether the rows of masked steps, and those that no step writes, are 0."""
-        if other is None or not is_zero(self._graph, self._entered[k]):
+        if other is None or not is_zero(self._graph, self.entered[k]):
             return False
-        index = self._argument(self._body, other)
+        index = self._argument(self.body, other)
         if index is None:
-            return is_zero(self._body.graph, other)
-        return self._is_fixed(index) and is_zero(self._graph, self._entered[index])
+            return is_zero(self.body.graph, other)
+        return self._is_fixed(index) and is_zero(self._graph, self.entered[index])
 
     def _is_fixed(self, k: int) -> bool:
         """Return whether no step changes a loop variable."""
-        return self._args[k] == self._ends[k]
+        return self.args[k] == self.ends[k]
 
     def _variables(self) -> list[Variable]:
         """Return the loop variables that may be states; joined states are split."""
         variables = []
-        for k, (arg, end) in enumerate(zip(self._args, self._ends, strict=True)):
-            if arg == end or self._is_counter(k) or self._written(k) is not None:
+        for k, (arg, end) in enumerate(zip(self.args, self.ends, strict=True)):
+            if arg == end or self.is_counter(k) or self.written(k) is not None:
                 continue
             mask, unmasked, other = self._unmasked(end)
             if mask is not None and other != arg:
                 mask, unmasked = None, end
             variables += self._split(Variable(k, arg, unmasked, mask))
         # The graph may have changed since the first one.
-        graph = self._body.graph
+        graph = self.body.graph
         return [replace(v, end=source_behind(graph, v.end)) for v in variables]
 
     def _split(self, whole: Variable) -> list[Variable]:
         """Return the parts of a variable that is only read by columns, or the variable."""
-        graph = self._body.graph
+        graph = self.body.graph
         shapes = infer_shapes(graph, self._shapes)
         parts = list(_joined(graph, whole.end))
         widths = [(shape_of(shapes, part) or (-1,))[-1] for part in parts]
@@ -342,9 +345,9 @@ class LoopMatcher:
             for name, width in zip(names, widths, strict=True)
         ]
         changed = graph.with_nodes([*added, *(n.with_inputs(moved(n.inputs)) for n in graph)])
-        if whole.arg.node in reachable(changed, [r.node for r in self._body.outputs]):
+        if whole.arg.node in reachable(changed, [r.node for r in self.body.outputs]):
             return [whole]
-        self._body = replace(self._body, graph=changed)
+        self.body = replace(self.body, graph=changed)
         self._shapes.update({n.name: (batch, w) for n, w in zip(added, widths, strict=True)})
         return [
             Variable(whole.index, Ref(name), end, whole.mask, span)
@@ -353,7 +356,7 @@ class LoopMatcher:
 
     def _unmasked(self, ref: Ref) -> tuple[Mask | None, Ref, Ref | None]:
         """Return the mask of a selection, and its values with and without the mask."""
-        graph = self._body.graph
+        graph = self.body.graph
         node = graph[ref.node]
         if node.op not in ("Select", "SelectV2"):
             return None, ref, None
@@ -366,36 +369,36 @@ class LoopMatcher:
 
     def _length_mask(self, test: Ref) -> Mask | None:
         """Return the mask if a tensor tells which sequences ended before this step."""
-        graph = self._body.graph
+        graph = self.body.graph
         node = graph[test.node]
         if node.op != "GreaterEqual":
             return None
         counter, length = (source_behind(graph, r) for r in node.data_inputs)
-        k = self._argument(self._body, counter)
-        if k is None or not self._is_counter(k):
+        k = self._argument(self.body, counter)
+        if k is None or not self.is_counter(k):
             return None
         values = constant_behind(graph, length)
         if values is not None:
             return Mask(None, values.array(), is_length=True) if len(values.shape) == 1 else None
-        k = self._argument(self._body, length)
+        k = self._argument(self.body, length)
         if k is None or not self._is_fixed(k) or len(self._shapes[length.node] or ()) != 1:
             return None
-        return Mask(self._entered[k], None, is_length=True)
+        return Mask(self.entered[k], None, is_length=True)
 
     def _row_mask(self, test: Ref) -> Mask | None:
         """Return the mask if a tensor is a row ``[batch, 1]`` of a sequence of booleans."""
-        graph = self._body.graph
+        graph = self.body.graph
         node = graph[test.node]
         if node.op == "Tile":
             test = source_behind(graph, node.data_inputs[0])
-        k = self._sequence_of(test)
-        shape = None if k is None else self._shapes[self._body.inputs[k]]
+        k = self.sequence_of(test)
+        shape = None if k is None else self._shapes[self.body.inputs[k]]
         is_row = shape is not None and len(shape) == 3 and shape[2] == 1
-        return Mask(self._entered[k], None, is_length=False) if k is not None and is_row else None
+        return Mask(self.entered[k], None, is_length=False) if k is not None and is_row else None
 
     def _cells(self, variables: Sequence[Variable]) -> list[PlacedCell]:
         """Return the cells of all states, each after those that it reads, or no cells."""
-        graph = self._body.graph
+        graph = self.body.graph
         matcher = CellMatcher(graph, infer_shapes(graph, self._shapes))
         waiting = list(variables)
         cells: list[PlacedCell] = []
@@ -426,7 +429,7 @@ class LoopMatcher:
                 )
                 if cell is None or not cell.recurrent.size:
                     continue
-                sequence, other = self._sequence_of(cell.x), outputs.get(cell.x)
+                sequence, other = self.sequence_of(cell.x), outputs.get(cell.x)
                 if sequence is not None or other is not None:
                     states = (hidden,) if state is None else (hidden, state)
                     op = RNN if state is None else LSTM
@@ -437,14 +440,14 @@ class LoopMatcher:
         """Return whether a cell reads every row of its sequence, for as many rows as its states."""
         if placed.sequence is None:
             return True
-        source = self._entered[placed.sequence]
+        source = self.entered[placed.sequence]
         batch = self._sizes.of(source, 1)
-        states = [self._sizes.of(self._entered[v.index]) for v in placed.states]
+        states = [self._sizes.of(self.entered[v.index]) for v in placed.states]
         return self._sizes.of(source) == steps and all(size == batch for size in states)
 
     def has_open_state(self, loop: CellLoop) -> bool:
         """Return whether the size of a state is open."""
-        entered = [self._entered[v.index] for placed in loop.cells for v in placed.states]
+        entered = [self.entered[v.index] for placed in loop.cells for v in placed.states]
         shapes = [shape_of(self._sizes.shapes, ref) for ref in entered]
         return any(shape is None or -1 in shape for shape in shapes)
 
@@ -461,27 +464,33 @@ class LoopMatcher:
                 waiting += node.data_inputs
                 continue
             counter = self._argument(self._test, node.data_inputs[0]) if node.op == "Less" else None
-            if counter is None or not self._is_counter(counter):
+            if counter is None or not self.is_counter(counter):
                 return []
             limits.append(node.data_inputs[1])
         return limits
 
+    def steps(self) -> tuple[int, ...]:
+        """Return the number of turns in each trial; empty if it is unknown or differs."""
+        limits = {self._turns(limit) for limit in self._limits()}
+        return limits.pop() if len(limits) == 1 else ()
+
+    def _turns(self, limit: Ref) -> tuple[int, ...]:
+        value = constant_behind(self._test.graph, limit)
+        if value is not None and value.size == 1:
+            return (int(value.array().reshape(())),) * len(_TRIALS)
+        k = self._argument(self._test, limit)
+        return self._sizes.number(self.entered[k]) if k is not None and self._is_fixed(k) else ()
+
     def _covers(self, limit: Ref, steps: tuple[int, ...], mask: Mask | None) -> bool:
         """Return whether a loop with a limit runs all unmasked steps."""
-        value = constant_behind(self._test.graph, limit)
-        longest = mask.values if mask is not None and mask.is_length else None
-        if value is not None and value.size == 1:
-            turns = int(value.array().reshape(()))
-            is_enough = longest is not None and turns >= int(longest.max(initial=0))
-            return is_enough or (turns,) * len(_TRIALS) == steps
+        turns = self._turns(limit)
+        if turns == steps or mask is None or not mask.is_length:
+            return turns == steps
+        if mask.values is not None:
+            return min(turns, default=-1) >= int(mask.values.max(initial=0))
         k = self._argument(self._test, limit)
-        if k is None or not self._is_fixed(k):
-            return False
-        if self._sizes.number(self._entered[k]) == steps:
-            return True
-        if mask is None or not mask.is_length:
-            return False
-        return self._is_longest(self._entered[k], steps, mask)
+        is_fixed = k is not None and self._is_fixed(k)
+        return k is not None and is_fixed and self._is_longest(self.entered[k], steps, mask)
 
     def _is_longest(self, ref: Ref, steps: tuple[int, ...], mask: Mask) -> bool:
         """Return whether a tensor is the largest length, if it is less than the number of steps."""
@@ -499,52 +508,50 @@ class LoopMatcher:
         name = source_behind(step.graph, ref).node
         return step.inputs.index(name) if name in step.inputs else None
 
-    def _is_counter(self, k: int) -> bool:
+    def is_counter(self, k: int) -> bool:
         """Return whether a loop variable starts at 0 and grows by 1."""
-        graph = self._body.graph
-        node = graph[self._ends[k].node]
-        if node.op not in SUMS or self._sizes.number(self._entered[k]) != (0,) * len(_TRIALS):
+        graph = self.body.graph
+        node = graph[self.ends[k].node]
+        if node.op not in SUMS or self._sizes.number(self.entered[k]) != (0,) * len(_TRIALS):
             return False
         for one, other in (node.data_inputs, node.data_inputs[::-1]):
             step = constant_behind(graph, other)
-            if source_behind(graph, one) == self._args[k] and step is not None and step.size == 1:
+            if source_behind(graph, one) == self.args[k] and step is not None and step.size == 1:
                 return int(step.array().reshape(())) == 1
         return False
 
-    def _written(self, k: int) -> tuple[int | None, Ref] | None:
+    def written(self, k: int) -> tuple[int | None, Ref] | None:
         """Return the counter and the row that a turn writes into a loop variable.
 
         The counter is None if each turn writes the only row.
         """
-        graph = self._body.graph
-        node = graph[self._ends[k].node]
+        graph = self.body.graph
+        node = graph[self.ends[k].node]
         if node.op != "TensorScatterUpdate":
             return None
         target, place, rows = (source_behind(graph, r) for r in node.data_inputs)
         wide = graph[rows.node]
-        if target != self._args[k] or wide.op != "ExpandDims" or not self._has_axis_0(wide):
+        if target != self.args[k] or wide.op != "ExpandDims" or not self._has_axis_0(wide):
             return None
         row = source_behind(graph, wide.data_inputs[0])
         fixed = constant_behind(graph, place)
         if fixed is not None:
             return (None, row) if fixed.array().tolist() == [[0]] else None
         index = graph[place.node]
-        counter = (
-            self._argument(self._body, index.data_inputs[0]) if index.op == "Reshape" else None
-        )
-        return (counter, row) if counter is not None and self._is_counter(counter) else None
+        counter = self._argument(self.body, index.data_inputs[0]) if index.op == "Reshape" else None
+        return (counter, row) if counter is not None and self.is_counter(counter) else None
 
     def _has_axis_0(self, node: Node) -> bool:
-        return is_zero(self._body.graph, node.data_inputs[-1])
+        return is_zero(self.body.graph, node.data_inputs[-1])
 
-    def _sequence_of(self, x: Ref) -> int | None:
+    def sequence_of(self, x: Ref) -> int | None:
         """Return the loop variable whose row of each turn is a tensor."""
-        graph = self._body.graph
+        graph = self.body.graph
         node = graph[x.node]
         if node.op != "GatherV2" or not self._has_axis_0(node) or node.attr_int("batch_dims", 0):
             return None
-        source, counter = (self._argument(self._body, r) for r in node.data_inputs[:2])
-        if source is None or counter is None or not self._is_counter(counter):
+        source, counter = (self._argument(self.body, r) for r in node.data_inputs[:2])
+        if source is None or counter is None or not self.is_counter(counter):
             return None
         return source if self._is_fixed(source) else None
 

@@ -18,20 +18,20 @@ from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.litert.fused_cells import LSTM, RNN, Cell
 from mobileprep.litert.recurrent_loops import (
+    LOOPS,
     ROWS,
     CellLoop,
-    LoopMatcher,
+    Loop,
     LoopResult,
     Mask,
-    OpenSizes,
     Prepare,
+    Sizes,
     Variable,
     is_zero,
 )
 from mobileprep.litert.refusals import MALFORMED
 from mobileprep.ops.shape_inference import shape_of
 
-_LOOPS: Final = frozenset({"While", "StatelessWhile"})
 _FLOAT: Final = attr.dtype(DType.FLOAT)
 _INT32: Final = attr.dtype(DType.INT32)
 _BOOL: Final = attr.dtype(DType.BOOL)
@@ -51,17 +51,17 @@ def with_whole_sequences(
     Returns:
         The graph and its outputs.
     """
-    if not any(node.op in _LOOPS for node in graph):
+    if not any(node.op in LOOPS for node in graph):
         return graph, tuple(outputs)
-    sizes = OpenSizes(graph)
+    sizes = Sizes(graph)
     read = {edge(r) for r in outputs} | {edge(r) for n in graph for r in n.data_inputs}
     fresh = FreshNames(graph.by_name)
     same: dict[Edge, Ref] = {}
     instead: dict[str, list[Node]] = {}
     for node in graph:
-        if node.op in _LOOPS:
+        if node.op in LOOPS:
             try:
-                matcher = LoopMatcher(graph, node, sizes, prepare)
+                matcher = Loop(graph, node, sizes, prepare)
                 loop = matcher.cell_loop()
             except MALFORMED:
                 continue  # Its lowering reports the error.
@@ -84,7 +84,7 @@ def with_whole_sequences(
     return changed.with_nodes(_with_plain_rows(changed, n) for n in changed), moved(outputs)
 
 
-def _steps(sizes: OpenSizes, loop: CellLoop) -> int:
+def _steps(sizes: Sizes, loop: CellLoop) -> int:
     """Return the number of steps of a loop, or -1 if it is open."""
     shape = shape_of(sizes.shapes, loop.entered[loop.cells[0].sequence or 0])
     return -1 if not shape else shape[0]

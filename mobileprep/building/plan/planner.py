@@ -168,7 +168,9 @@ class _TargetPlanner:
         shipped = self._shipped(model, file)
         stated = self._add_all(stated_spec(target, frozen))
         moved = Upstream([*cut, *stated][0], CutStage.RECORD) if cut or stated else None
-        code = self._add_all(integration_spec(target, file, graph, frozen.interface, moved))
+        code = self._add_all(
+            integration_spec(target, file, graph, frozen.interface, moved, package)
+        )
         compress = self._add(compress_spec(target, graph, shipped))
         download = self._add_all(download_spec(target, file, shipped))
         sizes = (compress, *download)
@@ -392,6 +394,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
             else {"preprocessing": digestible(target.preprocessing)}
         ),
         **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
+        **({"streaming": target.streaming.steps} if target.streaming else {}),
         # For other artifacts, the transforms below quantize.
         **({"quantize": _quantize_settings(target)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),

@@ -29,6 +29,7 @@ from mobileprep.building.stages.migration.spec import MigrationRecord
 from mobileprep.building.stages.package.spec import (
     CompressRecord,
     KernelsRecord,
+    LiteInterface,
     ModelFacts,
     PackageRecord,
 )
@@ -79,6 +80,7 @@ class Report(Struct, frozen=True):
         memory: memory while loading and running, if the budget limits it; absent in JSON otherwise.
         exceptions: operators that ``quantize: auto`` excepts from int8 in a .tflite file; absent in
             JSON otherwise.
+        lite: inputs and outputs of a .tflite file; absent in JSON for other files.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -114,10 +116,11 @@ class Report(Struct, frozen=True):
     preprocessing: PreprocessingRecord | None = None
     exceptions: ExceptionsRecord | None = None
     layers: LayersRecord | None = None
+    lite: LiteInterface | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
         {
-            *("candidate", "download", "exceptions", "layers", "measured", "memory", "pipeline"),
-            *("preprocessing", "validations"),
+            *("candidate", "download", "exceptions", "layers", "lite", "measured", "memory"),
+            *("pipeline", "preprocessing", "validations"),
         }
     )
     """Fields that are absent from JSON if they are None."""
@@ -180,6 +183,7 @@ def collect_report(
         candidate=records.first(Candidate),
         memory=None if budget is None else budget.memory,
         exceptions=records.first(ExceptionsRecord),
+        lite=package.lite,
     )
 
 
