@@ -66,6 +66,7 @@ from mobileprep.recipe.settings import (  # noqa: E402
     LiteRT,
     OpLimits,
     Source,
+    Streaming,
 )
 from mobileprep.recipe.validation_settings import (  # noqa: E402
     QUANTIZERS,
@@ -89,6 +90,7 @@ IMAGES = ROOT / "docs" / "images" / "transforms"
 _SECTIONS = (
     Budget,
     LiteRT,
+    Streaming,
     Cache,
     Calibration,
     Check,

@@ -80,6 +80,7 @@ def to_tflite(
     flex: bool = False,
     detection_postprocess: DetectionPostprocess = "keep",
     min_runtime: str = "",
+    streaming: int | None = None,
     warn: Warn | None = None,
 ) -> ConversionResult:
     """Convert a model to a ``.tflite`` file, which is written atomically.
@@ -103,6 +104,8 @@ def to_tflite(
         detection_postprocess: ``auto`` replaces the post-processing of an SSD model.
         min_runtime: the oldest release of TensorFlow Lite that must run the file, such as ``2.14``;
             empty for any.
+        streaming: number of time steps of each call of a recurrent model, whose states become
+            inputs and outputs; None for whole sequences.
         warn: called with each warning; by default it is a ``MobileprepWarning``.
 
     Returns:
@@ -160,6 +163,7 @@ def to_tflite(
         weights=WeightSettings(4, block_size=block_size) if block_size else None,
         flex=flex,
         min_runtime=min_runtime,
+        streaming=streaming,
         where=where,
         tell=warn,
     )
@@ -168,6 +172,8 @@ def to_tflite(
     with atomic_writer(target) as stream:
         stream.write(content)
     operators = len(record.subgraphs[0].operators)
+    (signature,) = record.signatures
+    fed, fetched = (tuple(n for n, _ in ends) for ends in (signature.inputs, signature.outputs))
     return ConversionResult(target, len(content), operators, fed, fetched, flex_of(record))
 
 

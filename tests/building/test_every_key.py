@@ -177,6 +177,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "flex": "runs nothing here",
     "litert": "of files for LiteRT",
     "litert.min_runtime": "of files for LiteRT",
+    "streaming": "of recurrent networks",
+    "streaming.steps": "of recurrent networks",
     "budget.ops.allow": "needs every op of the model",
     "budget.latency_ms": "needs a device",
     "budget.download_bytes": "needs an installed model",

@@ -83,6 +83,21 @@ def test_min_runtime_is_a_quoted_release_and_requires_litert(load) -> None:
         load(HEAD + 'targets: {a: {litert: {min_runtime: "2.14"}}}\n')
 
 
+def test_streaming_is_a_switch_or_a_number_of_steps_and_requires_litert(load) -> None:
+    lite = "targets: {a: {artifact: tflite, streaming: %s}}\n"
+    steps = {"true": 1, "{steps: 4}": 4, "{}": 1}
+    for text, number in steps.items():
+        (target,) = load(HEAD + lite % text).targets
+        assert target.streaming.steps == number
+    (target,) = load(HEAD + lite % "false").targets
+    assert target.streaming is None
+    for wrong in ("{steps: 0}", "4", "{step: 4}"):
+        with pytest.raises(RecipeError, match="stream"):
+            load(HEAD + lite % wrong)
+    with pytest.raises(RecipeError, match="'streaming' requires 'artifact: tflite'"):
+        load(HEAD + "targets: {a: {streaming: true}}\n")
+
+
 @pytest.mark.parametrize("artifact", ["text", "memmapped"])
 @pytest.mark.parametrize("language", ["java", "kotlin"])
 def test_artifact_that_a_language_cannot_load_is_refused(

@@ -176,7 +176,7 @@ class _TargetPlanner:
         moved = Upstream([*cut, *stated][0], CutStage.RECORD) if cut or stated else None
         decoding = Upstream(decoder[0], CutDecoderStage.RECORD) if decoder else None
         code = self._add_all(
-            integration_spec(target, file, graph, frozen.interface, moved, decoding)
+            integration_spec(target, file, graph, frozen.interface, moved, package, decoding)
         )
         compress = self._add(compress_spec(target, graph, shipped))
         download = self._add_all(download_spec(target, file, shipped))
@@ -403,6 +403,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         ),
         **({} if target.decoding == "keep" else {"decoding": target.decoding}),
         **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
+        **({"streaming": target.streaming.steps} if target.streaming else {}),
         # For other artifacts, the transforms below quantize.
         **({"quantize": _quantize_settings(target)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),

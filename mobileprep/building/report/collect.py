@@ -30,6 +30,7 @@ from mobileprep.building.stages.migration.spec import MigrationRecord
 from mobileprep.building.stages.package.spec import (
     CompressRecord,
     KernelsRecord,
+    LiteInterface,
     ModelFacts,
     PackageRecord,
 )
@@ -81,6 +82,7 @@ class Report(Struct, frozen=True):
         memory: memory while loading and running, if the budget limits it; absent in JSON otherwise.
         exceptions: operators that ``quantize: auto`` excepts from int8 in a .tflite file; absent in
             JSON otherwise.
+        lite: inputs and outputs of a .tflite file; absent in JSON for other files.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -117,10 +119,11 @@ class Report(Struct, frozen=True):
     decoding: DecodingRecord | None = None
     exceptions: ExceptionsRecord | None = None
     layers: LayersRecord | None = None
+    lite: LiteInterface | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
         {
-            *("candidate", "download", "exceptions", "layers", "measured", "memory", "pipeline"),
-            *("decoding", "preprocessing", "validations"),
+            *("candidate", "download", "exceptions", "layers", "lite", "measured", "memory"),
+            *("decoding", "pipeline", "preprocessing", "validations"),
         }
     )
     """Fields that are absent from JSON if they are None."""
@@ -184,6 +187,7 @@ def collect_report(
         candidate=records.first(Candidate),
         memory=None if budget is None else budget.memory,
         exceptions=records.first(ExceptionsRecord),
+        lite=package.lite,
     )
 
 

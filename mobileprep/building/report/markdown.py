@@ -21,7 +21,7 @@ from mobileprep.building.stages.exceptions.report import exception_markdown
 from mobileprep.building.stages.gaps.report import gap_markdown
 from mobileprep.building.stages.layers.report import layer_markdown
 from mobileprep.building.stages.migration.report import migration_markdown
-from mobileprep.building.stages.package.report import kernels_text
+from mobileprep.building.stages.package.report import kernels_text, lite_lines
 from mobileprep.building.stages.pipeline.report import pipeline_markdown
 from mobileprep.building.stages.transform.report import difference_text
 from mobileprep.building.stages.validate.report import METRIC_HEADINGS, metric_cells
@@ -136,6 +136,10 @@ def _sentences(report: Report) -> Iterator[str]:
     if report.measured is not None:
         yield f"Measured: {measured_text(report.measured)}"
     yield from map(kernels_text, report.kernels)
+    if report.lite is not None:
+        for line in lite_lines(report.lite):
+            heading, _, rest = line.strip().partition(" ")
+            yield plain(f"{heading.capitalize()}: {rest.strip()}")
     if report.preprocessing is not None:
         summary, *compared = preprocessing_lines(report.preprocessing)
         yield f"P{summary[1:]}"

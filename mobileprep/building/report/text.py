@@ -19,7 +19,7 @@ from mobileprep.building.stages.exceptions.report import exception_lines
 from mobileprep.building.stages.gaps.report import gap_lines
 from mobileprep.building.stages.layers.report import layer_lines
 from mobileprep.building.stages.migration.report import migration_lines
-from mobileprep.building.stages.package.report import kernels_text, model_line
+from mobileprep.building.stages.package.report import kernels_text, lite_lines, model_line
 from mobileprep.building.stages.pipeline.report import pipeline_lines
 from mobileprep.building.stages.transform.report import step_remarks, step_table
 from mobileprep.building.stages.validate.report import accuracy_lines
@@ -47,6 +47,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += step_remarks(step)
     rest += [f"  warning: {warning}" for warning in report.warnings]
     rest.append(model_line(report.model, report.compressed))
+    rest += [] if report.lite is None else lite_lines(report.lite)
     rest += [] if report.download is None else [f"download {download_text(report.download)}"]
     rest += budget_lines(report.budget)
     rest += [] if report.cost is None else [f"cost     {cost_text(report.cost)}"]

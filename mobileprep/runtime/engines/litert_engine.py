@@ -66,6 +66,7 @@ class LiteRtEngine:
         self._threads = threads if threads > 0 else None
         self._library = _interpreters()
         self._interpreters: dict[bool, Any] = {}
+        self._allocated: set[bool] = set()
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``."""
@@ -102,7 +103,8 @@ class LiteRtEngine:
 
     def _run(self, numbers: Sequence[int], feeds: Mapping[str, Array]) -> list[Array]:
         interpreter, outputs = self._opened(all_kept=False)
-        if not set(numbers) <= outputs:
+        all_kept = not set(numbers) <= outputs
+        if all_kept:
             # The memory of intermediate tensors is reused, unless the interpreter preserves them.
             interpreter, _ = self._opened(all_kept=True)
         inputs = {name: self._number(Ref(name)) for name in feeds}
@@ -114,8 +116,12 @@ class LiteRtEngine:
         ]
         for name in changed:
             interpreter.resize_tensor_input(inputs[name], feeds[name].shape)
+        # A network may not run with the size 1 that a file has for open sizes.
         if changed:
+            self._allocated.discard(all_kept)
+        if all_kept not in self._allocated:
             interpreter.allocate_tensors()
+            self._allocated.add(all_kept)
         for name, array in feeds.items():
             # ascontiguousarray would add an axis to a scalar.
             interpreter.set_tensor(inputs[name], np.asarray(array, order="C"))
@@ -155,7 +161,6 @@ class LiteRtEngine:
                     **self._model, num_threads=self._threads, **options
                 )
                 self._check_memory(interpreter)
-                interpreter.allocate_tensors()
             except (RuntimeError, ValueError) as error:
                 raise self._refused(error) from error
             self._interpreters[all_kept] = interpreter
@@ -166,7 +171,8 @@ class LiteRtEngine:
 class LiteRtModel:
     """A .tflite file with the tensor names of its source graph.
 
-    Feeds and fetches of quantized tensors are converted from and to floats.
+    Feeds and fetches of quantized tensors are converted from and to floats. A file that runs a few
+    time steps at a time runs whole sequences, unless its states are fed.
 
     Args:
         path: the file, whose signature has the names.
@@ -184,10 +190,36 @@ class LiteRtModel:
         lite = read_tflite(path) if content is None else parse_tflite(content, str(path))
         self._names = {str(parse_ref(name)): tensor for name, tensor in lite.names.items()}
         self._graph = lite.graph
+        self._path = path
+        self._streaming = lite.streaming
         self._engine = LiteRtEngine(lite.graph, path, threads, content)
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``; only inputs and outputs have names."""
+        streaming = self._streaming
+        if streaming is None or any(state.input in feeds for state in streaming.states):
+            return self._run(fetches, feeds)
+        axes = {str(parse_ref(name)): axis for name, axis in streaming.inputs.items()}
+        arrays = {str(parse_ref(name)): array for name, array in feeds.items()}
+        parts = [
+            _split(a, axes[n], streaming.steps, self._path) for n, a in arrays.items() if n in axes
+        ]
+        states = {s.input: np.zeros(s.shape, s.dtype) for s in streaming.states}
+        ends = [state.output for state in streaming.states]
+        results: list[list[Array]] = []
+        for turn in zip(*parts, strict=True):
+            rows = dict(zip((name for name in arrays if name in axes), turn, strict=True))
+            outputs = self._run([*fetches, *ends], {**arrays, **rows, **states})
+            results.append(outputs[: len(fetches)])
+            states = dict(zip(states, outputs[len(fetches) :], strict=True))
+        whole = {str(parse_ref(name)): axis for name, axis in streaming.outputs.items()}
+        axis_of = [whole.get(str(parse_ref(name))) for name in fetches]
+        return [
+            column[-1] if axis is None else np.concatenate(column, axis)
+            for axis, column in zip(axis_of, zip(*results, strict=True), strict=True)
+        ]
+
+    def _run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         named = ((self._tensor(name), array) for name, array in feeds.items())
         inputs = {name: self._quantized(name, array) for name, array in named}
         names = [self._tensor(name) for name in fetches]
@@ -213,6 +245,15 @@ class LiteRtModel:
 
     def _tensor(self, name: str) -> str:
         return self._names.get(str(parse_ref(name)), name)
+
+
+def _split(sequence: Array, axis: int, steps: int, path: Path) -> list[Array]:
+    """Split a sequence into the time steps of each call."""
+    length = sequence.shape[axis]
+    if not length or length % steps:
+        message = f"a sequence of {length} time steps, and the file runs {steps} at a time"
+        raise UnsupportedError(message, f"give a multiple of {steps}", str(path))
+    return np.split(sequence, length // steps, axis)
 
 
 # A converted model holds its own copy of the weights.

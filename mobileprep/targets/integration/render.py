@@ -74,6 +74,18 @@ class Images(Struct, frozen=True):
     std: tuple[float, ...]
 
 
+class Stream(Struct, frozen=True):
+    """How a .tflite file runs a stream.
+
+    Args:
+        steps: number of time steps of each call.
+        states: bytes of each state. The states are the last inputs and outputs of the file.
+    """
+
+    steps: int
+    states: tuple[int, ...]
+
+
 class AppModel(Struct, frozen=True, kw_only=True):
     """A model in an app.
 
@@ -91,6 +103,7 @@ class AppModel(Struct, frozen=True, kw_only=True):
             instead of the graph; None if the app does it.
         decoding: CTC decoder of an output, which the code runs instead of the graph, or None.
         ranks: whether to write a function that finds the highest scores.
+        stream: how a .tflite file runs a stream; None for whole inputs.
         package: package or namespace, with dots.
         class_name: name of the class.
     """
@@ -107,6 +120,7 @@ class AppModel(Struct, frozen=True, kw_only=True):
     preprocessing: Preprocessing | None = None
     decoding: Decoding | None = None
     ranks: bool = False
+    stream: Stream | None = None
     package: str
     class_name: str
 
@@ -459,6 +473,9 @@ def _variables(model: AppModel) -> dict[str, object]:
         "magic_bytes": list(MAGIC),
         "inputs": inputs,
         "outputs": outputs,
+        "steps": _steps(model.stream),
+        "fed_count": len(inputs) + _state_count(model.stream),
+        "fetched_count": len(outputs) + _state_count(model.stream),
         "buffers": _buffers((*inputs, *outputs)) if model.artifact == "tflite" else [],
         "quantized_inputs": any(named.quantized for named in inputs),
         "quantized_outputs": any(named.quantized for named in outputs),
@@ -469,6 +486,16 @@ def _variables(model: AppModel) -> dict[str, object]:
         **_preprocessing(model, inputs),
         **_decoding(model),
     }
+
+
+def _state_count(stream: Stream | None) -> int:
+    return 0 if stream is None else len(stream.states)
+
+
+def _steps(stream: Stream | None) -> Code:
+    """Return the time steps of a call, for comments."""
+    count = 0 if stream is None else stream.steps
+    return Code("time step" if count == 1 else f"{count} time steps")
 
 
 def _preprocessing(model: AppModel, inputs: Sequence[Named]) -> dict[str, object]:

@@ -16,6 +16,7 @@ from mobileprep.targets.integration.render import (
     AppTensor,
     Images,
     Language,
+    Stream,
     integration_code,
 )
 from mobileprep.targets.integration.templating import environment
@@ -119,6 +120,15 @@ def test_litert_code_contains_the_values_of_the_model(language: Language) -> Non
         assert needed in text
     assert "TensorFlowInferenceInterface" not in text
     assert re.search(r"threadCount = 2|hreads\(.*2\)", text)
+
+
+@pytest.mark.parametrize("language", OF_LITERT)
+def test_litert_code_of_a_stream_has_a_reset(language: Language) -> None:
+    text = "".join(integration_code(lite_model(stream=Stream(4, (24, 16))), language).values())
+    assert re.search(r"\breset\(\)", text, re.IGNORECASE)
+    assert "takes the next 4 time steps" in text
+    plain = "".join(integration_code(lite_model(), language).values())
+    assert "time step" not in plain
 
 
 def test_litert_files_are_in_the_directories_of_their_language() -> None:

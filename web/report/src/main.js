@@ -7,7 +7,7 @@ import { choice, el, replace } from "./dom.js";
 import { GraphView } from "./graph.js";
 import { layers } from "./layers.js";
 import { Target } from "./model.js";
-import { accuracy, budgets, candidates, files, ops, overview, pipeline, section, stages, stepsTable } from "./sections.js";
+import { accuracy, budgets, candidates, ends, files, ops, overview, pipeline, section, stages, stepsTable } from "./sections.js";
 
 const read = (id) => {
   const found = document.getElementById(id);
@@ -20,7 +20,7 @@ let other = read("compared");
 const main = el("main", { id: "main", tabindex: -1 });
 const links = el("ul");
 const TITLES = { overview: "Overview", candidates: "Models", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", layers: "Layers", scopes: "Scopes", tensors: "Tensors",
-  ops: "Ops", budgets: "Budgets", pipeline: "Pipeline", files: "Files", stages: "Build", compare: "Compare" };
+  ops: "Ops", budgets: "Budgets", pipeline: "Pipeline", ends: "Inputs and outputs", files: "Files", stages: "Build", compare: "Compare" };
 
 function link(titles) {
   replace(links, [...main.querySelectorAll("section")].map((part) => el("li", null, el("a", { href: `#${part.id}` }, titles[part.id]))));
@@ -54,6 +54,7 @@ function show(raw) {
     ops(target),
     budgets(target),
     pipeline(target),
+    ends(target),
     files(target),
     stages(data.stages),
     compare);

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from mobileprep.building.plan.spec import PUBLISHED, Files
@@ -13,13 +15,15 @@ from mobileprep.building.stages.cut.spec import PreprocessingRecord
 from mobileprep.building.stages.decoder.spec import DecodingRecord
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.integration.spec import IntegrationStage
+from mobileprep.building.stages.package.spec import PackageRecord
 from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.core.files import write_text
 from mobileprep.data.file_samples import class_names, text_lines
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.streaming import Streaming
 from mobileprep.recipe.validation_settings import EndType
-from mobileprep.targets.integration.render import AppModel, AppTensor, integration_code
+from mobileprep.targets.integration.render import AppModel, AppTensor, Stream, integration_code
 
 FOLDER = "integration"
 _BACKGROUND: Final = frozenset({"background", "dummy", "none", "???"})
@@ -84,7 +88,11 @@ def _labels(job: Job[IntegrationStage], file: Files, model: AppModel) -> list[st
 def _app_model(job: Job[IntegrationStage]) -> AppModel:
     settings = job.asked
     interface = job.record(Interface, settings.interface)
-    inputs, outputs = app_ends(job, job.graph(settings.graph), interface)
+    streaming = None
+    if settings.packaged is not None:
+        lite = job.record(PackageRecord, settings.packaged).lite
+        streaming = None if lite is None else lite.streaming
+    inputs, outputs = app_ends(job, job.graph(settings.graph), interface, streaming)
     return AppModel(
         file=settings.file,
         artifact=settings.artifact,
@@ -106,8 +114,16 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
             else job.record(DecodingRecord, settings.decoding).decoding
         ),
         ranks=settings.integration.labels is not None,
+        stream=None if streaming is None else Stream(streaming.steps, _sizes(streaming)),
         package=settings.integration.package,
         class_name=settings.integration.class_name,
+    )
+
+
+def _sizes(streaming: Streaming) -> tuple[int, ...]:
+    """Return the bytes of each state."""
+    return tuple(
+        math.prod(state.shape) * np.dtype(state.dtype).itemsize for state in streaming.states
     )
 
 

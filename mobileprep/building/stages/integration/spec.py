@@ -6,7 +6,12 @@ from typing import ClassVar
 
 from mobileprep.building.plan.sources import single_file
 from mobileprep.building.plan.spec import Files, Stage, StageSpec, Upstream, places
-from mobileprep.building.stages.package.spec import app_classes, app_images, encrypted_file
+from mobileprep.building.stages.package.spec import (
+    PackageStage,
+    app_classes,
+    app_images,
+    encrypted_file,
+)
 from mobileprep.data.options import Reading
 from mobileprep.recipe.model import Integration, Target
 from mobileprep.recipe.settings import Artifact, InputSpec
@@ -30,6 +35,7 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
         classes: file that lists the classes: `labels` of the recipe, or those of the samples.
         graph: the graph after all transforms.
         interface: inputs and outputs.
+        packaged: record of the package of a .tflite file that runs a stream, or None.
         moved: record of the preprocessing that the code does instead of the graph, or None.
         decoding: record of the decoder that the code runs instead of the graph, or None.
     """
@@ -50,6 +56,7 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
     classes: Files | None = None
     graph: Upstream
     interface: Upstream
+    packaged: Upstream | None = None
     moved: Upstream | None = None
     decoding: Upstream | None = None
 
@@ -60,6 +67,7 @@ def integration_spec(
     graph: Upstream,
     interface: Upstream,
     moved: Upstream | None,
+    package: str,
     decoding: Upstream | None,
 ) -> StageSpec | None:
     """Return the stage that generates the code, if the recipe asks for it."""
@@ -83,6 +91,7 @@ def integration_spec(
         classes=single_file(classes) if classes is not None else None,
         graph=graph,
         interface=interface,
+        packaged=None if target.streaming is None else Upstream(package, PackageStage.RECORD),
         moved=moved,
         decoding=decoding,
     )
