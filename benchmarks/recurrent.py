@@ -54,7 +54,11 @@ from mobileprep.litert.prepare import CutInput
 ROUNDS = 40
 # Shortest time of a round, in seconds.
 LEAST = 0.002
-UNITS, STEPS = (16, 64, 128, 256), (10, 49, 200)
+# Units, steps, and sequences.
+SIZES = (
+    *((units, steps, 1) for units in (16, 64, 128, 256) for steps in (10, 49, 200)),
+    *((units, 49, 8) for units in (16, 64, 128, 256)),
+)
 
 
 def main() -> int:
@@ -217,34 +221,33 @@ def print_sizes(tf: Any) -> None:  # noqa: ANN401
         "no XNNPACK",
         "int8, ms",
     )
-    print(f"| units | steps | {' | '.join(heads)} | TensorFlow |")
-    print(f"|---|---|{'---|' * len(heads)}---|")
-    for units in UNITS:
-        for steps in STEPS:
-            layers = [tf.keras.layers.LSTM(units)]
-            case = keras_case(tf, "LSTM", layers, (steps, 40))
-            theirs = theirs_of(case)
-            modes: tuple[Mode, ...] = ("float", "weights")
-            files = [converted_case(case, mode) for mode in modes]
-            with unfused():
-                files += [converted_case(case, mode) for mode in modes]
-            samples = np.random.default_rng(1).normal(size=(64, steps, 40)).astype(np.float32)
-            with tempfile.TemporaryDirectory() as folder:
-                int8 = built(case, samples, "int8", Path(folder))
-            runs = [Run(file, case.feeds, xnnpack=x) for x in (True, False) for file in files]
-            runs += [Run(file, case.feeds) for file in (int8, theirs) if file is not None]
-            times = in_turn([run.invoke for run in runs])
-            cells = []
-            for place in (0, 1):
-                fused, loop, plain, plain_loop = times[place : len(files) * 2 : 2]
-                cells += [
-                    f"{fused * 1e3:.3f}",
-                    f"{loop / fused:.1f}x",
-                    f"{plain_loop / plain:.1f}x",
-                ]
-            cells.append(f"{times[len(files) * 2] * 1e3:.3f}")
-            cells.append(f"{times[-1] / times[0]:.1f}x" if theirs else "-")
-            print(f"| {units} | {steps} | {' | '.join(cells)} |", flush=True)
+    print(f"| units | steps | batch | {' | '.join(heads)} | TensorFlow |")
+    print(f"|---|---|---|{'---|' * len(heads)}---|")
+    for units, steps, batch in SIZES:
+        layers = [tf.keras.layers.LSTM(units)]
+        case = keras_case(tf, "LSTM", layers, (steps, 40), batch)
+        theirs = theirs_of(case)
+        modes: tuple[Mode, ...] = ("float", "weights")
+        files = [converted_case(case, mode) for mode in modes]
+        with unfused():
+            files += [converted_case(case, mode) for mode in modes]
+        samples = np.random.default_rng(1).normal(size=(64, steps, 40)).astype(np.float32)
+        with tempfile.TemporaryDirectory() as folder:
+            int8 = built(case, samples, "int8", Path(folder))
+        runs = [Run(file, case.feeds, xnnpack=x) for x in (True, False) for file in files]
+        runs += [Run(file, case.feeds) for file in (int8, theirs) if file is not None]
+        times = in_turn([run.invoke for run in runs])
+        cells = []
+        for place in (0, 1):
+            fused, loop, plain, plain_loop = times[place : len(files) * 2 : 2]
+            cells += [
+                f"{fused * 1e3:.3f}",
+                f"{loop / fused:.1f}x",
+                f"{plain_loop / plain:.1f}x",
+            ]
+        cells.append(f"{times[len(files) * 2] * 1e3:.3f}")
+        cells.append(f"{times[-1] / times[0]:.1f}x" if theirs else "-")
+        print(f"| {units} | {steps} | {batch} | {' | '.join(cells)} |", flush=True)
 
 
 def built(case: Case, samples: Array, mode: str, folder: Path) -> bytes:

@@ -81,8 +81,9 @@ def keras_case(
     name: str,
     layers: Any,  # noqa: ANN401
     shape: tuple[int, int] = (STEPS, FEATURES),
+    batch: int = 1,
 ) -> Case:
-    """Return a Keras network with random weights, for one sequence."""
+    """Return a Keras network with random weights."""
     source = tf.keras.Input(shape)
     result = source
     for layer in layers if isinstance(layers, list) else [layers]:
@@ -90,14 +91,14 @@ def keras_case(
     model = tf.keras.Model(source, result)
     for number, weights in enumerate(model.weights):
         weights.assign(np.random.default_rng(number).normal(0, 0.2, weights.shape))
-    x = np.random.default_rng(0).normal(size=(1, *shape)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(batch, *shape)).astype(np.float32)
     if "masked" in name:
         x[:, -5:] = 0
     return model_case(tf, name, model, x)
 
 
 def model_case(tf: Any, name: str, model: Any, x: Array) -> Case:  # noqa: ANN401
-    """Return a Keras model for one sample, with its weights as constants."""
+    """Return a Keras model, with its weights as constants."""
     from tensorflow.python.framework.convert_to_constants import (
         convert_variables_to_constants_v2,
     )
