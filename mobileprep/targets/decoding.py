@@ -20,7 +20,10 @@ from mobileprep.ops.constant_evaluation import StaticValues
 GREEDY: Final = "CTCGreedyDecoder"
 BEAM_SEARCH: Final = "CTCBeamSearchDecoder"
 # Ops between a decoder and the outputs, which only change how sequences are stored.
-_FORMS: Final = frozenset({"Identity", "StopGradient", "Cast", "SparseToDense", "Neg"})
+_FORMS: Final = frozenset(
+    {"Identity", "StopGradient", "Cast", "SparseToDense", "Neg"}
+    | {"Pack", "Unpack", "ExpandDims", "Squeeze"}
+)
 
 
 class Decoding(Struct, frozen=True, kw_only=True):
