@@ -281,6 +281,19 @@ def test_open_batch(mode: Mode) -> None:
         np.testing.assert_allclose(found, wanted, atol=1e-5 if mode == "float" else 5e-3)
 
 
+def test_open_batch_beside_an_open_size() -> None:
+    """A delegate may move a Fill of computed size, which is after the LSTM, before it."""
+    states = dict.fromkeys("hc", np.zeros((BATCH, UNITS), np.float32))
+    graph = with_open_batch(network([*SUM, *cell()], states=states), UNITS)
+    more = [
+        *(op("pair", "Pack", ["batch"], N=1, T=INT, axis=0), const("seven", np.int32(7))),
+        op("more", "Fill", ["pair", "seven"], T=INT, index_type=INT),
+    ]
+    assert LSTM in codes(converted(graph, [CutInput("x")], ["y0"]))
+    wider = Graph([*graph, *more], graph.library)
+    assert "WHILE" in codes(converted(wider, [CutInput("x")], ["y0", "more"]))
+
+
 @pytest.mark.parametrize(
     "graph",
     [

@@ -97,19 +97,22 @@ def has_unsafe_states(program: Program) -> bool:
     """Return whether a runtime would handle the memory of a state of open size wrongly.
 
     It reserves the memory of variables before it runs the first operator whose output's size it
-    does not know, with the sizes in the file, and does not reserve more later. If the size of a
-    variable changes, it loses constants that a DEQUANTIZE computed in an earlier run.
+    does not know, with the sizes in the file, and does not reserve more later. Delegates move
+    operators, so each such operator may be the first, unless it depends on the variable. If the
+    size of a variable changes, runtimes lose constants that a DEQUANTIZE computed before.
     """
-    is_late, has_open = False, False
-    for op in program.ops:
-        is_open = any(v.is_variable and -1 in (v.shape or (-1,)) for v in op.outputs)
-        if is_late and is_open:
-            return True
-        has_open = has_open or is_open
-        is_late = is_late or _is_sized_late(op)
-    return has_open and any(
-        op.code == "DEQUANTIZE" and op.constant(0) is not None for op in program.ops
-    )
+    values = [value for op in program.ops for value in op.outputs]
+    states = [v for v in values if v.is_variable and -1 in (v.shape or (-1,))]
+    if states and any(op.code == "DEQUANTIZE" and op.constant(0) is not None for op in program.ops):
+        return True
+    for state in states:
+        behind = {state}
+        for op in program.ops:
+            if not behind.isdisjoint(op.operands):
+                behind.update(op.outputs)
+            elif _is_sized_late(op):
+                return True
+    return False
 
 
 def _is_sized_late(op: Op) -> bool:
