@@ -17,7 +17,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Edge, edge, parse_ref
 from mobileprep.graph.tflite import PREFIX, SHAPES
-from mobileprep.ops.cost import Sizes, count_flops
+from mobileprep.ops.kernel import Sizes, count_flops
 from mobileprep.runtime.accounting.costs import (
     Executed,
     GraphCosts,

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import CONTROL, Edge, edge
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.context import ContextKernel, RunContext
-from mobileprep.ops.kernel import Kernel, call_kernel
+from mobileprep.ops.kernel import ContextKernel, Kernel, RunContext, call_kernel
 
 
 class Dead:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from mobileprep.core.limits import FLOPS_VARIABLE, MEMORY_VARIABLE, OverWorkError
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError, WorkLimitError
 from mobileprep.graph.refs import Edge
-from mobileprep.ops.context import RunContext, charge
+from mobileprep.ops.kernel import RunContext, charge
 from mobileprep.ops.numerics.allocation import OverBudgetError, check_bytes, holding, memory_left
 from mobileprep.ops.shape_inference import planned_bytes
 from mobileprep.runtime.actions import DEAD, RAN, Action, Constants, Values

@@ -18,8 +18,7 @@ from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWI
 from mobileprep.graph.opdefs.definitions import check_input_count
 from mobileprep.graph.refs import CONTROL, Edge, Ref, edge
 from mobileprep.ops.constant_evaluation import constant_array
-from mobileprep.ops.context import RunContext, find_context_kernel
-from mobileprep.ops.kernel import find_kernel
+from mobileprep.ops.kernel import RunContext, find_context_kernel, find_kernel
 from mobileprep.ops.numerics.allocation import at_most
 from mobileprep.runtime.actions import (
     DEAD,

@@ -24,8 +24,7 @@ from mobileprep.graph.opdefs.source_files import default_list, op_files
 from mobileprep.litert.flex import can_be_flex
 from mobileprep.litert.prepare import REPLACED_OPS
 from mobileprep.litert.scope import find_lowering
-from mobileprep.ops.context import find_context_kernel
-from mobileprep.ops.kernel import find_kernel
+from mobileprep.ops.kernel import find_context_kernel, find_kernel
 from mobileprep.runtime.functions.inline import CALLS, FUNCTIONAL
 from mobileprep.targets.build_files import ALL_TYPES, EXTENDED_GROUPS, KERNELS
 from mobileprep.targets.headers import release_of

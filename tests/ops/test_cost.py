@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.graph.node import Node
-from mobileprep.ops.context import context_kernel_names
-from mobileprep.ops.cost import Sizes, count_flops, counted_ops
-from mobileprep.ops.kernel import kernel_names
+from mobileprep.ops.kernel import (
+    Sizes,
+    context_kernel_names,
+    count_flops,
+    counted_ops,
+    kernel_names,
+)
 from tests.transforms.graphs import conv, node
 
 IMAGE, FILTER = (1, 8, 8, 3), (3, 3, 3, 16)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.core.limits import OverWorkError, working
-from mobileprep.ops.context import charge
+from mobileprep.ops.kernel import charge
 
 X = np.ones(1000, np.float32)
 STRINGS = np.array([b"a"] * 1000, object)

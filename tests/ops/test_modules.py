@@ -30,7 +30,7 @@ def test_kernels_missing_from_the_index_are_loaded(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, mobileprep.ops.registry as m;"
         "from mobileprep.ops.kernel import find_kernel;"
-        "from mobileprep.ops.context import find_context_kernel;"
+        "from mobileprep.ops.kernel import find_context_kernel;"
         "m.INDEX = pathlib.Path(sys.argv[1]);"
         "assert find_kernel('Add'); assert find_kernel('Relu6');"
         "assert find_kernel('Nope') is None;"

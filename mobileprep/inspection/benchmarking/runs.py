@@ -23,7 +23,7 @@ from mobileprep.graph.tensor import Array
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.inspection.lite_costs import lite_costs
 from mobileprep.litert.in_memory import tflite_in_memory
-from mobileprep.ops.context import Observer
+from mobileprep.ops.kernel import Observer
 from mobileprep.ops.numerics.allocation import MAX_AXES
 from mobileprep.runtime.accounting.costs import GraphCosts, inferred_costs, run_costs
 from mobileprep.runtime.accounting.step_stats import Stat, StepStats

@@ -13,7 +13,7 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from mobileprep.ops.context import Printed
+from mobileprep.ops.kernel import Printed
 from mobileprep.ops.numerics.texts import as_texts
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import case, case_tests

@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ops.sparse.math import flat_places, in_order, sparse_shape
+from mobileprep.ops.sparse.sparse import flat_places, in_order, sparse_shape
 from tests.ops.graphs import f32, i32, run, run_all
 from tests.ops.strings.test_joining import texts
 
