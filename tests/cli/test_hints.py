@@ -22,13 +22,12 @@ _FOREIGN: Final = re.compile(
 )
 # Modules outside the command line whose messages are about the flags of certain verbs.
 _OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "inspection/benchmarking/": ("benchmark",),
+    "inspection/benchmark_runs.py": ("benchmark",),
     "inspection/differing.py": ("diff",),
     "inspection/drawing_files.py": ("dot",),
     "inspection/summarizing.py": ("summarize",),
     "error_codes.toml": ("run", "tflite"),
     "building/device_measurements.py": ("device",),
-    "building/device_scripts.py": ("device",),
     "building/doctor.py": ("doctor",),
     "building/litert_files.py": ("tflite",),
     "building/quantization_debugging.py": ("debug-quantization",),

@@ -6,11 +6,10 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.branches import Branches
-from mobileprep.graph.control_flow import conditional_nodes
-from mobileprep.graph.frames import Frames
+from mobileprep.graph.frames import Branches, Frames
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import conditional_nodes
 from mobileprep.graph.refs import Ref, parse_ref
 
 

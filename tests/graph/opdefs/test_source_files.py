@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.graph.opdefs.source_files import kernel_files, makefile_sources
+from mobileprep.graph.opdefs.kernel_classes import kernel_files, makefile_sources
 
 RELEASES = ["1.15", "2.21"]
 
