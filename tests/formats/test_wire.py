@@ -20,7 +20,6 @@ from mobileprep.formats.wire import (
     GRAPH_LAYOUT,
     LARGE,
     PAYLOAD_FIELD,
-    VARINT,
     Cursor,
     Layout,
     Payload,
@@ -28,9 +27,8 @@ from mobileprep.formats.wire import (
     encode_varint,
     field_header,
     payload_at,
-    short_records,
+    split_fields,
     split_payloads,
-    split_runs,
 )
 from tests.work import lines_run
 
@@ -171,38 +169,20 @@ def test_varints_are_minimal(value: int) -> None:
     assert not encoded[-1] & 0x80
 
 
-def test_message_is_split_into_runs_of_records() -> None:
-    records = [delimited(1, bytes([65 + i]) * 5) for i in range(5)]
-    version = encode_varint(4 << 3 | VARINT) + encode_varint(300)
-    library = delimited(2, b"rest")
-    data = b"".join([*records[:2], version, *records[2:], library])
-    parts = [(data[r.start : r.stop], r.short) for r in split_runs(data, 1, 12, "f")]
-    assert parts == [
-        (b"".join(records[:2]), True),
-        (version, False),
-        (b"".join(records[2:4]), True),
-        (records[4], True),
-        (library, False),
-    ]
-    assert list(split_runs(b"", 1, 12, "f")) == []
-    exactly = [r.stop - r.start for r in split_runs(b"".join(records), 1, 14, "f")]
-    assert exactly == [14, 14, 7]
-
-
-def test_short_records_are_separated_from_others() -> None:
-    short = [b"", b"a", b"b" * 127, b"c" * 128, b"d" * (LARGE - 1)]
-    other = delimited(1, b"e" * LARGE)
-    padded = b"\x0a\x83\x80\x00abc"
-    data = b"".join(delimited(1, body) for body in short) + other + padded
-    runs = list(split_runs(data, 1, 1 << 20, "f"))
-    assert [data[r.start : r.stop] for r in runs if not r.short] == [other, padded]
-    records = [bytes(x) for r in runs if r.short for x in short_records(data[r.start : r.stop])]
-    assert records == short
+def test_message_is_split_into_runs_of_fields() -> None:
+    records = [delimited(1, bytes([65 + i]) * 5) for i in range(4)]
+    large = delimited(2, bytes(20))
+    data = b"".join([*records[:3], large, records[3]])
+    runs = [data[run.position : run.end] for run in split_fields(data, 12, "f")]
+    assert runs == [b"".join(records[:2]), records[2] + large, records[3]]
+    assert list(split_fields(b"", 12, "f")) == []
+    exactly = [run.end - run.position for run in split_fields(b"".join(records), 14, "f")]
+    assert exactly == [14, 14]
 
 
 def test_record_beyond_the_message_is_refused() -> None:
     with pytest.raises(CorruptFileError):
-        list(split_runs(delimited(1, b"abc")[:-1], 1, 12, "f"))
+        list(split_fields(delimited(1, b"abc")[:-1], 12, "f"))
 
 
 @given(st.integers(0, 2**64 - 1))
