@@ -41,7 +41,7 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.ops.numerics.texts import Fault
 from mobileprep.ops.registry import family_of
-from mobileprep.recipe.loading import load_recipes
+from mobileprep.recipe.load import load_recipes
 from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Recipe, Step, Target, digestible
 from mobileprep.recipe.presence import check_files

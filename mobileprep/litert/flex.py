@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.formats.tflite.flexbuffer import string_pair
+from mobileprep.formats.tflite.flatbuffer import string_pair
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES

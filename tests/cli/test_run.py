@@ -17,7 +17,7 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from mobileprep.ops.context import Printed
+from mobileprep.ops.kernel import Printed
 from tests.cli.conftest import Run
 from tests.ops.pictures import encoded
 from tests.ops.sounds import wav

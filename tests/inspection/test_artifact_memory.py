@@ -16,7 +16,7 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.serde import serialized_size
 from mobileprep.graph.tensor import Tensor
 from mobileprep.graph.tflite import PREFIX, SHAPES, TENSOR
-from mobileprep.inspection.lite_arena import lite_arena
+from mobileprep.inspection.lite_costs import lite_arena
 from mobileprep.inspection.memory import memory_by_kind, memory_of
 from mobileprep.targets.targets import Memory, MemoryPhase
 from tests.litert import graphs

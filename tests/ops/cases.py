@@ -22,7 +22,7 @@ from mobileprep.graph.opdefs.definitions import any_op_def, input_types
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops import shape_inference
-from mobileprep.ops.cost import Sizes, count_flops, counted_ops
+from mobileprep.ops.kernel import Sizes, count_flops, counted_ops
 from mobileprep.ops.shape_function import ShapeConflictError
 from tests.ops.graphs import value
 

@@ -12,8 +12,13 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from mobileprep.recipe.editor_schema import SCHEMA_ID, editor_schema
-from mobileprep.recipe.plugins import named_plugin
-from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline, recipe_schema
+from mobileprep.recipe.schemas import (
+    EDITOR_SCHEMA,
+    TransformSchemas,
+    modeline,
+    named_plugin,
+    recipe_schema,
+)
 from mobileprep.recipe.settings import InputFile
 
 ROOT = Path(__file__).parents[2]

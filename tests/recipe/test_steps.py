@@ -107,7 +107,8 @@ def test_ignore_errors_is_parsed_as_in_the_original(read):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [(" 5 ", 5), ("007", 7), ("-3", None), ("2147483648", 2147483648)]
+    ("text", "value"),
+    [(" 5 ", 5), ("007", 7), ("-3", None), ("2147483647", 2147483647), ("2147483648", None)],
 )
 def test_integers_are_parsed_as_in_the_original(read, text, value):
     chain = read(f"t: 'round_weights(num_steps=\"{text}\")'\n")

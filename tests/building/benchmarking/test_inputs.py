@@ -7,7 +7,7 @@ import pytest
 from mobileprep.errors import UsageError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from mobileprep.inspection.benchmarking.runs import output_layers, zero_feeds
+from mobileprep.inspection.benchmark_runs import output_layers, zero_feeds
 from tests.building.stages.jobs import op, placeholder
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.inspection.benchmarking import runs
-from mobileprep.inspection.benchmarking.runs import Pace, time_runs
+from mobileprep.inspection import benchmark_runs as runs
+from mobileprep.inspection.benchmark_runs import Pace, time_runs
 
 
 class Clock:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from mobileprep.inspection.benchmarking.tables import (
+from mobileprep.inspection.benchmark_runs import (
     by_memory,
     by_run_order,
     by_time,

@@ -12,7 +12,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.engines.subgraph import folders_near, with_found_assets
 from tests.ops.lookup.test_tables import STRING, table, text_const
-from tests.ops.strings.test_joining import scalar, texts
+from tests.ops.strings.test_conversion import scalar, texts
 from tests.transforms.graphs import node
 
 

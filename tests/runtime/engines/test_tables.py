@@ -11,7 +11,7 @@ from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from mobileprep.runtime.engines.subgraph import TableFiller
 from tests.ops.lookup.test_tables import filled, table, text_const
-from tests.ops.strings.test_joining import texts
+from tests.ops.strings.test_conversion import texts
 from tests.transforms.graphs import const, node
 
 WORDS = {"words": texts("no", "?")}
