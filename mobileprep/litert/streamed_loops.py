@@ -25,7 +25,7 @@ AddState = Callable[[Node, Ref, Ref], Ref]
 """Adds a state of a node, from its values at the start of a sequence and after the last step, and
 returns its value before the first step of a call."""
 
-_EXPORT: Final = "leave out 'streaming', or change the loop"
+_EXPORT: Final = "leave out 'streaming', or export the model without sequence lengths"
 
 
 def shorten_loop(steps: Steps, node: Node, loop: Loop, add_state: AddState) -> dict[str, Function]:
@@ -140,8 +140,7 @@ def _is_row_written(loop: Loop, node: Node) -> bool:
 
 def _counts(name: str) -> CannotExpressError:
     reason = f"its body uses the number of the time step, in {name!r}"
-    hint = "export the model without sequence lengths and positions"
-    return CannotExpressError(reason, hint)
+    return CannotExpressError(reason, _EXPORT)
 
 
 def _condition(steps: Steps, node: Node, loop: Loop) -> dict[str, Function]:

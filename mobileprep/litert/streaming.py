@@ -127,8 +127,8 @@ def _candidates(source: Prepared, where: str) -> Iterator[tuple[int, Mapping[str
             times += [] if shape is None else shape[:1]
         elif node.op in LOOPS:
             times += Loop(graph, node, Sizes(graph), prepared_step(source)).steps()
-    if times:
-        # A node before the loop may change the number of time steps; it is reported.
+    if times or any(node.op in LOOPS for node in graph):
+        # A loop may not run for all time steps, or a node before it may change them: an error.
         times += [shape[1] for shape in sizes if len(shape) > 1]
     none = True
     for time in dict.fromkeys(times):
