@@ -187,10 +187,11 @@ def test_open_batch() -> None:
 
 
 def test_sequence_that_is_no_multiple_of_the_steps() -> None:
-    graph = whole(LSTM, ZEROS)
-    content = bytes(model_bytes(model(graph, ["x"], ["y0"], streaming=4)))
+    graph = whole(LSTM, ZEROS, outputs=("loop:1", "loop:3"))
+    stream(graph, ["y0"], 4)
+    content = bytes(model_bytes(model(graph, ["x"], ["y0", "y1"], streaming=4)))
     with pytest.raises(UnsupportedError, match=r"a sequence of 15 time steps, .* 4 at a time"):
-        LiteRtModel(Path("m.tflite"), content).run(["y0"], {"x": X})
+        LiteRtModel(Path("m.tflite"), content).run(["y0", "y1"], {"x": X})
 
 
 def test_fed_states_run_one_call() -> None:
