@@ -83,6 +83,8 @@ def streamed(
     outputs: Sequence[str],
     count: int,
     where: str = "",
+    *,
+    inline: bool = True,
 ) -> Streamed:
     """Return the network for a number of time steps at a time.
 
@@ -92,11 +94,13 @@ def streamed(
         outputs: the names of its outputs.
         count: the number of time steps of each call.
         where: the location of the graph, for messages.
+        inline: whether loops for a single time step are not loops any more; their tensors have no
+            measured ranges.
 
     Raises:
         InexpressibleError: a node may combine time steps, or depends on their number.
     """
-    results = [_streamed(source, inputs, outputs, count, where) for source in sources]
+    results = [_streamed(source, inputs, outputs, count, where, inline) for source in sources]
     first = results[0]
     for other in results[1:]:
         _check_same(first.source.graph, other.source.graph, where)
@@ -104,11 +108,16 @@ def streamed(
 
 
 def _streamed(
-    source: Prepared, inputs: Sequence[str], outputs: Sequence[str], count: int, where: str
+    source: Prepared,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    count: int,
+    where: str,
+    inline: bool,
 ) -> Streamed:
     refusals: list[Refusal] = []
     for time, axes in _candidates(source, where):
-        work = _Work(source, time, axes, count)
+        work = _Work(source, time, axes, count, inline)
         try:
             return work.streamed(inputs, outputs)
         except _RefusedNodeError as error:
@@ -158,8 +167,11 @@ class _RefusedNodeError(Exception):
 class _Work:
     """The conversion of a network for given axes of its inputs."""
 
-    def __init__(self, source: Prepared, time: int, axes: Mapping[str, int], count: int) -> None:
+    def __init__(
+        self, source: Prepared, time: int, axes: Mapping[str, int], count: int, inline: bool
+    ) -> None:
         self._source = source
+        self._inline = inline
         self._axes = axes
         graph = source.graph
         names = FreshNames([*graph.by_name, *graph.library.functions])
@@ -194,8 +206,9 @@ class _Work:
         library = source.graph.library
         functions = {**library.functions, **self._functions}
         fed = (*source.inputs, *own)
-        ends = (*source.outputs, *(ref for _, ref in self._states))
-        whole = source.graph.with_nodes([*steps.nodes, *self._late])
+        ends = tuple(map(steps.final, (*source.outputs, *(ref for _, ref in self._states))))
+        late = [n.with_inputs(tuple(map(steps.final, n.inputs))) for n in self._late]
+        whole = source.graph.with_nodes([*steps.nodes, *late])
         needed = {*fed, *reachable(whole, [ref.node for ref in ends])}
         nodes = [node for node in whole if node.name in needed]
         graph = Graph(nodes, replace(library, functions=functions), source.graph.versions)
@@ -262,7 +275,8 @@ class _Work:
         """Give a loop over the time steps its states, and run it for fewer steps."""
         graph = self._source.graph
         loop = Loop(graph, node, Sizes(graph), prepared_step(self._source))
-        self._functions.update(shorten_loop(self._steps, node, loop, self.state))
+        functions = shorten_loop(self._steps, node, loop, self.state, inline=self._inline)
+        self._functions.update(functions)
 
     def state(self, node: Node, first: Ref, end: Ref) -> Ref:
         """Add a state, and return its value before the first step.

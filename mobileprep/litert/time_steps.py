@@ -77,6 +77,7 @@ class Steps:
         self.nodes: list[Node] = []
         self.marks: dict[Edge, Mark] = {}
         self.last: set[str] = set()
+        self.same: dict[Edge, Ref] = {}
         self._shapes = shapes
 
     def mark(self, ref: Ref) -> Mark:
@@ -104,8 +105,12 @@ class Steps:
         return [int(axis) % rank for axis in self.constant(ref).reshape(-1)]
 
     def add(self, node: Node) -> None:
-        """Add a node."""
-        self.nodes.append(node)
+        """Add a node, which reads the tensors that replace others."""
+        self.nodes.append(node.with_inputs(tuple(map(self.final, node.inputs))))
+
+    def final(self, ref: Ref) -> Ref:
+        """Return the tensor that replaces another one, or the same tensor."""
+        return self.same.get(edge(ref), ref)
 
     def new(self, like: Node, what: str, value: Array) -> Ref:
         """Add a constant."""
