@@ -18,6 +18,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Edge, edge, parse_ref
 from mobileprep.graph.verify import check_names
 from mobileprep.litert.assemble import assembled
+from mobileprep.litert.loop_ranges import with_observed_loops
 from mobileprep.litert.lower import lowered
 from mobileprep.litert.ops.recurrent import has_unsafe_states
 from mobileprep.litert.patterns import with_builtins
@@ -430,12 +431,13 @@ def to_calibrate(
     """Return the graph to calibrate and the tensors that need a range; see ``converted``."""
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, _ = without_fake_quants(program)
-    names = tensors_with_ranges(plain.mapped(fused))
-    tensors = (edge(parse_ref(name)) for name in names)
+    whole = plain.mapped(fused)
+    tensors = [edge(parse_ref(name)) for name in tensors_with_ranges(whole)]
+    observed, within = with_observed_loops(source.graph, whole)
     return CalibrationGraph(
-        source.tables.filling(source.graph),
+        source.tables.filling(observed),
         source.inputs,
-        tuple(t for t in tensors if t[0] in source.graph),
+        (*(t for t in tensors if t[0] in source.graph), *within),
         tuple(map(str, source.outputs)),
     )
 
@@ -470,7 +472,7 @@ def _streamed(
     """Return the network for some time steps at a time."""
     check_names(graph, where)
     lengths = [with_length(graph, inputs, length) for length in LENGTHS]
-    sources = [prepared(graph, specs, outputs) for specs in lengths]
+    sources = [prepared(graph, specs, outputs, masks=False) for specs in lengths]
     if lengths[0] == lengths[1]:
         del sources[1:]
     names = [spec.name for spec in inputs]

@@ -19,12 +19,13 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.streaming import State, Streaming
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.bypass import constant_behind
+from mobileprep.graph.bypass import source_behind
 from mobileprep.graph.graph import Function, Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import PLACEHOLDERS
 from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.graph.verify import execution_order
 from mobileprep.litert.fused_cells import LSTM, RNN
 from mobileprep.litert.prepare import CutInput, Prepared, prepared_step
@@ -32,6 +33,7 @@ from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, LOOPS, ROWS,
 from mobileprep.litert.refusals import MALFORMED, CannotExpressError, Refusal, malformed, refused
 from mobileprep.litert.streamed_loops import shorten_loop
 from mobileprep.litert.time_steps import Along, Last, Mark, Steps, shorten
+from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 
 # Two numbers of time steps in place of an open one. What depends on the number differs.
@@ -290,7 +292,7 @@ class _Work:
         if steps.mark(first) is not None:
             reason = "its first state is computed from the sequence"
             raise CannotExpressError(reason, "split the model into an encoder and a decoder")
-        value = constant_behind(self._source.graph, first)
+        value = _constant_value(self._source.graph, first)
         if value is None:
             reason = f"its first state, {first!s}, is not constant"
             raise CannotExpressError(reason, "leave the state out of the inputs")
@@ -314,6 +316,19 @@ class _Work:
         self._states.append((state, Ref(state.output)))
         self._late.append(after)
         return Ref(before)
+
+
+def _constant_value(graph: Graph, ref: Ref) -> Tensor | None:
+    """Return the value of a tensor that is computed from constants, or None."""
+    ref = source_behind(graph, ref)
+    node = graph[ref.node]
+    if node.op == "Const":
+        return node.attr_tensor("value")
+    inputs = [_constant_value(graph, r) for r in node.data_inputs]
+    known = [value for value in inputs if value is not None]
+    if not known or len(known) < len(inputs):
+        return None
+    return evaluate_node(node, known)[ref.index]
 
 
 _OTHER_STEPS: Final = "run one loop for each time step of the inputs"

@@ -243,6 +243,14 @@ class Target(Located, frozen=True):
         ),
     ] = False
     preprocessing: Literal["cut", "keep"] | StatedPreprocessing = "keep"
+    decoding: Annotated[
+        Literal["cut", "keep"],
+        Option(
+            "`cut` moves the CTC decoder at the end of the graph (`CTCGreedyDecoder` or "
+            "`CTCBeamSearchDecoder`) into the app: its logits become an output, and the code of "
+            "`integration` decodes them as TensorFlow does. `keep` leaves it in the graph."
+        ),
+    ] = "keep"
     platform: Annotated[Platform, Option("Platform of the target.")] = "generic"
     abis: Annotated[
         tuple[Abi, ...],

@@ -159,6 +159,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "calibration.decay": "of another method",
     "calibration.dask": "needs a cluster",
     "preprocessing": "of graphs that decode images or audio",
+    "decoding": "of graphs with a CTC decoder",
     "integration.labels": "needs a label for each score",
     "check.engine": "needs LiteRT",
     "validation.engine": "needs LiteRT",

@@ -85,23 +85,36 @@ def network(
     *,
     states: Mapping[str, Array] | None = None,
     row: str = "h_out",
-    limit: int = TIMES,
+    limit: int | str = TIMES,
     first: int = 0,
     batch: int = BATCH,
     outputs: Sequence[str] = ("loop:1",),
+    fixed: Mapping[str, DType] | None = None,
+    outside: Sequence[Node] = (),
+    width: int = 0,
 ) -> Graph:
-    """A loop with the arguments t, rows, x, and the states, and one output for each given one."""
+    """A loop with the arguments t, rows, x, the states, and fixed tensors from outside.
+
+    It has one output for each given one.
+    """
+    fixed = fixed or {}
     states = (
         {"h": numbers(BATCH, UNITS, seed=5), "c": numbers(BATCH, UNITS, seed=6)}
         if (states is None)
         else states
     )
     args = {"t": INT, "rows": FLOAT, "x": FLOAT, **dict.fromkeys(states, FLOAT)}
-    width = next(iter(states.values())).shape[1]
+    args |= {f"{name}_in": kind for name, kind in fixed.items()}
+    width = width or next(iter(states.values())).shape[1]
     cond = function(
-        "cond", args, [const("limit", np.int32(limit)), op("less", "Less", ["t", "limit"], T=INT)],
+        "cond",
+        args,
+        [
+            *([] if isinstance(limit, str) else [const("limit", np.int32(limit))]),
+            op("less", "Less", ["t", limit if isinstance(limit, str) else "limit"], T=INT),
+        ],
         "less",
-    )  # fmt: skip
+    )
     kinds = dict.fromkeys(("Tindices", "Taxis"), INT)
     nodes = [
         *(const("axis", np.int32(0)), const("step", np.int32(1)), *step),
@@ -113,12 +126,17 @@ def network(
         op("write", "TensorScatterUpdate", ["rows", "place", "wide"], T=FLOAT, Tindices=INT),
     ]
     body = function(
-        "body", args, nodes, " ".join(["next", "write", "x", *(f"{s}_out" for s in states)])
+        "body",
+        args,
+        nodes,
+        " ".join(
+            ["next", "write", "x", *(f"{s}_out" for s in states), *(f"{s}_in" for s in fixed)]
+        ),
     )
     loop = op(
         "loop",
         "StatelessWhile",
-        ["start", "blank", "x", *(f"{s}0" for s in states)],
+        ["start", "blank", "x", *(f"{s}0" for s in states), *fixed],
         T=AttrValue("list(type)", tuple(args.values())),
         cond=AttrValue("func", FuncRef("cond")),
         body=AttrValue("func", FuncRef("body")),
@@ -129,7 +147,7 @@ def network(
         *(feed("x", (TIMES, batch, INPUTS)), const("start", np.int32(first))),
         const("blank", np.zeros((TIMES, BATCH, width), np.float32)),
         *(const(f"{name}0", value) for name, value in states.items()),
-        *(loop, *ends),
+        *(*outside, loop, *ends),
     ]
     return Graph(graph, Library({"cond": cond, "body": body}))
 

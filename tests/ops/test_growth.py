@@ -55,6 +55,7 @@ WITHOUT_GRAPH = {
         *("TFLite_Detection_PostProcess", "UnidirectionalSequenceLSTM"),
         "UnidirectionalSequenceRNN",
     },
+    "same kernel as GatherTree": {"Addons>GatherTree"},
     "same kernel as the third version": {
         *("TensorArrayConcatV2", "TensorArrayGatherV2", "TensorArrayReadV2", "TensorArraySizeV2"),
         *("TensorArrayScatterV2", "TensorArraySplitV2", "TensorArrayWriteV2"),

@@ -19,6 +19,7 @@ SOURCE = {"frozen": "model.pb"}
 SECTIONS: dict[str, tuple[Any, Any]] = {
     "calibration": ({"data": "a.npz"}, {"method": "min_max"}),
     "check": ({"data": "a.npz"}, {"max_difference": 0.5}),
+    "decoding": ("cut", "keep"),
     "device": ("smartphone", "raspberry-pi-3"),
     "engine": ("numpy", "auto"),
     "freeze": ({"clear_devices": False}, {"moving_averages": True}),

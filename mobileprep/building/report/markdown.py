@@ -15,6 +15,7 @@ from mobileprep.building.stages.check.report import Checked
 from mobileprep.building.stages.cut.report import preprocessing_lines
 from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
 from mobileprep.building.stages.damage.spec import DamageRecord
+from mobileprep.building.stages.decoder.report import decoding_line
 from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.exceptions.report import exception_markdown
 from mobileprep.building.stages.gaps.report import gap_markdown
@@ -143,6 +144,8 @@ def _sentences(report: Report) -> Iterator[str]:
         summary, *compared = preprocessing_lines(report.preprocessing)
         yield f"P{summary[1:]}"
         yield from (f"The app's preprocessing {line.strip()}" for line in compared)
+    if report.decoding is not None:
+        yield f"D{decoding_line(report.decoding)[1:]}"
 
 
 def _check(check: Checked) -> Iterator[str]:

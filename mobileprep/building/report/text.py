@@ -12,6 +12,7 @@ from mobileprep.building.stages.calibrate.report import calibration_lines
 from mobileprep.building.stages.check.report import check_lines
 from mobileprep.building.stages.cut.report import preprocessing_lines
 from mobileprep.building.stages.damage.report import damage_lines
+from mobileprep.building.stages.decoder.report import decoding_line
 from mobileprep.building.stages.download.report import download_text
 from mobileprep.building.stages.evaluate.report import engine_lines
 from mobileprep.building.stages.exceptions.report import exception_lines
@@ -81,6 +82,8 @@ def _optional_lines(report: Report, width: int) -> Iterator[str]:
         yield from layer_lines(report.layers, width)
     if report.preprocessing is not None:
         yield from preprocessing_lines(report.preprocessing)
+    if report.decoding is not None:
+        yield decoding_line(report.decoding)
     if report.migration is not None:
         yield from migration_lines(report.migration)
     if report.pipeline is not None:

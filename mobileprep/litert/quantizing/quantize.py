@@ -26,6 +26,7 @@ from mobileprep.litert.quantizing.kernels import (
     quantized_bias,
     steps_of,
 )
+from mobileprep.litert.quantizing.loops import float_ops, ranges_within
 from mobileprep.litert.quantizing.scales import Scales, activations, is_float
 from mobileprep.litert.quantizing.sequences import (
     HIDDEN,
@@ -232,7 +233,7 @@ def quantized(
 ) -> Quantized:
     """Convert operators to integers, as far as the runtime and the ranges allow.
 
-    Bodies of loops and branches stay float. Layers that stay float store their weights like
+    Loop variables, and branches, stay float. Layers that stay float store their weights like
     ``in_few_bits``, in 8 bits or as a rule says.
 
     Args:
@@ -245,16 +246,49 @@ def quantized(
     Raises:
         UsageError: the range of an integer input or output is unknown.
     """
+    return _quantized(program, options, trained, min_runtime, frozenset(), states)
+
+
+def _quantized(
+    program: Program,
+    options: Integers,
+    trained: dict[str, Range],
+    min_runtime: str,
+    floats: frozenset[Op],
+    states: Collection[str] = (),
+) -> Quantized:
     ranges = known_ranges(program, options, trained)
-    choice = choose(program, options, ranges)
+    within = {op: inner for op in program.ops if (inner := ranges_within(op, options.ranges))}
+    choice = choose(program, options, ranges, floats | within.keys())
 
     def settings_of(op: Op) -> WeightSettings | None:
         settings = choice.settings_of(op)
         return None if op in choice.kinds or settings.mode == "float" else settings.weights
 
     notes = list(choice.notes())
-    program = program.mapped(
-        lambda inner: in_few_bits(inner, settings_of, min_runtime, notes.append)
+
+    def in_integers(op: Op) -> Op:
+        """Return a loop whose body computes in integers if the ranges within it are known."""
+        subgraphs = [inner.mapped(stored) for inner in op.subgraphs]
+        if op in within:
+            body, sixteen = op.subgraphs[1], ranges_within(op, options.sixteen)
+            own = replace(
+                options,
+                ranges=within[op],
+                sixteen=sixteen,
+                input_type="float",
+                output_type="float",
+            )
+            done = _quantized(body, own, {}, min_runtime, float_ops(body))
+            notes.extend(done.notes)
+            subgraphs[1] = done.program
+        return replace(op, subgraphs=tuple(subgraphs))
+
+    def stored(inner: Program) -> Program:
+        return in_few_bits(inner, settings_of, min_runtime, notes.append)
+
+    program = stored(
+        program.with_ops([in_integers(op) if op.subgraphs else op for op in program.ops])
     )
     rewriter = Rewriter(program, choice, ranges)
     ends = _Ends(rewriter, choice.scales[options.kind], ranges[options.kind], options, states)

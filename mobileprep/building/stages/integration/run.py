@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mobileprep.building.plan.spec import PUBLISHED, Files
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.cut.spec import PreprocessingRecord
+from mobileprep.building.stages.decoder.spec import DecodingRecord
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.integration.spec import IntegrationStage
 from mobileprep.building.stages.package.spec import PackageRecord
@@ -70,6 +71,9 @@ def _labels(job: Job[IntegrationStage], file: Files, model: AppModel) -> list[st
     count = output.shape[-1] if output.shape else -1
     if count < 0 or len(names) == count:
         return names
+    if model.decoding is not None and len(names) == count - 1:
+        # The blank has no label.
+        return names
     facts = f"{file.name} has {len(names)} labels, and the output {output.name!r} {count} scores"
     place = job.place("integration")
     if len(names) == count - 1:
@@ -103,6 +107,11 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
             None
             if settings.moved is None
             else job.record(PreprocessingRecord, settings.moved).preprocessing
+        ),
+        decoding=(
+            None
+            if settings.decoding is None
+            else job.record(DecodingRecord, settings.decoding).decoding
         ),
         ranks=settings.integration.labels is not None,
         stream=None if streaming is None else Stream(streaming.steps, _sizes(streaming)),

@@ -37,6 +37,7 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
         interface: inputs and outputs.
         packaged: record of the package of a .tflite file that runs a stream, or None.
         moved: record of the preprocessing that the code does instead of the graph, or None.
+        decoding: record of the decoder that the code runs instead of the graph, or None.
     """
 
     stage_name: ClassVar[str] = "integration"
@@ -57,6 +58,7 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
     interface: Upstream
     packaged: Upstream | None = None
     moved: Upstream | None = None
+    decoding: Upstream | None = None
 
 
 def integration_spec(
@@ -66,6 +68,7 @@ def integration_spec(
     interface: Upstream,
     moved: Upstream | None,
     package: str,
+    decoding: Upstream | None,
 ) -> StageSpec | None:
     """Return the stage that generates the code, if the recipe asks for it."""
     if target.integration is None:
@@ -90,6 +93,7 @@ def integration_spec(
         interface=interface,
         packaged=None if target.streaming is None else Upstream(package, PackageStage.RECORD),
         moved=moved,
+        decoding=decoding,
     )
     where = places(target, "integration", "inputs", "outputs")
     return StageSpec(f"{target.folder}/integration", stage, where)

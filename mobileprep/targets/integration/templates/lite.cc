@@ -3,9 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+{% if ctc and ctc.method != "greedy" %}
+#include <deque>
+{% endif %}
 #include <fstream>
-{% if quantized_inputs %}
+{% if quantized_inputs or (ctc and ctc.method != "greedy") %}
 #include <limits>
+{% endif %}
+{% if ctc and ctc.method != "greedy" %}
+#include <map>
 {% endif %}
 #include <utility>
 {% if model.encrypted %}
@@ -162,6 +168,10 @@ std::vector<{{ pre_type }}> {{ class_name }}::Preprocess(const std::uint8_t* pix
 std::vector<float> {{ class_name }}::Preprocess(const std::int16_t* samples, int frames, int channels) {
   return Prepared(samples, frames, channels);
 }
+
+{% endif %}
+{% if ctc %}
+{% include "ctc.cc" %}
 
 {% endif %}
 {% if model.ranks %}

@@ -30,14 +30,17 @@ import java.nio.charset.StandardCharsets;
 {% if model.encrypted %}
 import java.security.GeneralSecurityException;
 {% endif %}
-{% if model.labels %}
+{% if model.labels or ctc %}
 import java.util.ArrayList;
 {% endif %}
 {% if model.stream %}
 import java.util.Arrays;
 {% endif %}
 import java.util.HashMap;
-{% if model.labels %}
+{% if ctc and ctc.method != "greedy" %}
+import java.util.LinkedList;
+{% endif %}
+{% if model.labels or ctc %}
 import java.util.List;
 {% endif %}
 import java.util.Map;

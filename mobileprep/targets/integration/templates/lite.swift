@@ -308,6 +308,9 @@ public final class {{ class_name }} {
   }
 
 {% endif %}
+{% if ctc %}
+{% include "ctc.swift" %}
+{% endif %}
 {% if model.ranks %}
   /// Returns the indices of the k highest scores, highest first.
   public static func topK(_ scores: [Float], _ k: Int) -> [Int] {
