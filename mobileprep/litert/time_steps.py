@@ -47,7 +47,7 @@ Mark: TypeAlias = Along | Last | None
 """How a tensor depends on the time steps; None if it does not."""
 
 _CUT: Final = "end the model before this node, or leave out 'streaming'"
-MIXES: Final = "it combines several time steps"
+MIXES: Final = "it may combine several time steps"
 _WINDOW: Final = "begin the model after the convolution, and compute it in the app"
 
 
@@ -375,12 +375,12 @@ def _strided_slice(steps: Steps, node: Node) -> Result:
             output += 1
         elif axis == mark.axis:
             first = 0 if has["begin"][i] else int(begin[i])
-            last = steps.time if has["end"][i] else int(end[i])
             is_single = has["shrink_axis"][i]
-            if (first, last, int(strides[i])) == (0, steps.time, 1) and not is_single:
+            is_rest = (has["end"][i] or end[i] >= steps.time) and strides[i] == 1
+            if first == 0 and is_rest and not is_single:
                 node = node.with_attrs(end_mask=attr.integer(masks["end"] | 1 << i))
                 break
-            _check_last(steps, mark, first)
+            _check_last(steps, mark, first if is_rest or is_single else 0)
             begin[i], end[i] = steps.count - 1, steps.count
             node = steps.with_constant(steps.with_constant(node, 1, begin), 2, end)
             return node, [LAST]
@@ -393,7 +393,7 @@ def _strided_slice(steps: Steps, node: Node) -> Result:
 
 def _check_last(steps: Steps, mark: Along, index: int) -> None:
     """Raise an error unless an index is that of the last time step."""
-    if index not in (-1, steps.time - 1) or mark.outer * mark.inner != 1:
+    if index % steps.time != steps.time - 1 or mark.outer * mark.inner != 1:
         reason = "it takes some of the time steps"
         raise CannotExpressError(reason, _TAKE_LAST)
 

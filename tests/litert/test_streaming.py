@@ -203,3 +203,31 @@ def test_fed_states_run_one_call() -> None:
     second, *_ = engine.run(["y0"], {"x": X[1:2], "state_0": after[0], "state_1": after[1]})
     (rows,) = expected(graph, {"x": X}, ["y0"])
     compare([first, second], [rows[:1], rows[1:2]], 1e-5)
+
+
+SLICES = {
+    "all": ([0, 0, 0], [0, 0, 0], [1, 1, 1], 7, 7, 0),
+    "all, by its size": ([0, 0, 0], [len(X), 0, 0], [1, 1, 1], 6, 6, 0),
+    "last row": ([-1, 0, 0], [0, 0, 0], [1, 1, 1], 6, 7, 1),
+    "last row, by its number": ([len(X) - 1, 0, 0], [0, 0, 0], [1, 1, 1], 6, 7, 0),
+    "reversed": ([-1, 0, 0], [-4, 0, 0], [-1, 1, 1], 6, 6, 0),
+    "all but the last": ([0, 0, 0], [-1, 0, 0], [1, 1, 1], 6, 6, 0),
+    "first row": ([0, 0, 0], [1, 0, 0], [1, 1, 1], 6, 6, 1),
+    "every other": ([0, 0, 0], [0, 0, 0], [2, 1, 1], 7, 7, 0),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_slices_of_time_steps(name: str) -> None:
+    begin, end, strides, begin_mask, end_mask, shrink = SLICES[name]
+    bounds = {"begin": begin, "end": end, "strides": strides}
+    cut = op("y", "StridedSlice", ["y0", *bounds], T=DType.FLOAT, Index=DType.INT32,
+             begin_mask=begin_mask, end_mask=end_mask, shrink_axis_mask=shrink)  # fmt: skip
+    constants = [const(key, np.array(values, np.int32)) for key, values in bounds.items()]
+    graph = with_nodes(whole(LSTM, ZEROS), *constants, cut)
+    if name.startswith(("all", "last")) and name != "all but the last":
+        streaming, _ = stream(graph, ["y"], 5)
+        assert ("y" in streaming.outputs) is name.startswith("all")
+        return
+    with pytest.raises(UnsupportedError, match="StridedSlice 'y': it takes some of the time steps"):
+        model(graph, ["x"], ["y"], streaming=5)
