@@ -23,7 +23,7 @@ from mobileprep.graph.refs import Ref, edge
 from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.recurrent_loops import Loop
 from mobileprep.litert.refusals import CannotExpressError
-from mobileprep.litert.time_steps import LAST, Along, Mark, Steps
+from mobileprep.litert.time_axes import LAST, Along, Mark, Steps
 
 AddState = Callable[[Node, Ref, Ref], Ref]
 """Adds a state of a node, from its values at the start of a sequence and after the last step, and

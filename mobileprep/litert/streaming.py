@@ -32,7 +32,8 @@ from mobileprep.litert.prepare import CutInput, Prepared, prepared_step
 from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, LOOPS, ROWS, Loop, Sizes
 from mobileprep.litert.refusals import MALFORMED, CannotExpressError, Refusal, malformed, refused
 from mobileprep.litert.streamed_loops import shorten_loop
-from mobileprep.litert.time_steps import Along, Last, Mark, Steps, shorten
+from mobileprep.litert.time_axes import Along, Last, Mark, Steps
+from mobileprep.litert.time_steps import shorten
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 
@@ -118,16 +119,22 @@ def _streamed(
     inline: bool,
 ) -> Streamed:
     refusals: list[Refusal] = []
-    for time, axes in _candidates(source, where):
+    for time, axes in _candidates(source):
         work = _Work(source, time, axes, count, inline)
         try:
-            return work.streamed(inputs, outputs)
+            result = work.streamed(inputs, outputs)
         except _RefusedNodeError as error:
             refusals.append(error.refusal)
-    raise refused(refusals[:1], where)
+            continue
+        if result.streaming.states:
+            return result
+    if refusals:
+        raise refused(refusals[:1], where)
+    message = "streaming needs a network with a loop over the time steps of an input"
+    raise UsageError(message, f"leave out 'streaming'; or {_GIVE_BATCH}", where)
 
 
-def _candidates(source: Prepared, where: str) -> Iterator[tuple[int, Mapping[str, int]]]:
+def _candidates(source: Prepared) -> Iterator[tuple[int, Mapping[str, int]]]:
     """Yield numbers of time steps, and an axis of this size for inputs of the network."""
     graph, shapes = source.graph, infer_shapes(source.graph)
     times: list[int] = []
@@ -141,7 +148,6 @@ def _candidates(source: Prepared, where: str) -> Iterator[tuple[int, Mapping[str
     if times or any(node.op in LOOPS for node in graph):
         # A loop may not run for all time steps, or a node before it may change them: an error.
         times += [shape[1] for shape in sizes if len(shape) > 1]
-    none = True
     for time in dict.fromkeys(times):
         choices = [[i for i in (1, 0, *range(2, len(s))) if s[i : i + 1] == (time,)] for s in sizes]
         for chosen in product(*([*axes, None] for axes in choices)):
@@ -151,11 +157,7 @@ def _candidates(source: Prepared, where: str) -> Iterator[tuple[int, Mapping[str
                 for name, shape in zip(source.inputs, sizes, strict=True)
                 for i, size in enumerate(shape)
             ):
-                none = False
                 yield time, axes
-    if none:
-        message = "streaming needs a network with a loop over the time steps of an input"
-        raise UsageError(message, f"leave out 'streaming'; or {_GIVE_BATCH}", where)
 
 
 class _RefusedNodeError(Exception):

@@ -231,3 +231,11 @@ def test_slices_of_time_steps(name: str) -> None:
         return
     with pytest.raises(UnsupportedError, match="StridedSlice 'y': it takes some of the time steps"):
         model(graph, ["x"], ["y"], streaming=5)
+
+
+def test_loop_that_does_not_read_an_input() -> None:
+    graph = whole(LSTM, ZEROS)
+    fixed = [const("x", X) if node.name == "x" else node for node in graph]
+    other = [feed("z", X.shape), op("y", "AddV2", ["z", "z"], T=DType.FLOAT)]
+    with pytest.raises(UsageError, match="needs a network with a loop over the time steps"):
+        model(graph.with_nodes([*fixed, *other]), ["z"], ["y", "y0"], streaming=1)
