@@ -21,7 +21,10 @@ from mobileprep.targets.integration.ctc import Decoding
 GREEDY: Final = "CTCGreedyDecoder"
 BEAM_SEARCH: Final = "CTCBeamSearchDecoder"
 # Ops between a decoder and the outputs, which only change how sequences are stored.
-_FORMS: Final = frozenset({"Identity", "StopGradient", "Cast", "SparseToDense", "Neg"})
+_FORMS: Final = frozenset(
+    {"Identity", "StopGradient", "Cast", "SparseToDense", "Neg"}
+    | {"Pack", "Unpack", "ExpandDims", "Squeeze"}
+)
 
 
 class Tail(Struct, frozen=True):
