@@ -27,12 +27,12 @@ DEEP = [
     const("d", normal(3, 3, 8, 1, seed=5)),
     conv("out", "act d", "DepthwiseConv2dNative"),
 ]
-SAMPLES = normal(4, *IMAGE[1:], seed=7)
+SAMPLES = normal(32, *IMAGE[1:], seed=7)
 
 
 @pytest.fixture
 def data(tmp_path) -> str:
-    """A file of four samples."""
+    """A file of samples with more than 1024 values of each channel."""
     np.savez(tmp_path / "samples.npz", x=SAMPLES)
     return str(tmp_path / "samples.npz")
 
@@ -159,7 +159,7 @@ def test_missing_data_is_an_error():
 def test_only_samples_asked_for_are_measured(data):
     graph = between(RELU)
     scales = find_scales(graph, ("x", "out"))
-    runs = [{"x": SAMPLES[i : i + 1]} for i in range(4)]
+    runs = [{"x": SAMPLES[i : i + 1]} for i in range(len(SAMPLES))]
     channels = observed_channels(graph, scales, ["out"], runs)
     act = next(seen for ref, seen in channels.items() if ref.node == "act")
     values = run(graph, SAMPLES, "act").reshape(-1, 8).astype(np.float64)
@@ -268,7 +268,7 @@ def test_few_samples_do_not_show_the_ranges_of_a_dense_layer(tmp_path):
         ]
     )
     matched = []
-    for samples in (127, 128):
+    for samples in (1023, 1024):
         path = tmp_path / f"{samples}.npz"
         np.savez(path, x=normal(samples, 6, seed=2))
         result = apply("equalize_ranges", graph, data=str(path), samples=samples)

@@ -97,7 +97,7 @@ class EqualizeRanges(Transform, frozen=True):
     samples: Annotated[
         int,
         Option(
-            "Number of samples, spread evenly over the file. Channels with fewer than 128 values "
+            "Number of samples, spread evenly over the file. Channels with fewer than 1024 values "
             "in them are not scaled.",
             minimum=1,
         ),

@@ -38,7 +38,7 @@ _PART: Final = 0.5
 # Channels that hardly ever differ from zero count as ones of this share of the tensor's range.
 _LEAST_SHARE: Final = 2.0**-8
 # Fewer values do not show how large a channel can become, such as one value for each sample.
-_FEWEST_VALUES: Final = 128
+_FEWEST_VALUES: Final = 1024
 # Variance of rounding to one of 256 levels of a range, and to one of 255 levels around zero.
 _ACTIVATION: Final = 1 / (12 * 255**2)
 _WEIGHT: Final = 1 / (12 * 127**2)
