@@ -10,9 +10,9 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.opdefs.definitions import OLDER_OPS
 from mobileprep.targets.op_lists import RegisteredOps
 from mobileprep.targets.target_check import AppBuild, TargetGap, check_loads, ops_of, target_gaps

@@ -14,8 +14,13 @@ import pytest
 
 from mobileprep.building.plan.engines import EngineChoice
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.evaluate.outputs import KeptOutputs, each_pair, kept_outputs
-from mobileprep.building.stages.evaluate.run import evaluated, run
+from mobileprep.building.stages.evaluate.run import (
+    KeptOutputs,
+    each_pair,
+    evaluated,
+    kept_outputs,
+    run,
+)
 from mobileprep.building.stages.evaluate.spec import EvaluateStage, MeasuredMetric
 from mobileprep.data.source import Batch, Unread
 from mobileprep.data.survey import runs

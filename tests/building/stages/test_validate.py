@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from mobileprep.building.plan.engines import EngineRecord
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.evaluate.outputs import kept_outputs
+from mobileprep.building.stages.evaluate.run import kept_outputs
 from mobileprep.building.stages.search.run import run_verdict
 from mobileprep.building.stages.search.spec import VerdictStage
 from mobileprep.building.stages.validate.run import run

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import TransformError, UsageError
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.graph import Function, Graph, Library
-from mobileprep.graph.opdef import OpDef
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chains.chain import (
     ChainStep,
