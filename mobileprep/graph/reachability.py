@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from mobileprep.errors import InvalidGraphError, nearest_hint
 from mobileprep.graph.attrs import AttrValue
-from mobileprep.graph.graph import Graph
+from mobileprep.graph.graph import Graph, Library
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, PLACEHOLDERS
 from mobileprep.graph.op_sets import SWITCHES as TWO_WAY
@@ -257,3 +257,31 @@ def loop_nodes(graph: Graph) -> frozenset[str]:
     branches do not: a node with a dead input does not run.
     """
     return frozenset(dependents(graph, [n.name for n in graph if n.op in ENTERS]))
+
+
+def drop_unused_functions(graph: Graph) -> Graph:
+    """Keep only the functions that the nodes of a graph reach, and their gradients."""
+    library = graph.library
+    if not library.functions:
+        return graph
+    used = closure(
+        _called(graph.nodes, library),
+        lambda name: _called(library.functions[name].nodes, library),
+    )
+    if len(used) == len(library.functions):
+        return graph
+    functions = {k: v for k, v in library.functions.items() if k in used}
+    gradients = tuple((f, g) for f, g in library.gradients if f in used and g in used)
+    return Graph(graph.nodes, Library(functions, gradients), graph.versions)
+
+
+def _called(nodes: Iterable[Node], library: Library) -> set[str]:
+    names = set()
+    for node in nodes:
+        names.add(node.op)
+        for value in node.attrs.values():
+            if value.kind == "func":
+                names.add(value.value.name)
+            elif value.kind == "list(func)":
+                names.update(f.name for f in value.value)
+    return names & library.functions.keys()

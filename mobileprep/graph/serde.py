@@ -16,7 +16,7 @@ from mobileprep.formats.wire import (
     split_fields,
     without_payloads,
 )
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, OpDef
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
 from mobileprep.graph.node_serde import (
@@ -27,7 +27,6 @@ from mobileprep.graph.node_serde import (
     parsed,
     read_node,
 )
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.refs import parse_function_ref
 from mobileprep.graph.tensor import Tensor, is_large
 

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import FuncRef
+from mobileprep.graph.attrs import ArgDef, FuncRef, OpDef
 from mobileprep.graph.bypass import IDENTITIES, constant_behind, source_behind
 from mobileprep.graph.graph import Function
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.bodies import Body, function_of
 from mobileprep.graph.refs import Ref, edge
 from mobileprep.graph.tensor import Tensor

@@ -12,10 +12,9 @@ from msgspec import Struct
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, OpDef
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import PLACEHOLDERS
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.opdefs.definitions import NEWEST, OLDER_OPS, RELEASES, TF115, op_def, op_names
 from mobileprep.graph.opdefs.kernel_classes import KernelRow, default_list, kernel_rows, op_files
 from mobileprep.graph.opdefs.release_gaps import WITHOUT_KERNEL

@@ -15,10 +15,10 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.text_fields import literal_end, unescape
 from mobileprep.formats.text_proto import text_to_wire
+from mobileprep.graph.attrs import ArgDef, OpDef
 from mobileprep.graph.files import read_graph, write_graph
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.serde import graph_to_bytes
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.statistics import GraphStatistics, graph_statistics
 from mobileprep.graph.tensor import Tensor

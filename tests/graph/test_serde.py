@@ -23,10 +23,10 @@ from mobileprep.formats.parts import Part, read_between, read_index
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import LARGE, PAYLOAD_FIELD, delimited
 from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.files import APART, file_index, graph_from_index, graph_index, write_graph
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.serde import (
     graph_from_bytes,

@@ -10,8 +10,14 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from mobileprep.data.calibration.observation import SEED, Observation, Subject
-from mobileprep.data.calibration.ranges import Ranges, merged, ranges_of
+from mobileprep.data.calibration.observation import (
+    SEED,
+    Observation,
+    Ranges,
+    Subject,
+    merged,
+    ranges_of,
+)
 from mobileprep.data.options import AUTO
 from mobileprep.data.source import Dataset
 from mobileprep.data.survey import DataSurvey, run_size, runs

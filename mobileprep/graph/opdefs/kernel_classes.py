@@ -12,8 +12,8 @@ from typing import Any, Final, TypedDict
 from msgspec import Struct
 
 from mobileprep.errors import UnsupportedError, nearest_hint
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.opdefs.definitions import NEWEST, RELEASES, TF115, op_def
 
 _DATA: Final = Path(__file__).parent / "data"

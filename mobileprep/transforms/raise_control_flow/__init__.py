@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from mobileprep.core.declare import Option
-from mobileprep.graph.functions import drop_unused_functions
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import (
     GATES,
     conditional_nodes,
     dependents,
+    drop_unused_functions,
     ends,
     nodes_of,
     reachable,

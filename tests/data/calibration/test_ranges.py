@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.data.calibration.observation import Observation, Watcher
-from mobileprep.data.calibration.ranges import check_fresh, ranges_of
+from mobileprep.data.calibration.observation import Observation, Watcher, check_fresh, ranges_of
 from mobileprep.data.options import Method
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.range_file import RangeFile, TensorRange

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mobileprep.data.calibration import shards
-from mobileprep.data.calibration.ranges import ranges_of
+from mobileprep.data.calibration.observation import ranges_of
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.source import Batch
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError

@@ -18,7 +18,7 @@ from mobileprep.data.metrics.base import (
 )
 from mobileprep.data.metrics.classification import Auc, MeanIoU, TopK
 from mobileprep.errors import AccuracyError, InternalError
-from mobileprep.recipe.metrics import METRIC_NAMES, metric_facts
+from mobileprep.recipe.validation_settings import METRIC_NAMES, metric_facts
 from tests.data.metrics.batches import batch, in_batches, measured
 
 SCORES = [[0.1, 0.5, 0.4], [0.6, 0.3, 0.1], [0.2, 0.3, 0.5], [0.7, 0.2, 0.1]]

@@ -7,10 +7,9 @@ import pytest
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.opdefs.definitions import (
     MOST_TENSORS,
     NEWEST,

@@ -10,10 +10,9 @@ import pytest
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef, TensorShape
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef, TensorShape
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.refs import Ref, parse_function_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.kernel import Printed

@@ -430,8 +430,8 @@ class Count(Struct, frozen=True):
         return Amounts(self.expected, p95, self.worst)
 
 
-def binomial_percentile(trials: int, rate: float, share: float = _P95) -> int:
-    """Return the smallest k for which at most k of some trials succeed with a probability.
+def binomial_percentile(trials: int, rate: float) -> int:
+    """Return the smallest k for which at most k of some trials succeed with a probability of 95 %.
 
     Sums the probabilities around the mode, each computed from its neighbor, so that the result
     depends only on basic arithmetic, and is the same on all platforms.
@@ -449,7 +449,7 @@ def binomial_percentile(trials: int, rate: float, share: float = _P95) -> int:
     reached = 0.0
     for weight in (*reversed(below), 1.0, *above):
         reached += weight
-        if reached >= share * total:
+        if reached >= _P95 * total:
             return k
         k += 1
     return trials
