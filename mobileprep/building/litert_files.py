@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import atomic_writer
-from mobileprep.data.calibration.observation import Subject
+from mobileprep.data.calibration.observation import Subject, check_tensors
 from mobileprep.data.calibration.range_choice import calibrated
-from mobileprep.data.calibration.ranges import check_tensors
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.options import Method

@@ -303,7 +303,8 @@ def programs(
                 graph, inputs, outputs, where, flex=flex, open_states=open_states
             )
         else:
-            whole = _streamed(graph, inputs, outputs, streaming, where)
+            inline = mode not in INTEGERS
+            whole = _streamed(graph, inputs, outputs, streaming, where, inline=inline)
             source, run = whole.source, whole.streaming
             program = lowered(source, whole.inputs, whole.outputs, where, flex=flex)
         notes += source.notes
@@ -460,15 +461,22 @@ def _lowered(
 
 
 def _streamed(
-    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], count: int, where: str
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    count: int,
+    where: str,
+    *,
+    inline: bool,
 ) -> Streamed:
     """Return the network for some time steps at a time."""
     check_names(graph, where)
     lengths = [with_length(graph, inputs, length) for length in LENGTHS]
-    sources = [prepared(graph, specs, outputs) for specs in lengths]
+    sources = [prepared(graph, specs, outputs, masks=False) for specs in lengths]
     if lengths[0] == lengths[1]:
         del sources[1:]
-    return streamed(sources, [spec.name for spec in inputs], outputs, count, where)
+    names = [spec.name for spec in inputs]
+    return streamed(sources, names, outputs, count, where, inline=inline)
 
 
 def without_fake_quants(program: Program) -> tuple[Program, dict[str, Range]]:

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.bodies import Body, body_of, function_of
 from mobileprep.graph.refs import Edge, FreshNames, Ref, parse_ref
 from mobileprep.graph.tensor import Tensor

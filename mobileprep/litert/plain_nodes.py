@@ -9,10 +9,9 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Library
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.bodies import Body, function_of
 from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.tensor import Tensor

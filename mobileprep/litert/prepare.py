@@ -88,6 +88,7 @@ def prepared(
     outputs: Sequence[str],
     *,
     open_states: bool = True,
+    masks: bool = True,
 ) -> Prepared:
     """Cut a graph between inputs and outputs, simplify it, and fuse its recurrent cells.
 
@@ -96,6 +97,7 @@ def prepared(
         inputs: the tensors to feed.
         outputs: the tensors to fetch.
         open_states: whether to fuse cells whose states have an open size, such as the batch.
+        masks: whether to fuse cells that skip masked steps.
     """
     graph = _without_prints(graph)
     refs = tuple(_checked_ref(graph, name, "output") for name in outputs)
@@ -107,7 +109,9 @@ def prepared(
     step = prepared_step(done)
     # Folded constants may wait for a loop that the next step replaces.
     graph = done.graph.with_nodes(node.with_inputs(node.data_inputs) for node in done.graph)
-    graph, refs = with_whole_sequences(graph, done.outputs, step, open_states=open_states)
+    graph, refs = with_whole_sequences(
+        graph, done.outputs, step, open_states=open_states, masks=masks
+    )
     graph, refs = without_unrolled_cells(graph, refs, open_states=open_states)
     return replace(done, graph=without_computed_fills(graph), outputs=refs)
 

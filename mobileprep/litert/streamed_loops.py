@@ -1,35 +1,47 @@
-"""Run a loop over time steps for fewer of them, from states that the caller gives."""
+"""Run a loop over time steps for fewer of them, from states that the caller gives.
+
+For a single time step, the body can replace the loop: delegates run it, and do not run a WHILE.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import FuncRef
+from mobileprep.graph.attrs import ArgDef, FuncRef, OpDef
 from mobileprep.graph.bypass import IDENTITIES, constant_behind, source_behind
 from mobileprep.graph.graph import Function
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.bodies import Body, function_of
-from mobileprep.graph.refs import Ref
+from mobileprep.graph.refs import Ref, edge
 from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.recurrent_loops import Loop
 from mobileprep.litert.refusals import CannotExpressError
-from mobileprep.litert.time_steps import LAST, Along, Mark, Steps
+from mobileprep.litert.time_axes import LAST, Along, Mark, Steps
 
 AddState = Callable[[Node, Ref, Ref], Ref]
 """Adds a state of a node, from its values at the start of a sequence and after the last step, and
 returns its value before the first step of a call."""
 
-_EXPORT: Final = "leave out 'streaming', or change the loop"
+_EXPORT: Final = "leave out 'streaming', or export the model without sequence lengths"
 
 
-def shorten_loop(steps: Steps, node: Node, loop: Loop, add_state: AddState) -> dict[str, Function]:
+def shorten_loop(
+    steps: Steps, node: Node, loop: Loop, add_state: AddState, *, inline: bool
+) -> dict[str, Function]:
     """Add a loop that runs fewer time steps, and return its new functions.
+
+    Args:
+        steps: the nodes to add to.
+        node: the loop.
+        loop: the same with its functions.
+        add_state: adds a state.
+        inline: whether to add the body instead of a loop for a single step.
 
     Raises:
         CannotExpressError: the loop uses more of the sequence than the row of each step.
@@ -46,11 +58,14 @@ def shorten_loop(steps: Steps, node: Node, loop: Loop, add_state: AddState) -> d
             ref, result = add_state(node, first, Ref(node.name, k)), LAST
         inputs.append(ref)
         results.append(result)
+    steps.marks.update({(node.name, k): mark for k, mark in enumerate(results)})
+    if inline and steps.count == 1:
+        _inline(steps, node, loop, inputs, read)
+        return {}
     functions = _condition(steps, node, loop)
     (name,) = functions
     test = attr.AttrValue("func", FuncRef(name))
     steps.add(node.with_inputs(tuple(inputs)).with_attrs(cond=test))
-    steps.marks.update({(node.name, k): mark for k, mark in enumerate(results)})
     return functions
 
 
@@ -140,8 +155,29 @@ def _is_row_written(loop: Loop, node: Node) -> bool:
 
 def _counts(name: str) -> CannotExpressError:
     reason = f"its body uses the number of the time step, in {name!r}"
-    hint = "export the model without sequence lengths and positions"
-    return CannotExpressError(reason, hint)
+    return CannotExpressError(reason, _EXPORT)
+
+
+def _inline(steps: Steps, node: Node, loop: Loop, inputs: Sequence[Ref], read: set[str]) -> None:
+    """Add the nodes of one turn instead of the loop."""
+    graph = loop.body.graph
+    refs = {edge(arg): ref for arg, ref in zip(loop.args, inputs, strict=True)}
+    names = {inner.name: steps.names.name(f"{node.name}/{inner.name}") for inner in graph}
+
+    def moved(ref: Ref) -> Ref:
+        return refs.get(edge(ref), ref.renamed(names[ref.node]))
+
+    for inner in graph:
+        copy = inner.with_inputs(tuple(map(moved, inner.data_inputs)))
+        if inner.name in read:
+            attrs = {"T": inner.attrs["Tparams"], "squeeze_dims": attr.integers(0)}
+            copy = Node(inner.name, "Squeeze", copy.inputs[:1], inner.device, attrs)
+        if inner.name not in loop.body.inputs:
+            steps.add(replace(copy, name=names[inner.name]))
+    for k, end in enumerate(loop.ends):
+        written = loop.written(k)
+        source = end if written is None else graph[end.node].data_inputs[2]
+        steps.same[node.name, k] = steps.final(moved(source))
 
 
 def _condition(steps: Steps, node: Node, loop: Loop) -> dict[str, Function]:

@@ -19,19 +19,22 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.streaming import State, Streaming
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.bypass import constant_behind
+from mobileprep.graph.bypass import source_behind
 from mobileprep.graph.graph import Function, Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import PLACEHOLDERS
 from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import FreshNames, Ref
+from mobileprep.graph.tensor import Tensor
 from mobileprep.graph.verify import execution_order
 from mobileprep.litert.fused_cells import LSTM, RNN
 from mobileprep.litert.prepare import CutInput, Prepared, prepared_step
 from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, LOOPS, ROWS, Loop, Sizes
 from mobileprep.litert.refusals import MALFORMED, CannotExpressError, Refusal, malformed, refused
 from mobileprep.litert.streamed_loops import shorten_loop
-from mobileprep.litert.time_steps import Along, Last, Mark, Steps, shorten
+from mobileprep.litert.time_axes import Along, Last, Mark, Steps
+from mobileprep.litert.time_steps import shorten
+from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 
 # Two numbers of time steps in place of an open one. What depends on the number differs.
@@ -83,6 +86,8 @@ def streamed(
     outputs: Sequence[str],
     count: int,
     where: str = "",
+    *,
+    inline: bool = True,
 ) -> Streamed:
     """Return the network for a number of time steps at a time.
 
@@ -92,11 +97,13 @@ def streamed(
         outputs: the names of its outputs.
         count: the number of time steps of each call.
         where: the location of the graph, for messages.
+        inline: whether loops for a single time step are not loops any more; their tensors have no
+            measured ranges.
 
     Raises:
         InexpressibleError: a node may combine time steps, or depends on their number.
     """
-    results = [_streamed(source, inputs, outputs, count, where) for source in sources]
+    results = [_streamed(source, inputs, outputs, count, where, inline) for source in sources]
     first = results[0]
     for other in results[1:]:
         _check_same(first.source.graph, other.source.graph, where)
@@ -104,19 +111,30 @@ def streamed(
 
 
 def _streamed(
-    source: Prepared, inputs: Sequence[str], outputs: Sequence[str], count: int, where: str
+    source: Prepared,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    count: int,
+    where: str,
+    inline: bool,
 ) -> Streamed:
     refusals: list[Refusal] = []
-    for time, axes in _candidates(source, where):
-        work = _Work(source, time, axes, count)
+    for time, axes in _candidates(source):
+        work = _Work(source, time, axes, count, inline)
         try:
-            return work.streamed(inputs, outputs)
+            result = work.streamed(inputs, outputs)
         except _RefusedNodeError as error:
             refusals.append(error.refusal)
-    raise refused(refusals[:1], where)
+            continue
+        if result.streaming.states:
+            return result
+    if refusals:
+        raise refused(refusals[:1], where)
+    message = "streaming needs a network with a loop over the time steps of an input"
+    raise UsageError(message, f"leave out 'streaming'; or {_GIVE_BATCH}", where)
 
 
-def _candidates(source: Prepared, where: str) -> Iterator[tuple[int, Mapping[str, int]]]:
+def _candidates(source: Prepared) -> Iterator[tuple[int, Mapping[str, int]]]:
     """Yield numbers of time steps, and an axis of this size for inputs of the network."""
     graph, shapes = source.graph, infer_shapes(source.graph)
     times: list[int] = []
@@ -127,10 +145,9 @@ def _candidates(source: Prepared, where: str) -> Iterator[tuple[int, Mapping[str
             times += [] if shape is None else shape[:1]
         elif node.op in LOOPS:
             times += Loop(graph, node, Sizes(graph), prepared_step(source)).steps()
-    if times:
-        # A node before the loop may change the number of time steps; it is reported.
+    if times or any(node.op in LOOPS for node in graph):
+        # A loop may not run for all time steps, or a node before it may change them: an error.
         times += [shape[1] for shape in sizes if len(shape) > 1]
-    none = True
     for time in dict.fromkeys(times):
         choices = [[i for i in (1, 0, *range(2, len(s))) if s[i : i + 1] == (time,)] for s in sizes]
         for chosen in product(*([*axes, None] for axes in choices)):
@@ -140,11 +157,7 @@ def _candidates(source: Prepared, where: str) -> Iterator[tuple[int, Mapping[str
                 for name, shape in zip(source.inputs, sizes, strict=True)
                 for i, size in enumerate(shape)
             ):
-                none = False
                 yield time, axes
-    if none:
-        message = "streaming needs a network with a loop over the time steps of an input"
-        raise UsageError(message, f"leave out 'streaming'; or {_GIVE_BATCH}", where)
 
 
 class _RefusedNodeError(Exception):
@@ -158,8 +171,11 @@ class _RefusedNodeError(Exception):
 class _Work:
     """The conversion of a network for given axes of its inputs."""
 
-    def __init__(self, source: Prepared, time: int, axes: Mapping[str, int], count: int) -> None:
+    def __init__(
+        self, source: Prepared, time: int, axes: Mapping[str, int], count: int, inline: bool
+    ) -> None:
         self._source = source
+        self._inline = inline
         self._axes = axes
         graph = source.graph
         names = FreshNames([*graph.by_name, *graph.library.functions])
@@ -194,8 +210,9 @@ class _Work:
         library = source.graph.library
         functions = {**library.functions, **self._functions}
         fed = (*source.inputs, *own)
-        ends = (*source.outputs, *(ref for _, ref in self._states))
-        whole = source.graph.with_nodes([*steps.nodes, *self._late])
+        ends = tuple(map(steps.final, (*source.outputs, *(ref for _, ref in self._states))))
+        late = [n.with_inputs(tuple(map(steps.final, n.inputs))) for n in self._late]
+        whole = source.graph.with_nodes([*steps.nodes, *late])
         needed = {*fed, *reachable(whole, [ref.node for ref in ends])}
         nodes = [node for node in whole if node.name in needed]
         graph = Graph(nodes, replace(library, functions=functions), source.graph.versions)
@@ -262,7 +279,8 @@ class _Work:
         """Give a loop over the time steps its states, and run it for fewer steps."""
         graph = self._source.graph
         loop = Loop(graph, node, Sizes(graph), prepared_step(self._source))
-        self._functions.update(shorten_loop(self._steps, node, loop, self.state))
+        functions = shorten_loop(self._steps, node, loop, self.state, inline=self._inline)
+        self._functions.update(functions)
 
     def state(self, node: Node, first: Ref, end: Ref) -> Ref:
         """Add a state, and return its value before the first step.
@@ -276,7 +294,7 @@ class _Work:
         if steps.mark(first) is not None:
             reason = "its first state is computed from the sequence"
             raise CannotExpressError(reason, "split the model into an encoder and a decoder")
-        value = constant_behind(self._source.graph, first)
+        value = _constant_value(self._source.graph, first)
         if value is None:
             reason = f"its first state, {first!s}, is not constant"
             raise CannotExpressError(reason, "leave the state out of the inputs")
@@ -300,6 +318,19 @@ class _Work:
         self._states.append((state, Ref(state.output)))
         self._late.append(after)
         return Ref(before)
+
+
+def _constant_value(graph: Graph, ref: Ref) -> Tensor | None:
+    """Return the value of a tensor that is computed from constants, or None."""
+    ref = source_behind(graph, ref)
+    node = graph[ref.node]
+    if node.op == "Const":
+        return node.attr_tensor("value")
+    inputs = [_constant_value(graph, r) for r in node.data_inputs]
+    known = [value for value in inputs if value is not None]
+    if not known or len(known) < len(inputs):
+        return None
+    return evaluate_node(node, known)[ref.index]
 
 
 _OTHER_STEPS: Final = "run one loop for each time step of the inputs"

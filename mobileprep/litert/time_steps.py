@@ -1,147 +1,22 @@
-"""Shorten the nodes that compute each time step of a sequence on its own.
-
-A tensor of ``[outer, time, inner]`` elements keeps this order through reshapes, so that its axis of
-time steps is known without names or conventions.
-"""
+"""Shorten the nodes that compute each time step of a sequence on its own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.bypass import IDENTITIES, constant_behind
-from mobileprep.graph.graph import Graph
-from mobileprep.graph.node import Node, constant
+from mobileprep.graph.bypass import IDENTITIES
+from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import FUSED_BATCH_NORMS
-from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
-from mobileprep.graph.tensor import Array, Tensor
+from mobileprep.graph.refs import Ref
 from mobileprep.litert.refusals import CannotExpressError
-from mobileprep.ops.shape_inference import Shapes, shape_of
+from mobileprep.litert.time_axes import CUT, LAST, MIXES, Along, Mark, Steps
 
-
-class Along(Struct, frozen=True):
-    """A tensor with a part for each time step.
-
-    Args:
-        axis: the axis with the time steps.
-        outer: number of parts before the time steps that a reshape has merged into the axis.
-        inner: number of parts after them.
-    """
-
-    axis: int
-    outer: int = 1
-    inner: int = 1
-
-
-class Last(Struct, frozen=True):
-    """A tensor computed from the last time step, or from a state after it."""
-
-
-LAST: Final = Last()
-Mark: TypeAlias = Along | Last | None
-"""How a tensor depends on the time steps; None if it does not."""
-
-_CUT: Final = "end the model before this node, or leave out 'streaming'"
-MIXES: Final = "it combines several time steps"
 _WINDOW: Final = "begin the model after the convolution, and compute it in the app"
-
-
-class Steps:
-    """The nodes of a graph with fewer time steps.
-
-    Args:
-        graph: the graph, in which all sizes are known.
-        shapes: the shapes of its tensors.
-        time: the number of time steps.
-        count: the number to shorten it to.
-        names: generator of new names.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        shapes: Mapping[str, Shapes],
-        time: int,
-        count: int,
-        names: FreshNames,
-    ) -> None:
-        self.graph = graph
-        self.time = time
-        self.count = count
-        self.names = names
-        self.nodes: list[Node] = []
-        self.marks: dict[Edge, Mark] = {}
-        self.last: set[str] = set()
-        self._shapes = shapes
-
-    def mark(self, ref: Ref) -> Mark:
-        """Return how a tensor depends on the time steps."""
-        return self.marks.get(edge(ref), LAST if ref.node in self.last else None)
-
-    def shape(self, ref: Ref) -> tuple[int, ...]:
-        """Return a shape in the original graph."""
-        shape = shape_of(self._shapes, ref)
-        if shape is None or -1 in shape:
-            reason = f"the shape of {ref!s} is not known"
-            raise CannotExpressError(reason, "give the shapes of all inputs")
-        return shape
-
-    def constant(self, ref: Ref) -> Array:
-        """Return the value of a constant operand."""
-        value = constant_behind(self.graph, ref)
-        if value is None:
-            reason = f"its operand {ref!s} is not constant"
-            raise CannotExpressError(reason, _CUT)
-        return value.array()
-
-    def axes(self, ref: Ref, rank: int) -> list[int]:
-        """Return the axes that a constant names."""
-        return [int(axis) % rank for axis in self.constant(ref).reshape(-1)]
-
-    def add(self, node: Node) -> None:
-        """Add a node."""
-        self.nodes.append(node)
-
-    def new(self, like: Node, what: str, value: Array) -> Ref:
-        """Add a constant."""
-        name = self.names.name(f"{like.name}/{what}")
-        self.add(constant(name, Tensor.of(value)))
-        return Ref(name)
-
-    def with_constant(self, node: Node, index: int, value: Array) -> Node:
-        """Return a node with another constant operand of the same dtype."""
-        ref = self.new(node, "steps", value.astype(self.constant(node.data_inputs[index]).dtype))
-        inputs = node.data_inputs
-        return node.with_inputs((*inputs[:index], ref, *inputs[index + 1 :]))
-
-    def size(self, mark: Along) -> int:
-        """Return the new size of an axis."""
-        return mark.outer * self.count * mark.inner
-
-    def shortened(self, node: Node, ref: Ref, mark: Along) -> Ref:
-        """Return a tensor that is the same in each time step for the new number of them."""
-        value = constant_behind(self.graph, ref)
-        shape = self.shape(ref)
-        if value is None or shape[mark.axis] != mark.outer * self.time * mark.inner:
-            raise CannotExpressError(MIXES, _CUT)
-        before, after = shape[: mark.axis], shape[mark.axis + 1 :]
-        parts = value.array().reshape(*before, mark.outer, self.time, mark.inner, *after)
-        first = np.take(parts, [0] * self.count, mark.axis + 1)
-        if not np.array_equal(parts, np.broadcast_to(parts[_first(mark)], parts.shape)):
-            reason = f"its operand {ref!s} differs from time step to time step"
-            raise CannotExpressError(reason, _CUT)
-        return self.new(node, "steps", first.reshape(*before, self.size(mark), *after))
-
-
-def _first(mark: Along) -> tuple[slice, ...]:
-    return (*[slice(None)] * (mark.axis + 1), slice(0, 1))
-
-
 Result: TypeAlias = tuple[Node, Sequence[Mark]]
 Rule: TypeAlias = Callable[[Steps, Node], Result]
 _RULES: dict[str, Rule] = {}
@@ -155,7 +30,7 @@ def shorten(steps: Steps, node: Node) -> Result:
     """
     rule = _RULES.get(node.op)
     if rule is None:
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     return rule(steps, node)
 
 
@@ -171,7 +46,7 @@ def _along(steps: Steps, node: Node, index: int = 0) -> Along:
     """Return the axis of an operand; raise an error if only others have time steps."""
     mark = steps.mark(node.data_inputs[index])
     if not isinstance(mark, Along):
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     return mark
 
 
@@ -179,7 +54,7 @@ def _only(steps: Steps, node: Node, *indices: int) -> None:
     """Raise an error if other operands than the given ones have time steps."""
     others = [r for i, r in enumerate(node.data_inputs) if i not in indices]
     if any(steps.mark(ref) is not None for ref in others):
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
 
 
 _ELEMENTWISE: Final = (
@@ -206,7 +81,7 @@ def _elementwise(steps: Steps, node: Node) -> Result:
         if isinstance(mark, Along):
             marks.add(Along(mark.axis + rank - len(shape), mark.outer, mark.inner))
     if len(marks) != 1:
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     (mark,) = marks
     inputs = []
     for ref, shape in zip(node.data_inputs, shapes, strict=True):
@@ -219,7 +94,7 @@ def _elementwise(steps: Steps, node: Node) -> Result:
 @_rule("Select")
 def _select(steps: Steps, node: Node) -> Result:
     if len({steps.shape(ref) for ref in node.data_inputs}) != 1:
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     return _elementwise(steps, node)
 
 
@@ -229,7 +104,7 @@ def _bias_add(steps: Steps, node: Node) -> Result:
     _only(steps, node, 0)
     channel = 1 if node.attr_str("data_format", "NHWC").startswith("NC") else rank - 1
     if mark.axis == channel:
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     return node, [mark]
 
 
@@ -247,7 +122,7 @@ def _reshape(steps: Steps, node: Node) -> Result:
     ]
     if not found:
         reason = "it splits the axis of the time steps"
-        raise CannotExpressError(reason, _CUT)
+        raise CannotExpressError(reason, CUT)
     new = min(found, key=lambda m: m.outer * m.inner)
     if node.op == "Reshape":
         sizes = [*after]
@@ -283,7 +158,7 @@ def _reduce(steps: Steps, node: Node) -> Result:
 def _along_last(steps: Steps, node: Node) -> Result:
     mark = _along(steps, node)
     if mark.axis == len(steps.shape(node.data_inputs[0])) - 1:
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     return node, [mark, mark]
 
 
@@ -293,7 +168,7 @@ def _along_axes(steps: Steps, node: Node) -> Result:
     if mark.axis in steps.axes(node.data_inputs[1], len(steps.shape(node.data_inputs[0]))):
         if node.op == "ReverseV2":
             raise CannotExpressError(*_REVERSES)
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     return node, [mark]
 
 
@@ -318,7 +193,7 @@ def _join(steps: Steps, node: Node) -> Result:
     axis %= rank + is_pack
     mark = marks.pop()
     if marks or (axis == mark.axis and not is_pack):
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     inputs = [steps.shortened(node, ref, mark) if steps.mark(ref) is None else ref for ref in parts]
     moved = Along(mark.axis + (is_pack and axis <= mark.axis), mark.outer, mark.inner)
     return node.with_inputs((*inputs, *node.data_inputs[len(parts) :])), [moved]
@@ -331,7 +206,7 @@ def _split(steps: Steps, node: Node) -> Result:
     rank = len(steps.shape(node.data_inputs[value]))
     if mark.axis in steps.axes(node.data_inputs[place], rank):
         reason = "it splits the time steps"
-        raise CannotExpressError(reason, _CUT)
+        raise CannotExpressError(reason, CUT)
     return node, [mark] * node.attr_int("num_split")
 
 
@@ -370,12 +245,12 @@ def _strided_slice(steps: Steps, node: Node) -> Result:
             output += 1
         elif axis == mark.axis:
             first = 0 if has["begin"][i] else int(begin[i])
-            last = steps.time if has["end"][i] else int(end[i])
             is_single = has["shrink_axis"][i]
-            if (first, last, int(strides[i])) == (0, steps.time, 1) and not is_single:
+            is_rest = (has["end"][i] or end[i] >= steps.time) and strides[i] == 1
+            if first == 0 and is_rest and not is_single:
                 node = node.with_attrs(end_mask=attr.integer(masks["end"] | 1 << i))
                 break
-            _check_last(steps, mark, first)
+            _check_last(steps, mark, first if is_rest or is_single else 0)
             begin[i], end[i] = steps.count - 1, steps.count
             node = steps.with_constant(steps.with_constant(node, 1, begin), 2, end)
             return node, [LAST]
@@ -388,7 +263,7 @@ def _strided_slice(steps: Steps, node: Node) -> Result:
 
 def _check_last(steps: Steps, mark: Along, index: int) -> None:
     """Raise an error unless an index is that of the last time step."""
-    if index not in (-1, steps.time - 1) or mark.outer * mark.inner != 1:
+    if index % steps.time != steps.time - 1 or mark.outer * mark.inner != 1:
         reason = "it takes some of the time steps"
         raise CannotExpressError(reason, _TAKE_LAST)
 
@@ -410,7 +285,7 @@ def _slice(steps: Steps, node: Node) -> Result:
 def _gather(steps: Steps, node: Node) -> Result:
     values, index = node.data_inputs[:2]
     if node.attr_int("batch_dims", 0):
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     rank = len(steps.shape(values))
     axis = 0 if node.op == "Gather" else steps.axes(node.data_inputs[2], rank)[0]
     if steps.mark(values) is None:
@@ -487,7 +362,7 @@ def _matrix_product(steps: Steps, node: Node) -> Result:
     elif None in axes:
         shape = shapes[axes.index(None)]
         if len(shape) > rank - 1 - place and shape[place - rank + len(shape)] != 1:
-            raise CannotExpressError(MIXES, _CUT)
+            raise CannotExpressError(MIXES, CUT)
     return node, [Along(place, first.outer, first.inner)]
 
 
@@ -528,7 +403,7 @@ def _images(steps: Steps, node: Node) -> Result:
     mark = _along(steps, node)
     _only(steps, node, 0)
     if mark.axis != 0:
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     return node, [mark]
 
 
@@ -538,5 +413,5 @@ def _batch_norm(steps: Steps, node: Node) -> Result:
     _only(steps, node, 0)
     channel = 1 if node.attr_str("data_format", "NHWC").startswith("NC") else -1
     if mark.axis == channel % len(steps.shape(node.data_inputs[0])):
-        raise CannotExpressError(MIXES, _CUT)
+        raise CannotExpressError(MIXES, CUT)
     return node, [mark]

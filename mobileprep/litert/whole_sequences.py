@@ -38,7 +38,12 @@ _BOOL: Final = attr.dtype(DType.BOOL)
 
 
 def with_whole_sequences(
-    graph: Graph, outputs: Sequence[Ref], prepare: Prepare, *, open_states: bool
+    graph: Graph,
+    outputs: Sequence[Ref],
+    prepare: Prepare,
+    *,
+    open_states: bool,
+    masks: bool = True,
 ) -> tuple[Graph, tuple[Ref, ...]]:
     """Replace the loops of a graph that run an LSTM or RNN cell for each step of a sequence.
 
@@ -47,6 +52,7 @@ def with_whole_sequences(
         outputs: its outputs.
         prepare: returns the functions that its loops run.
         open_states: whether to replace loops whose states have an open size, such as the batch.
+        masks: whether to replace loops whose cells skip masked steps, which moves steps.
 
     Returns:
         The graph and its outputs.
@@ -66,6 +72,8 @@ def with_whole_sequences(
             except MALFORMED:
                 continue  # Its lowering reports the error.
             if loop is None or (matcher.has_open_state(loop) and not open_states):
+                continue
+            if loop.mask is not None and not masks:
                 continue
             used = [i for i in range(len(node.data_inputs)) if (node.name, i) in read]
             if all(i in loop.results for i in used):

@@ -10,10 +10,9 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.bodies import Body, function_of
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
@@ -363,3 +362,9 @@ def test_affine_form_of_a_sum_of_products() -> None:
     np.testing.assert_array_equal(form.bias, [1, -1])
     np.testing.assert_array_equal(form.matrix(("x", 0)), [[0, 2], [4, 6], [8, 10]])
     np.testing.assert_array_equal(form.matrix(("h", 0)), [[-1, 0], [0, -1]])
+
+
+def test_constant_that_waits_for_a_fused_loop() -> None:
+    size = op("size", "Shape", ["loop:1"], T=FLOAT, out_type=INT)
+    graph = network([*SUM, *cell()])
+    assert LSTM in operators(graph.with_nodes([*graph, size]), ["y0", "size"])

@@ -76,7 +76,7 @@ def test_lstm(steps: int, states: Mapping[str, Array] | None) -> None:
 @pytest.mark.parametrize("steps", [1, 5])
 def test_other_loop(steps: int) -> None:
     streaming, operators = stream(whole(LOOP, {"h": ZEROS["h"]}), ["y0"], steps)
-    assert operators.count("WHILE") == 1
+    assert operators.count("WHILE") == (steps > 1)
     assert len(streaming.states) == 1
 
 
@@ -187,10 +187,11 @@ def test_open_batch() -> None:
 
 
 def test_sequence_that_is_no_multiple_of_the_steps() -> None:
-    graph = whole(LSTM, ZEROS)
-    content = bytes(model_bytes(model(graph, ["x"], ["y0"], streaming=4)))
+    graph = whole(LSTM, ZEROS, outputs=("loop:1", "loop:3"))
+    stream(graph, ["y0"], 4)
+    content = bytes(model_bytes(model(graph, ["x"], ["y0", "y1"], streaming=4)))
     with pytest.raises(UnsupportedError, match=r"a sequence of 15 time steps, .* 4 at a time"):
-        LiteRtModel(Path("m.tflite"), content).run(["y0"], {"x": X})
+        LiteRtModel(Path("m.tflite"), content).run(["y0", "y1"], {"x": X})
 
 
 def test_fed_states_run_one_call() -> None:
@@ -202,3 +203,39 @@ def test_fed_states_run_one_call() -> None:
     second, *_ = engine.run(["y0"], {"x": X[1:2], "state_0": after[0], "state_1": after[1]})
     (rows,) = expected(graph, {"x": X}, ["y0"])
     compare([first, second], [rows[:1], rows[1:2]], 1e-5)
+
+
+SLICES = {
+    "all": ([0, 0, 0], [0, 0, 0], [1, 1, 1], 7, 7, 0),
+    "all, by its size": ([0, 0, 0], [len(X), 0, 0], [1, 1, 1], 6, 6, 0),
+    "last row": ([-1, 0, 0], [0, 0, 0], [1, 1, 1], 6, 7, 1),
+    "last row, by its number": ([len(X) - 1, 0, 0], [0, 0, 0], [1, 1, 1], 6, 7, 0),
+    "reversed": ([-1, 0, 0], [-4, 0, 0], [-1, 1, 1], 6, 6, 0),
+    "all but the last": ([0, 0, 0], [-1, 0, 0], [1, 1, 1], 6, 6, 0),
+    "first row": ([0, 0, 0], [1, 0, 0], [1, 1, 1], 6, 6, 1),
+    "every other": ([0, 0, 0], [0, 0, 0], [2, 1, 1], 7, 7, 0),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_slices_of_time_steps(name: str) -> None:
+    begin, end, strides, begin_mask, end_mask, shrink = SLICES[name]
+    bounds = {"begin": begin, "end": end, "strides": strides}
+    cut = op("y", "StridedSlice", ["y0", *bounds], T=DType.FLOAT, Index=DType.INT32,
+             begin_mask=begin_mask, end_mask=end_mask, shrink_axis_mask=shrink)  # fmt: skip
+    constants = [const(key, np.array(values, np.int32)) for key, values in bounds.items()]
+    graph = with_nodes(whole(LSTM, ZEROS), *constants, cut)
+    if name.startswith(("all", "last")) and name != "all but the last":
+        streaming, _ = stream(graph, ["y"], 5)
+        assert ("y" in streaming.outputs) is name.startswith("all")
+        return
+    with pytest.raises(UnsupportedError, match="StridedSlice 'y': it takes some of the time steps"):
+        model(graph, ["x"], ["y"], streaming=5)
+
+
+def test_loop_that_does_not_read_an_input() -> None:
+    graph = whole(LSTM, ZEROS)
+    fixed = [const("x", X) if node.name == "x" else node for node in graph]
+    other = [feed("z", X.shape), op("y", "AddV2", ["z", "z"], T=DType.FLOAT)]
+    with pytest.raises(UsageError, match="needs a network with a loop over the time steps"):
+        model(graph.with_nodes([*fixed, *other]), ["z"], ["y", "y0"], streaming=1)

@@ -18,7 +18,7 @@ from mobileprep.transforms.equalize_ranges.activations import (
     observed_channels,
 )
 from mobileprep.transforms.rewriting.channel_scales import ScaledLayer, find_scales
-from tests.transforms.graphs import apply, const, conv, node, normal, run
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run
 from tests.transforms.test_equalize_ranges import IMAGE, MATCHES, between
 
 RELU = node("act", "Relu", "biased")
@@ -27,12 +27,12 @@ DEEP = [
     const("d", normal(3, 3, 8, 1, seed=5)),
     conv("out", "act d", "DepthwiseConv2dNative"),
 ]
-SAMPLES = normal(4, *IMAGE[1:], seed=7)
+SAMPLES = normal(32, *IMAGE[1:], seed=7)
 
 
 @pytest.fixture
 def data(tmp_path) -> str:
-    """A file of four samples."""
+    """A file of samples with more than 1024 values of each channel."""
     np.savez(tmp_path / "samples.npz", x=SAMPLES)
     return str(tmp_path / "samples.npz")
 
@@ -159,7 +159,7 @@ def test_missing_data_is_an_error():
 def test_only_samples_asked_for_are_measured(data):
     graph = between(RELU)
     scales = find_scales(graph, ("x", "out"))
-    runs = [{"x": SAMPLES[i : i + 1]} for i in range(4)]
+    runs = [{"x": SAMPLES[i : i + 1]} for i in range(len(SAMPLES))]
     channels = observed_channels(graph, scales, ["out"], runs)
     act = next(seen for ref, seen in channels.items() if ref.node == "act")
     values = run(graph, SAMPLES, "act").reshape(-1, 8).astype(np.float64)
@@ -254,3 +254,23 @@ def test_rows_of_a_flattened_image_share_their_scale(data):
         channels = peaks(one, "flat").reshape(-1, 8).max(axis=0)
         spreads.append(channels.max() / channels.min())
     assert spreads[1] < spreads[0] / 5
+
+
+def test_few_samples_do_not_show_the_ranges_of_a_dense_layer(tmp_path):
+    graph = Graph(
+        [
+            placeholder(),
+            const("w", normal(6, 4) * [1, 0.1, 0.01, 1]),
+            node("hidden", "MatMul", "x w"),
+            node("act", "Relu", "hidden"),
+            const("v", normal(4, 3, seed=1)),
+            node("out", "MatMul", "act v"),
+        ]
+    )
+    matched = []
+    for samples in (1023, 1024):
+        path = tmp_path / f"{samples}.npz"
+        np.savez(path, x=normal(samples, 6, seed=2))
+        result = apply("equalize_ranges", graph, data=str(path), samples=samples)
+        matched.append(result.matched)
+    assert matched == [0, 1]

@@ -9,16 +9,16 @@ from mobileprep.building.report.layout import number_text, plain, table
 from mobileprep.building.report.summary import candidates_of, off_by
 from mobileprep.building.stages.budget.report import cost_text, measured_text, slowest_ops
 from mobileprep.building.stages.budget.spec import BudgetLine, OpCost
-from mobileprep.building.stages.calibrate.report import calibration_text
+from mobileprep.building.stages.calibrate.spec import calibration_text
 from mobileprep.building.stages.candidate.report import candidate_markdown
 from mobileprep.building.stages.check.report import Checked
-from mobileprep.building.stages.cut.report import preprocessing_lines
+from mobileprep.building.stages.cut.spec import preprocessing_lines
 from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
 from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.decoder.report import decoding_line
-from mobileprep.building.stages.download.report import download_text
+from mobileprep.building.stages.download.spec import download_text
 from mobileprep.building.stages.exceptions.report import exception_markdown
-from mobileprep.building.stages.gaps.report import gap_markdown
+from mobileprep.building.stages.gaps.spec import gap_markdown
 from mobileprep.building.stages.layers.report import layer_markdown
 from mobileprep.building.stages.migration.report import migration_markdown
 from mobileprep.building.stages.package.report import kernels_text, lite_lines

@@ -10,10 +10,9 @@ from typing import Any, Final
 from mobileprep.errors import InvalidGraphError, UnsupportedError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, OpDef
 from mobileprep.graph.graph import Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.serde import opdef_from_proto
 

@@ -24,10 +24,10 @@ FLOAT: Final[Level] = 2
 _EACH: Final = 1e-4
 _ELEMENTS: Final = 0.02
 _BYTES: Final = 0.1
-# A step must remove this share of the remaining error, estimated and measured.
+# An exception must remove this share of the estimated error, and a step of the measured one.
 _LEAST_GAIN: Final = 2e-3
-# Number of proposals to measure.
-_MOST_PROPOSALS: Final = 48
+# Share of the estimated error to remove before the error is measured.
+_STEP: Final = 0.1
 # Rounding error of sums of shares.
 _SLACK: Final = 1e-9
 
@@ -73,11 +73,13 @@ class Step(Struct, frozen=True):
     Args:
         units: the new level of each unit.
         macs: share of the multiply-accumulates in int8 after the step.
+        integers: the same in int8 or with 16-bit activations.
         error: measured squared error of the outputs after the step.
     """
 
     units: Mapping[int, Level]
     macs: float
+    integers: float
     error: float
 
 
@@ -92,8 +94,10 @@ def plan_exceptions(
 ) -> tuple[Step, ...]:
     """Return exceptions in the order of their use, the most useful first.
 
-    Each step is estimated to remove the most error for its cost. A step that would exceed the limit
-    or does not reduce the measured error is skipped.
+    Exceptions are added by the estimated error that they remove for their cost, unless they would
+    exceed the limit. A step ends after a share of the estimated error, if the measured error is
+    below that of all steps before. Otherwise the next exceptions join it: the error of a few
+    samples may rise by chance where each error alone falls.
 
     Args:
         units: the units of the program.
@@ -104,11 +108,13 @@ def plan_exceptions(
         min_int8_macs: smallest share to keep, unless it is smaller already.
     """
     plan = _Plan(units, roundings, weights)
-    moves = dict.fromkeys(_moves(units, roundings, weights))
-    error = measure({})
+    moves = list(dict.fromkeys(_moves(units, roundings, weights)))
     steps: list[Step] = []
-    for _ in range(_MOST_PROPOSALS):
-        best: tuple[float, _Move, dict[int, Level]] | None = None
+    step: dict[int, Level] = {}
+    integers = int8_macs
+    error, end = measure({}), plan.error * (1 - _STEP)
+    while True:
+        best: tuple[float, dict[int, Level]] | None = None
         for move in moves:
             new = {unit: level for unit, level in move if level > plan.levels[unit]}
             macs = sum(units[unit].macs for unit in new if not plan.levels[unit])
@@ -119,20 +125,22 @@ def plan_exceptions(
                 continue
             score = gain / plan.cost(new)
             if best is None or score > best[0]:
-                best = score, move, new
+                best = score, new
+        if best is not None:
+            new = best[1]
+            int8_macs -= sum(units[unit].macs for unit in new if not plan.levels[unit])
+            integers -= sum(units[unit].macs for unit, level in new.items() if level == FLOAT)
+            plan.make(new)
+            step.update(new)
+        if step and (best is None or plan.error <= end):
+            after = measure({unit: level for unit, level in enumerate(plan.levels) if level})
+            end = plan.error * (1 - _STEP)
+            if after < error * (1 - _LEAST_GAIN):
+                error = after
+                steps.append(Step(step, int8_macs, integers, error))
+                step = {}
         if best is None:
-            break
-        _, move, new = best
-        del moves[move]
-        current = {unit: level for unit, level in enumerate(plan.levels) if level}
-        after = measure({**current, **new})
-        if after > error * (1 - _LEAST_GAIN):
-            continue
-        error = after
-        int8_macs -= sum(units[unit].macs for unit in new if not plan.levels[unit])
-        plan.make(new)
-        steps.append(Step(new, int8_macs, error))
-    return tuple(steps)
+            return tuple(steps)
 
 
 _Move: TypeAlias = tuple[tuple[int, Level], ...]

@@ -7,8 +7,7 @@ import numpy as np
 from mobileprep.core.limits import STEP, spend
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.cost import per_input
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import kernel, per_input
 from mobileprep.ops.shape_function import OutputShapes, ShapeArgs, merge, shape_fn, with_rank
 
 GATHER_TREES = ("Addons>GatherTree", "GatherTree")

@@ -22,6 +22,7 @@ from mobileprep.errors import (
     UnsupportedError,
     UsageError,
 )
+from mobileprep.formats.tflite.streaming import Streaming
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.op_sets import PLACEHOLDERS
 from mobileprep.graph.refs import Ref, parse_ref
@@ -199,24 +200,39 @@ class LiteRtModel:
         streaming = self._streaming
         if streaming is None or any(state.input in feeds for state in streaming.states):
             return self._run(fetches, feeds)
-        axes = {str(parse_ref(name)): axis for name, axis in streaming.inputs.items()}
+        return self._stream(streaming, fetches, feeds)
+
+    def _stream(
+        self, streaming: Streaming, fetches: Sequence[str], feeds: Mapping[str, Array]
+    ) -> list[Array]:
+        """Run a whole sequence, a few time steps at a time; missing steps at its end are zeros."""
+        fed, fetched = (
+            {str(parse_ref(name)): axis for name, axis in axes.items()}
+            for axes in (streaming.inputs, streaming.outputs)
+        )
         arrays = {str(parse_ref(name)): array for name, array in feeds.items()}
-        parts = [
-            _split(a, axes[n], streaming.steps, self._path) for n, a in arrays.items() if n in axes
-        ]
-        states = {s.input: np.zeros(s.shape, s.dtype) for s in streaming.states}
+        axes = [fetched.get(str(parse_ref(name))) for name in fetches]
+        length = max((a.shape[fed[name]] for name, a in arrays.items() if name in fed), default=0)
+        rest = -length % streaming.steps
+        if not length or (rest and None in axes):
+            message = (
+                f"a sequence of {length} time steps, and the file runs {streaming.steps} at a time"
+            )
+            hint = f"give a multiple of {streaming.steps} time steps"
+            raise UnsupportedError(message, hint, str(self._path))
+        padded = {n: _padded(a, fed[n], rest) if n in fed else a for n, a in arrays.items()}
         ends = [state.output for state in streaming.states]
+        states = {s.input: np.zeros(s.shape, s.dtype) for s in streaming.states}
         results: list[list[Array]] = []
-        for turn in zip(*parts, strict=True):
-            rows = dict(zip((name for name in arrays if name in axes), turn, strict=True))
-            outputs = self._run([*fetches, *ends], {**arrays, **rows, **states})
+        for start in range(0, length, streaming.steps):
+            places = range(start, start + streaming.steps)
+            rows = {n: a.take(places, fed[n]) if n in fed else a for n, a in padded.items()}
+            outputs = self._run([*fetches, *ends], {**rows, **states})
             results.append(outputs[: len(fetches)])
             states = dict(zip(states, outputs[len(fetches) :], strict=True))
-        whole = {str(parse_ref(name)): axis for name, axis in streaming.outputs.items()}
-        axis_of = [whole.get(str(parse_ref(name))) for name in fetches]
         return [
-            column[-1] if axis is None else np.concatenate(column, axis)
-            for axis, column in zip(axis_of, zip(*results, strict=True), strict=True)
+            column[-1] if axis is None else np.concatenate(column, axis).take(range(length), axis)
+            for axis, column in zip(axes, zip(*results, strict=True), strict=True)
         ]
 
     def _run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
@@ -247,13 +263,10 @@ class LiteRtModel:
         return self._names.get(str(parse_ref(name)), name)
 
 
-def _split(sequence: Array, axis: int, steps: int, path: Path) -> list[Array]:
-    """Split a sequence into the time steps of each call."""
-    length = sequence.shape[axis]
-    if not length or length % steps:
-        message = f"a sequence of {length} time steps, and the file runs {steps} at a time"
-        raise UnsupportedError(message, f"give a multiple of {steps}", str(path))
-    return np.split(sequence, length // steps, axis)
+def _padded(sequence: Array, axis: int, count: int) -> Array:
+    """Append zeros along an axis."""
+    widths = [(0, count if i == axis else 0) for i in range(sequence.ndim)]
+    return np.pad(sequence, widths) if count else sequence
 
 
 # A converted model holds its own copy of the weights.

@@ -19,8 +19,8 @@ from mobileprep.graph.opdefs.definitions import tensor_dtype
 from mobileprep.graph.refs import parse_ref
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.sampling.inputs import fed_tensors
-from mobileprep.targets.decoding import Decoding
 from mobileprep.targets.integration import texts
+from mobileprep.targets.integration.ctc import Decoding
 from mobileprep.targets.integration.templating import environment
 from mobileprep.targets.integration.texts import Code
 

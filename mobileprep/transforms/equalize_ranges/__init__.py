@@ -95,7 +95,12 @@ class EqualizeRanges(Transform, frozen=True):
         ),
     ] = None
     samples: Annotated[
-        int, Option("Number of samples, spread evenly over the file.", minimum=1)
+        int,
+        Option(
+            "Number of samples, spread evenly over the file. Channels with fewer than 1024 values "
+            "in them are not scaled.",
+            minimum=1,
+        ),
     ] = 32
 
     def apply(self, graph: Graph, context: Context) -> Result:

@@ -37,6 +37,8 @@ _HEADROOM: Final = 1.5
 _PART: Final = 0.5
 # Channels that hardly ever differ from zero count as ones of this share of the tensor's range.
 _LEAST_SHARE: Final = 2.0**-8
+# Fewer values do not show how large a channel can become, such as one value for each sample.
+_FEWEST_VALUES: Final = 1024
 # Variance of rounding to one of 256 levels of a range, and to one of 255 levels around zero.
 _ACTIVATION: Final = 1 / (12 * 255**2)
 _WEIGHT: Final = 1 / (12 * 127**2)
@@ -86,6 +88,12 @@ class Channels:
         """Whether there are values, all are finite, and there is one column for each channel."""
         fits = self._tensor is None or len(self.low) == len(self._tensor.ids)
         return bool(self._count and fits and np.isfinite(self._squares).all())
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether there are enough values of each scale to know its range."""
+        ids = [0] if self._tensor is None else self._tensor.ids
+        return self._count * len(ids) >= _FEWEST_VALUES * len(np.unique(ids))
 
     @property
     def power(self) -> Array:
@@ -158,7 +166,11 @@ def _limits(
 ) -> tuple[Logs, Logs]:
     """Return the lowest and the highest natural logarithm of each divisor."""
     low, high = np.full(count, -math.inf), np.full(count, math.inf)
-    pinned = [places[t.ids] for ref, t in scales.tensors.items() if ref not in channels]
+    pinned = [
+        places[tensor.ids]
+        for ref, tensor in scales.tensors.items()
+        if ref not in channels or not channels[ref].has_enough
+    ]
     bounds = [(b.node.data_inputs[0], b.tensor, _RELU6_BOUND) for b in scales.bounds]
     for constant in scales.constants:
         value = float(constant.values.reshape(-1)[0]) if is_bound(constant) else 0.0

@@ -117,3 +117,26 @@ def test_steps_that_do_not_help_are_left_out() -> None:
     steps = plan_exceptions(UNITS, ROUNDINGS, {}, measure, int8_macs=1.0, min_int8_macs=0.9)
     assert [dict(step.units) for step in steps] == [{3: WIDE}]
     assert {0: WIDE, 1: WIDE, 3: WIDE} in calls
+
+
+def test_exceptions_whose_error_rises_by_chance_join_the_next_step() -> None:
+    """Three equal sums: the measured error rises after the second, and falls after the third."""
+    units = (Unit(), Unit(), Unit())
+    roundings = [Rounding(unit, (), 1.0, has_others=True) for unit in range(3)]
+    errors = {0: 3.0, 1: 2.0, 2: 2.5, 3: 1.0}
+
+    def measure(levels: Mapping[int, Level]) -> float:
+        return errors[len(levels)]
+
+    steps = plan_exceptions(units, roundings, {}, measure, int8_macs=0.0, min_int8_macs=0.0)
+    assert [(dict(step.units), step.error) for step in steps] == [
+        ({0: WIDE}, 2.0),
+        ({1: WIDE, 2: WIDE}, 1.0),
+    ]
+
+
+def test_only_float_reduces_the_share_in_integers() -> None:
+    units = (Unit(macs=0.25), Unit(macs=0.75))
+    roundings = (Rounding(1, (), 2.0, has_others=True),)
+    steps = planned(units, roundings, {0: 1.0}, least=0.0)
+    assert [(step.macs, step.integers) for step in steps] == [(0.75, 0.75), (0.0, 0.75)]

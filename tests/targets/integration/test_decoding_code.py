@@ -13,7 +13,7 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.tensor import Array
-from mobileprep.targets.decoding import Decoding
+from mobileprep.targets.integration.ctc import Decoding
 from mobileprep.targets.integration.render import (
     OF_LITERT,
     OF_TENSORFLOW,

@@ -2,6 +2,7 @@
 
 import { percent, whole } from "./amounts.js";
 import { choice, el, number, plain, replace, short, table } from "./dom.js";
+import { MODES, exceptionModes } from "./exceptions.js";
 import { section } from "./sections.js";
 
 // Lower ends of the classes in dB, worst first; 20 dB are errors of a tenth.
@@ -20,32 +21,32 @@ const decibels = (ratio) => (ratio === null || ratio === undefined ? "-" : `${ra
 const rowTitles = (repairs) => [repairs.length ? "no repairs" : "the file", ...repairs.map((name) => `after ${name}`)];
 const shareCells = (error) => CAUSES.map((cause) => (error && error.shares ? percent(error.shares[cause]) : "-"));
 
-function described(layer, error) {
-  const name = `${short(layer.layer, 120)} (${layer.op})`;
+function described(layer, error, mode) {
+  const name = `${short(layer.layer, 120)} (${layer.op}${mode ? `, ${MODES[mode]}` : ""})`;
   if (!error) return `${name}: not in this graph`;
   const causes = error.shares ? `; its own error: ${CAUSES.map((cause) => `${cause} ${percent(error.shares[cause])}`).join(", ")}` : "";
   return `${name}: ${decibels(error.sqnr)} with all layers quantized, ${decibels(error.alone)} alone${causes}`;
 }
 
-function cell(error, key) {
+function cell(error, key, excepted) {
   const ratio = error ? error[key] : null;
   const known = ratio !== null && ratio !== undefined;
   const fill = el("span", { class: known ? `heat heat${classOf(ratio)}` : "heat" });
   // The height shows the same as the color.
   fill.style.height = known ? `${Math.max(8, Math.min(100, 100 - 1.8 * ratio))}%` : "0";
-  return el("span", { class: "cell" }, fill);
+  return el("span", { class: excepted ? "cell excepted" : "cell" }, fill);
 }
 
 // One row: a slider over its layers, which says what the layer under it is.
-function strip(title, layers, at, key, tell) {
-  const cells = layers.map((layer) => cell(layer.errors[at], key));
+function strip(title, layers, at, key, modes, tell) {
+  const cells = layers.map((layer) => cell(layer.errors[at], key, modes.has(layer.layer)));
   let chosen = 0;
   const row = el("div", { class: "strip", role: "slider", tabindex: 0, "aria-label": title, "aria-valuemin": 1, "aria-valuemax": layers.length }, cells);
   const choose = (index) => {
     cells[chosen].classList.remove("chosen");
     chosen = Math.max(0, Math.min(layers.length - 1, index));
     cells[chosen].classList.add("chosen");
-    const text = described(layers[chosen], layers[chosen].errors[at]);
+    const text = described(layers[chosen], layers[chosen].errors[at], modes.get(layers[chosen].layer));
     row.setAttribute("aria-valuenow", chosen + 1);
     row.setAttribute("aria-valuetext", plain(text));
     return `${title}, layer ${whole(chosen + 1)} of ${whole(layers.length)}: ${text}`;
@@ -64,15 +65,16 @@ function strip(title, layers, at, key, tell) {
   return el("div", { class: "striprow" }, el("span", { class: "striptitle" }, title), row);
 }
 
-function strips({ layers, repairs }) {
+function strips({ layers, repairs }, modes) {
   const facts = el("p", { class: "stripfacts" }, "Point at a layer, or move through a row with the arrow keys.");
   const rows = el("div", { class: "strips", "data-chart": "layers" });
-  const draw = (key) => replace(rows, rowTitles(repairs).map((title, at) => strip(title, layers, at, key, (text) => replace(facts, text))));
+  const draw = (key) => replace(rows, rowTitles(repairs).map((title, at) => strip(title, layers, at, key, modes, (text) => replace(facts, text))));
   draw("alone");
   const views = [{ value: "alone", title: "each layer alone" }, { value: "sqnr", title: "all layers quantized" }];
   return [
     el("div", { class: "tools" }, choice("Signal to noise with", views, "alone", draw),
-      el("span", { class: "legend" }, CLASSES.map((one, at) => el("span", { class: `key key${at}` }, one.title)))),
+      el("span", { class: "legend" }, CLASSES.map((one, at) => el("span", { class: `key key${at}` }, one.title)),
+        modes.size ? el("span", { class: "key excepted" }, "not in int8") : null)),
     rows, facts];
 }
 
@@ -87,7 +89,7 @@ export function layers(target) {
   const headings = titles.map((name) => number(name));
   return section("layers", title,
     el("p", { class: "quiet" }, `Compared with float on ${whole(found.samples)} samples of ${found.data}, from the first layer to the last. Tall bars are large errors.`),
-    found.layers.length ? strips(found) : null,
+    found.layers.length ? strips(found, exceptionModes(target.report.exceptions)) : null,
     table("Outputs: signal to noise, and the causes of the error of the file", ["output", ...headings, ...CAUSES.map(number)],
       found.outputs.map((one) => [short(one.output), ...ratios(one, "sqnr"), ...shareCells(last(one))]), { "data-chart": "output-errors" }),
     el("details", null, el("summary", null, `All ${whole(found.layers.length)} layers as a table`),

@@ -4,6 +4,7 @@ import { scopes, sizes, tensors } from "./charts.js";
 import { comparison } from "./compare.js";
 import { DIFFER_TITLES, differing } from "./differ.js";
 import { choice, el, replace } from "./dom.js";
+import { exceptions } from "./exceptions.js";
 import { GraphView } from "./graph.js";
 import { layers } from "./layers.js";
 import { Target } from "./model.js";
@@ -19,7 +20,7 @@ const data = read("data");
 let other = read("compared");
 const main = el("main", { id: "main", tabindex: -1 });
 const links = el("ul");
-const TITLES = { overview: "Overview", candidates: "Models", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", layers: "Layers", scopes: "Scopes", tensors: "Tensors",
+const TITLES = { overview: "Overview", candidates: "Models", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", exceptions: "Exceptions", layers: "Layers", scopes: "Scopes", tensors: "Tensors",
   ops: "Ops", budgets: "Budgets", pipeline: "Pipeline", ends: "Inputs and outputs", files: "Files", stages: "Build", compare: "Compare" };
 
 function link(titles) {
@@ -48,6 +49,7 @@ function show(raw) {
     section("sizes", "Size at each step", sizes(target), stepsTable(target)),
     view.element,
     accuracy(target, go),
+    exceptions(target),
     layers(target),
     scopes(target, go),
     tensors(target, go),

@@ -9,7 +9,7 @@ from msgspec import Struct
 from mobileprep.building.plan.spec import Stage, StageSpec, Upstream, places
 from mobileprep.building.stages.freeze.spec import GRAPH, INTERFACE, Frozen
 from mobileprep.recipe.model import Target
-from mobileprep.targets.decoding import Decoding
+from mobileprep.targets.integration.ctc import Decoding
 
 
 class DecodingRecord(Struct, frozen=True):

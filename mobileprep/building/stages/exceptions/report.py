@@ -49,6 +49,8 @@ def _summary(record: ExceptionsRecord) -> str:
     tries = f"{record.tries} {'tries' if record.tries != 1 else 'try'}"
     parts = mode_counts(nodes_by_mode(record.exceptions))
     share = f"{_percent(record.int8_macs)} of the multiply-accumulates in int8"
+    if record.integer_macs != record.int8_macs:
+        share += f", {_percent(record.integer_macs)} in integers"
     return f"{' and '.join(parts) or 'no exceptions'}, {share}; {tries}"
 
 

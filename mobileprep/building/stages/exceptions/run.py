@@ -58,7 +58,7 @@ from mobileprep.targets.op_classes import class_costs
 
 # Multiply-accumulates to spend on the ranking, in all runs together. Large networks use fewer
 # samples than small ones.
-_MOST_MACS: Final = 3e11
+_MOST_MACS: Final = 1e12
 _FEWEST_SAMPLES: Final = 2
 # Share of the error above which the weights of each layer are measured.
 _WEIGHTS_MATTER: Final = 0.01
@@ -104,7 +104,8 @@ def run_rank_exceptions(job: Job[RankExceptionsStage]) -> None:
     exceptions = []
     for step in steps:
         modes = {mode: tuple(names) for mode, names in units.names(step.units).items()}
-        exceptions.append(RankedException(modes, round(step.macs, 6), _decibels(step.error)))
+        shares = round(step.macs, 6), round(step.integers, 6)
+        exceptions.append(RankedException(modes, *shares, _decibels(step.error)))
     error = _decibels(measure({}))
     record = ExceptionRanking(outputs.samples, macs, error, tuple(exceptions))
     job.write_record(settings.RECORD, record)
@@ -243,6 +244,7 @@ def run_choose_exceptions(job: Job[ChooseExceptionsStage]) -> None:
     record = ExceptionsRecord(
         tuple(recipe_rule(mode, names) for mode, names in modes.items()),
         chosen[-1].int8_macs if chosen else ranking.int8_macs,
+        chosen[-1].integer_macs if chosen else ranking.int8_macs,
         len(tries),
         tuple(_with_costs(job, ranking, chosen)),
         "" if settings.device is None else settings.device.title,

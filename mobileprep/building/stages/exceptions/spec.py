@@ -61,7 +61,7 @@ class RankExceptionsStage(ExceptionStage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "rank_exceptions"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RECORD: ClassVar[str] = "ranking.json"
 
     tries: Upstream
@@ -120,6 +120,7 @@ class ExceptionsRecord(Struct, frozen=True):
     Args:
         rules: rules that make them, in the syntax of recipes.
         int8_macs: share of the multiply-accumulates in int8.
+        integer_macs: share of the multiply-accumulates in int8 or with 16-bit activations.
         tries: number of files that were measured.
         exceptions: the exceptions in the order of their effect; empty if all is in int8.
         device: title of the device of the latencies; empty without one.
@@ -127,6 +128,7 @@ class ExceptionsRecord(Struct, frozen=True):
 
     rules: tuple[str, ...]
     int8_macs: float
+    integer_macs: float
     tries: int
     exceptions: tuple[ChosenException, ...]
     device: str = ""
@@ -160,7 +162,7 @@ class ChooseExceptionsStage(ExceptionStage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "choose_exceptions"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RECORD: ClassVar[str] = "exceptions.json"
     reported: ClassVar[type[Struct] | None] = ExceptionsRecord
 
@@ -175,11 +177,13 @@ class RankedException(Struct, frozen=True):
     Args:
         modes: nodes of each mode: ``int16x8`` and ``float``.
         int8_macs: share of the multiply-accumulates in int8 after it.
+        integer_macs: the same in int8 or with 16-bit activations.
         error: error of the outputs after it, in dB of their signal.
     """
 
     modes: Mapping[str, tuple[str, ...]]
     int8_macs: float
+    integer_macs: float
     error: float
 
 

@@ -38,7 +38,7 @@ from mobileprep.freezing.fit import check_inputs_suffice, unused_inputs
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import TF115
-from mobileprep.graph.opdefs.source_files import is_kernel_file
+from mobileprep.graph.opdefs.kernel_classes import is_kernel_file
 from mobileprep.graph.serde import graph_to_bytes, graph_to_pieces, raw_chunks
 from mobileprep.graph.statistics import graph_statistics, without_statistics
 from mobileprep.ops.registry import family_of

@@ -75,7 +75,7 @@ class TransformStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "transform"
-    stage_version: ClassVar[int] = 13
+    stage_version: ClassVar[int] = 14
     RECORD: ClassVar[str] = "step.json"
     reported: ClassVar[type[Struct] | None] = TransformRecord
 
