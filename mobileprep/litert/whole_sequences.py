@@ -18,7 +18,6 @@ from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.litert.fused_cells import LSTM, RNN, Cell
 from mobileprep.litert.recurrent_loops import (
-    LOOPS,
     ROWS,
     CellLoop,
     Loop,
@@ -31,6 +30,7 @@ from mobileprep.litert.recurrent_loops import (
 )
 from mobileprep.litert.refusals import MALFORMED
 from mobileprep.ops.shape_inference import shape_of
+from mobileprep.transforms.raise_control_flow import is_fusible
 
 _FLOAT: Final = attr.dtype(DType.FLOAT)
 _INT32: Final = attr.dtype(DType.INT32)
@@ -57,7 +57,7 @@ def with_whole_sequences(
     Returns:
         The graph and its outputs.
     """
-    if not any(node.op in LOOPS for node in graph):
+    if not any(is_fusible(node) for node in graph):
         return graph, tuple(outputs)
     sizes = Sizes(graph)
     read = {edge(r) for r in outputs} | {edge(r) for n in graph for r in n.data_inputs}
@@ -65,7 +65,7 @@ def with_whole_sequences(
     same: dict[Edge, Ref] = {}
     instead: dict[str, list[Node]] = {}
     for node in graph:
-        if node.op in LOOPS:
+        if is_fusible(node):
             try:
                 matcher = Loop(graph, node, sizes, prepare)
                 loop = matcher.cell_loop()

@@ -20,6 +20,7 @@ from mobileprep.litert.affine import AffineForms
 from mobileprep.litert.convert import Mode, converted
 from mobileprep.litert.prepare import CutInput
 from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.transforms.base import Context, make_transform
 from tests.litert.graphs import codes, const, expected, feed, op
 from tests.litert.one_op import check_graph, numbers
 
@@ -307,6 +308,16 @@ def test_open_batch_beside_an_open_size() -> None:
 )
 def test_other_loops_stay(graph: Graph) -> None:
     assert "WHILE" in operators(graph)
+
+
+def test_marked_loops_stay() -> None:
+    graph = network([*SUM, *cell()])
+    step = make_transform("raise_control_flow", {"keep_loops": True})
+    result = step.apply(graph, Context(("x",), ("y0",)))
+    assert result.matched == 1
+    assert "WHILE" in operators(result.graph)
+    again = step.apply(result.graph, Context(("x",), ("y0",)))
+    assert again.graph is result.graph
 
 
 def unrolled(steps: int, outputs: Sequence[str]) -> Graph:

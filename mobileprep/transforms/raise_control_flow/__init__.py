@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final
 
+from msgspec.structs import replace
+
 from mobileprep.core.declare import Option
+from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
 from mobileprep.graph.reachability import (
     GATES,
     conditional_nodes,
@@ -28,6 +32,7 @@ from mobileprep.transforms.raise_control_flow.region import Functions, Raising, 
 
 RAISED_OPS: Final = GATES | ARRAY_OPS
 """Ops of control flow v1, TensorArrays, and TensorLists, which raising replaces."""
+_KEPT: Final = "_keep_loop"
 _STACKS: Final = frozenset({"Stack", "StackV2"})
 
 
@@ -53,13 +58,31 @@ class RaiseControlFlow(Transform, frozen=True):
             maximum=10000,
         ),
     ] = 0
+    keep_loops: Annotated[
+        bool,
+        Option(
+            "Mark loops so that the conversion to LiteRT does not replace the cells in them by "
+            "operators for whole sequences."
+        ),
+    ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Convert the control flow that the outputs need, and remove all other control flow."""
         check_graph(graph, self.transform_name)
         check_tensors(graph, context.outputs, "output", self.transform_name)
-        if not needs_raising(graph):
-            return Result(graph)
+        result = self._raised(graph, context) if needs_raising(graph) else Result(graph)
+        if not self.keep_loops:
+            return result
+        loops = sum(is_fusible(node) for node in result.graph)
+        if not loops:
+            return result
+        mark = {_KEPT: attr.boolean(value=True)}
+        marked = result.graph.with_nodes(
+            n.with_attrs(**mark) if is_fusible(n) else n for n in result.graph
+        )
+        return replace(result, graph=marked, matched=result.matched + loops)
+
+    def _raised(self, graph: Graph, context: Context) -> Result:
         if has_lists(graph):
             roots = context.protected
             graph = drop_unused_functions(
@@ -78,6 +101,11 @@ class RaiseControlFlow(Transform, frozen=True):
         raise_conditionals(work, functions, region, [work.resolved(ref) for ref in outputs])
         done = assembled(work, functions, outputs, beside, context.inputs)
         return Result(done, work.raised + len(live.intersection(arrays)))
+
+
+def is_fusible(node: Node) -> bool:
+    """Return whether a node is a loop that is not marked by ``keep_loops``."""
+    return node.op in ("While", "StatelessWhile") and _KEPT not in node.attrs
 
 
 def needs_raising(graph: Graph) -> bool:
