@@ -59,7 +59,7 @@ from msgspec.structs import replace
 from pathlib import Path
 from mobileprep.data.calibration.methods import Method
 from mobileprep.data.calibration.observation import Subject
-from mobileprep.data.calibration.ranges import ranges_of
+from mobileprep.data.calibration.observation import ranges_of
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.source import Batch
 from mobileprep.data.source import data_inputs

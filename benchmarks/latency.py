@@ -28,11 +28,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mobileprep import load_graph, save_graph, to_tflite, transform  # noqa: E402
+from mobileprep.building.device_measurements import measured_ops  # noqa: E402
 from mobileprep.freezing.loading import ModelOptions, load_model  # noqa: E402
 from mobileprep.inspection.costs import graph_costs  # noqa: E402
 from mobileprep.inspection.device_fit import fit_device, relative_error  # noqa: E402
 from mobileprep.inspection.device_logs import OpTime, parse_log  # noqa: E402
-from mobileprep.inspection.measured_ops import measured_ops  # noqa: E402
 from mobileprep.targets.measurements import (  # noqa: E402
     Measurement,
     measurement_bytes,

@@ -12,10 +12,9 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.refs import parse_function_ref, parse_ref
 from mobileprep.graph.statistics import ChannelStatistics, with_statistics
 from mobileprep.graph.tensor import Tensor

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from mobileprep.building.choosing import Candidates, LabelledSamples, choose
     from mobileprep.building.device_measurements import (
         ImportedMeasurement,
+        device_script,
         fit_profile,
         import_measurement,
     )
-    from mobileprep.building.device_scripts import device_script
     from mobileprep.building.fit import validate
     from mobileprep.building.litert_files import ConversionResult, to_tflite
     from mobileprep.building.lock import LockResult, lock
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from mobileprep.inspection.differing import ModelDifference, diff
     from mobileprep.inspection.drawing_files import draw
     from mobileprep.inspection.summarizing import Summary, summarize
-    from mobileprep.recipe.loading import load_recipe
+    from mobileprep.recipe.load import load_recipe
     from mobileprep.recipe.model import Recipe
     from mobileprep.targets.headers import registration_header
     from mobileprep.targets.memmapped import MemmapResult, memmap
@@ -67,9 +67,9 @@ _HOMES = {
     "mobileprep.building.device_measurements": (
         "ImportedMeasurement",
         "fit_profile",
+        "device_script",
         "import_measurement",
     ),
-    "mobileprep.building.device_scripts": ("device_script",),
     "mobileprep.building.fit": ("validate",),
     "mobileprep.building.litert_files": ("ConversionResult", "to_tflite"),
     "mobileprep.building.verdicts": ("Verdict",),
@@ -86,7 +86,7 @@ _HOMES = {
     "mobileprep.inspection.differing": ("ModelDifference", "diff"),
     "mobileprep.inspection.summarizing": ("Summary", "summarize"),
     "mobileprep.building.lock": ("LockResult", "lock"),
-    "mobileprep.recipe.loading": ("load_recipe",),
+    "mobileprep.recipe.load": ("load_recipe",),
     "mobileprep.building.tasks": ("recipe_tasks",),
     "mobileprep.building.verify": ("VerifiedFile", "VerifyResult", "verify"),
     "mobileprep.errors": (

@@ -17,7 +17,7 @@ from mobileprep.graph.files import read_graph, write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref
-from mobileprep.recipe.plugins import installed_plugins
+from mobileprep.recipe.schemas import installed_plugins
 from mobileprep.runtime.interpreter import Interpreter
 from tests.cli.conftest import Run, run
 from tests.docs.pages import console_examples

@@ -19,8 +19,8 @@ from mobileprep.ops.registry import INDEX, family_modules  # noqa: E402
 # Runs in a separate process, because a process registers each module only once.
 _REGISTERED = """
 import importlib, json, sys
-from mobileprep.ops import context, cost, kernel, shape_function
-registries = context.registry, cost.registry, kernel.registry, shape_function.registry
+from mobileprep.ops import kernel, shape_function
+registries = kernel.registry, kernel.context_kernels, kernel.flop_rules, shape_function.registry
 found = {}
 for module in sys.argv[1:]:
     before = {op for registry in registries for op in registry}

@@ -17,8 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mobileprep.formats.dtypes import dtype_from_numpy  # noqa: E402 - imports from the checkout
-from mobileprep.ops.context import context_kernel_names, find_context_kernel  # noqa: E402
-from mobileprep.ops.kernel import find_kernel, kernel_names  # noqa: E402
+from mobileprep.ops.kernel import (  # noqa: E402  # noqa: E402
+    context_kernel_names,
+    find_context_kernel,
+    find_kernel,
+    kernel_names,
+)
 
 _INTRODUCTION = """\
 # Ops

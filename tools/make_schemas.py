@@ -37,7 +37,6 @@ from mobileprep.data.options import FeatureReading, Reading  # noqa: E402
 from mobileprep.freezing.settings import Freeze  # noqa: E402
 from mobileprep.recipe import editor_schema  # noqa: E402
 from mobileprep.recipe.data import DEVICE_SCHEMA  # noqa: E402
-from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Integration, Protection, Recipe, Target  # noqa: E402
 from mobileprep.recipe.pipeline_settings import (  # noqa: E402
     FlopsLimits,
@@ -66,8 +65,10 @@ from mobileprep.recipe.settings import (  # noqa: E402
     LiteRT,
     OpLimits,
     Source,
+    Streaming,
 )
 from mobileprep.recipe.validation_settings import (  # noqa: E402
+    METRIC_NAMES,
     QUANTIZERS,
     Calibration,
     MetricChoice,
@@ -89,6 +90,7 @@ IMAGES = ROOT / "docs" / "images" / "transforms"
 _SECTIONS = (
     Budget,
     LiteRT,
+    Streaming,
     Cache,
     Calibration,
     Check,

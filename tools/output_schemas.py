@@ -27,7 +27,7 @@ from mobileprep.building.verify import VerifiedFile
 from mobileprep.cli.explain import Explanation
 from mobileprep.core.declare import DIALECT, Schema
 from mobileprep.graph.compare import GraphDifference
-from mobileprep.inspection.benchmarking.tables import TimeShare
+from mobileprep.inspection.benchmark_runs import TimeShare
 from mobileprep.inspection.diagnosis import Diagnosis
 from mobileprep.inspection.differing import ModelDifference
 from mobileprep.inspection.summarizing import Summary

@@ -45,7 +45,7 @@ from mobileprep.errors import (
     MobileprepError,
     UsageError,
 )
-from mobileprep.recipe.loading import load_recipes, target_folders
+from mobileprep.recipe.load import load_recipes, target_folders
 from mobileprep.recipe.model import Recipe
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from mobileprep.formats.range_file import (
     ranges_from_bytes,
     read_range_file,
 )
-from mobileprep.recipe.loading import check_names, load_recipe
+from mobileprep.recipe.load import check_names, load_recipe
 from mobileprep.recipe.model import Recipe, Target
 
 

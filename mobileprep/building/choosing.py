@@ -36,8 +36,7 @@ from mobileprep.inspection.summarizing import (
     named_device,
 )
 from mobileprep.litert.in_memory import tflite_in_memory
-from mobileprep.recipe.metrics import AUTO, metric_facts
-from mobileprep.recipe.validation_settings import USUAL_LABELS
+from mobileprep.recipe.validation_settings import AUTO, USUAL_LABELS, metric_facts
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.targets.targets import platform_named
 

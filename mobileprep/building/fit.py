@@ -41,17 +41,18 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.ops.numerics.texts import Fault
 from mobileprep.ops.registry import family_of
-from mobileprep.recipe.loading import load_recipes
-from mobileprep.recipe.metrics import AUTO, metric_facts
+from mobileprep.recipe.load import load_recipes
 from mobileprep.recipe.model import Recipe, Step, Target, digestible
 from mobileprep.recipe.presence import check_files
 from mobileprep.recipe.settings import Data, InputFile
 from mobileprep.recipe.tree import Key, Problem, in_order, place_of, recipe_error, render
 from mobileprep.recipe.validation_settings import (
+    AUTO,
     USUAL_LABELS,
     MetricChoice,
     MetricFunction,
     Validation,
+    metric_facts,
 )
 from mobileprep.runtime.sampling.data_files import (
     class_faults,

@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from mobileprep.core.arguments import FilePath, Warn, as_warning, names_of
 from mobileprep.core.files import atomic_writer
-from mobileprep.data.calibration.observation import Subject
+from mobileprep.data.calibration.observation import Subject, check_tensors
 from mobileprep.data.calibration.range_choice import calibrated
-from mobileprep.data.calibration.ranges import check_tensors
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.options import Method
@@ -80,6 +79,7 @@ def to_tflite(
     flex: bool = False,
     detection_postprocess: DetectionPostprocess = "keep",
     min_runtime: str = "",
+    streaming: int | None = None,
     warn: Warn | None = None,
 ) -> ConversionResult:
     """Convert a model to a ``.tflite`` file, which is written atomically.
@@ -103,6 +103,8 @@ def to_tflite(
         detection_postprocess: ``auto`` replaces the post-processing of an SSD model.
         min_runtime: the oldest release of TensorFlow Lite that must run the file, such as ``2.14``;
             empty for any.
+        streaming: number of time steps of each call of a recurrent model, whose states become
+            inputs and outputs; None for whole sequences.
         warn: called with each warning; by default it is a ``MobileprepWarning``.
 
     Returns:
@@ -160,6 +162,7 @@ def to_tflite(
         weights=WeightSettings(4, block_size=block_size) if block_size else None,
         flex=flex,
         min_runtime=min_runtime,
+        streaming=streaming,
         where=where,
         tell=warn,
     )
@@ -168,6 +171,8 @@ def to_tflite(
     with atomic_writer(target) as stream:
         stream.write(content)
     operators = len(record.subgraphs[0].operators)
+    (signature,) = record.signatures
+    fed, fetched = (tuple(n for n, _ in ends) for ends in (signature.inputs, signature.outputs))
     return ConversionResult(target, len(content), operators, fed, fetched, flex_of(record))
 
 

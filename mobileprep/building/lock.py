@@ -16,7 +16,7 @@ from mobileprep.building.targets import plan_state
 from mobileprep.core.arguments import FilePath
 from mobileprep.core.files import write_text
 from mobileprep.errors import CorruptFileError, RecipeError
-from mobileprep.recipe.loading import load_recipes
+from mobileprep.recipe.load import load_recipes
 from mobileprep.recipe.lock_file import LOCK, LockFile, Pins, lock_path, lock_text, read_lock
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.tree import show

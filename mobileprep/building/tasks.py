@@ -36,8 +36,7 @@ from mobileprep.core.arguments import FilePath
 from mobileprep.core.files import inside
 from mobileprep.error_codes import with_code
 from mobileprep.errors import MobileprepError, UsageError
-from mobileprep.recipe.load import load_recipe
-from mobileprep.recipe.loading import check_names
+from mobileprep.recipe.load import check_names, load_recipe
 
 
 def recipe_tasks(

@@ -18,8 +18,7 @@ from mobileprep.graph.reachability import name_hint
 from mobileprep.graph.refs import parse_ref
 from mobileprep.ops.numerics.differences import Difference, differences, not_finite
 from mobileprep.recipe import model as recipe
-from mobileprep.recipe.plugins import named_plugin
-from mobileprep.recipe.schemas import TransformSchemas, name_faults
+from mobileprep.recipe.schemas import TransformSchemas, name_faults, named_plugin
 from mobileprep.recipe.settings import InputFile
 from mobileprep.recipe.steps import read_steps
 from mobileprep.recipe.tree import Node, Place, Scalar, SourceText, in_order, render

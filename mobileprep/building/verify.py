@@ -30,7 +30,7 @@ from mobileprep.core.arguments import FilePath, as_warning
 from mobileprep.core.arguments import Warn as CallerWarn
 from mobileprep.core.files import canonical, sha256_file, unreadable
 from mobileprep.errors import CorruptFileError
-from mobileprep.recipe.loading import load_recipes
+from mobileprep.recipe.load import load_recipes
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.tree import show
 

@@ -16,7 +16,7 @@ from mobileprep.cli.verb import Group, bool_flag, comma_list, flag, verb, whole_
 
 if TYPE_CHECKING:
     from mobileprep.inspection.benchmark import Benchmark
-    from mobileprep.inspection.benchmarking.runs import TimedGraph, Timings
+    from mobileprep.inspection.benchmark_runs import TimedGraph, Timings
     from mobileprep.runtime.accounting.costs import GraphCosts
     from mobileprep.runtime.accounting.step_stats import StepStats
     from mobileprep.targets.targets import Device
@@ -151,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.cli._shared.benchmark_inputs import InputFlags, make_feeds
     from mobileprep.freezing.loading import load_model
     from mobileprep.inspection.benchmark import Benchmark, benchmarked
-    from mobileprep.inspection.benchmarking.runs import (
+    from mobileprep.inspection.benchmark_runs import (
         Pace,
         TimedGraph,
         output_layers,
@@ -198,7 +198,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(args: argparse.Namespace, result: Benchmark) -> Iterator[str]:
     """Yield the output lines in the order of the original tool."""
-    from mobileprep.inspection.benchmarking import tables
+    from mobileprep.inspection import benchmark_runs as tables
 
     timings, costs = result.timings, result.costs
     detailed = f", with stats: {timings.detailed.mean:.0f}" if timings.detailed else ""
@@ -223,7 +223,7 @@ def _lines(args: argparse.Namespace, result: Benchmark) -> Iterator[str]:
 
 
 def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:
-    from mobileprep.inspection.benchmarking import tables
+    from mobileprep.inspection import benchmark_runs as tables
 
     if args.show_run_order:
         limit = args.run_order_limit
@@ -243,7 +243,7 @@ def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:
 
 
 def _cost_lines(costs: GraphCosts, timings: Timings) -> Iterator[str]:
-    from mobileprep.inspection.benchmarking.tables import readable
+    from mobileprep.inspection.benchmark_runs import readable
 
     a_second = round(costs.flops / max(timings.plain.mean / 1e6, 1e-9))
     yield f"FLOPs estimate: {readable(costs.flops)}"
@@ -274,7 +274,7 @@ def _report(
     args: argparse.Namespace, subject: TimedGraph, timings: Timings, loading: float
 ) -> None:
     """Write the result files of the original tool."""
-    from mobileprep.inspection.benchmarking.runs import write_entry
+    from mobileprep.inspection.benchmark_runs import write_entry
     from mobileprep.runtime.accounting.step_stats import by_kind
 
     plain, warm, name = timings.plain, timings.warmup, args.benchmark_name

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
     from mobileprep.building.choosing import LabelledSamples, choose
     from mobileprep.building.stages.candidate.report import candidate_lines
-    from mobileprep.recipe.metrics import metric_facts
+    from mobileprep.recipe.validation_settings import metric_facts
     from mobileprep.targets.headers import release_of
 
     if args.data is None and (args.labels or args.samples):

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.building.pipeline.publish import unpublish
     from mobileprep.building.targets import remove_provenance
     from mobileprep.cli._shared.folders import load_recipes
-    from mobileprep.recipe.loading import target_folders
+    from mobileprep.recipe.load import target_folders
 
     folders = target_folders(load_recipes(args), Path(args.out))
     with holding(args, folders):

@@ -154,7 +154,7 @@ def _script_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def _script(args: argparse.Namespace) -> int:
-    from mobileprep.building.device_scripts import device_script, device_target
+    from mobileprep.building.device_measurements import device_script, device_target
 
     out = args.out or OUT
     recipe = _recipe(args, args.files, out)

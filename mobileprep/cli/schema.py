@@ -41,8 +41,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the schema, including transforms of installed packages, or its path or modeline."""
     from mobileprep.recipe.editor_schema import editor_schema, rendered
-    from mobileprep.recipe.plugins import installed_plugins
-    from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline
+    from mobileprep.recipe.schemas import (
+        EDITOR_SCHEMA,
+        TransformSchemas,
+        installed_plugins,
+        modeline,
+    )
 
     if args.name != RECIPE:
         path = _output_schema(args)

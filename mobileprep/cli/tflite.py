@@ -72,6 +72,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     runtime = "Oldest TensorFlow Lite release that must run the file, such as 2.14"
     flag(parser, "min_runtime", type=_release, metavar="VERSION", help=runtime)
+    stream = "Time steps of each call of a recurrent model; its states become inputs and outputs"
+    flag(parser, "streaming", type=_count, metavar="STEPS", help=stream)
+
+
+def _count(text: str) -> int:
+    """Parse a positive number."""
+    if not text.isdecimal() or int(text) < 1:
+        message = f"invalid number of time steps {text!r}: expected 1 or more"
+        raise argparse.ArgumentTypeError(message)
+    return int(text)
 
 
 def _release(text: str) -> str:
@@ -111,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
         flex=args.flex,
         detection_postprocess=args.detection_postprocess,
         min_runtime=args.min_runtime or "",
+        streaming=args.streaming,
         warn=warn,
     )
     fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)

@@ -76,8 +76,7 @@ def _recipes(args: argparse.Namespace, manifests: Mapping[Path, Manifest]) -> li
     """Return the named recipes, or those below the current directory that are needed."""
     from mobileprep.building.verify import recipe_folders
     from mobileprep.cli._shared.arguments import settings_of
-    from mobileprep.recipe.load import load_recipe
-    from mobileprep.recipe.loading import check_names
+    from mobileprep.recipe.load import check_names, load_recipe
 
     built = {manifest.recipe for manifest in manifests.values()}
     names = {*built, *recipe_folders(Path(args.out), manifests).values()}

@@ -227,7 +227,7 @@ _SMALL: Final = 1 << 26
 _MOST_UNPACKED: Final = 1 << 36
 
 
-def map_arrays(path: Path, names: Container[str] | None = None) -> dict[str, NDArray[Any]]:
+def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Map the arrays of an ``.npz`` file by name; that of an ``.npy`` file has an empty name.
 
     Large arrays are read-only maps: uncompressed ones of the file itself, compressed ones of an
@@ -236,7 +236,7 @@ def map_arrays(path: Path, names: Container[str] | None = None) -> dict[str, NDA
     try:
         with opened_file(path) as stream:
             if zipfile.is_zipfile(stream):
-                return _mapped_members(stream, path, names)
+                return _mapped_members(stream, path)
             size = path.stat().st_size
             if size < _SMALL:
                 return read_arrays(path)
@@ -246,17 +246,13 @@ def map_arrays(path: Path, names: Container[str] | None = None) -> dict[str, NDA
         raise unreadable(path, error) from error
 
 
-def _mapped_members(
-    stream: IO[bytes], path: Path, names: Container[str] | None
-) -> dict[str, NDArray[Any]]:
+def _mapped_members(stream: IO[bytes], path: Path) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     small: set[str] = set()
     try:
         with zipfile.ZipFile(stream) as archive:
             for entry in archive.infolist():
                 name = entry.filename.removesuffix(".npy")
-                if names is not None and name not in names:
-                    continue
                 if entry.file_size < _SMALL:
                     small.add(name)
                 elif entry.compress_type == zipfile.ZIP_STORED:

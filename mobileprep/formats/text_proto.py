@@ -1,8 +1,7 @@
 """Convert protobuf text to the wire format in one pass, using a message's descriptor.
 
 A line in the usual form takes a single regular expression match; the rest of the grammar (comments,
-``<>``, lists, adjacent literals, unusual escapes, extensions) takes a slower path. Short messages
-of repeated fields, such as attributes, often repeat exactly; they are cached.
+``<>``, lists, adjacent literals, unusual escapes, extensions) takes a slower path.
 
 The text is not copied, and besides the result only the open messages are in memory, so that a text
 graph takes little more memory than its binary form.
@@ -39,10 +38,6 @@ _NAME: Final = re.compile(rb"[A-Za-z_]\w*|\[[\w./%-]+\]|\d+(?=\s*:)")
 _CLOSERS: Final = {b"{": b"}", b"<": b">"}
 _NO_FIELDS: Final[Mapping[bytes, Field]] = {}
 _DEEPEST: Final = 100  # Protobuf's own limit.
-# Limits of cached messages: minimum depth, maximum length, and number.
-_WITHIN: Final = 2
-_SHORT: Final = 512
-_MOST: Final = 1 << 12
 
 
 def text_to_wire(data: Buffer, message: type[Message], file: str) -> memoryview:
@@ -64,7 +59,7 @@ def text_to_wire(data: Buffer, message: type[Message], file: str) -> memoryview:
 class _Frame:
     """An open message."""
 
-    __slots__ = ("again", "closer", "fields", "is_list", "out", "owner", "seen", "start")
+    __slots__ = ("closer", "fields", "is_list", "out", "owner", "seen", "start")
 
     def __init__(
         self, fields: Mapping[bytes, Field], owner: Field | None, closer: bytes, start: int
@@ -76,8 +71,6 @@ class _Frame:
         self.is_list = closer == b"]"
         self.out = bytearray()
         self.seen = 0
-        # The rest of a message, from its opening to its closing bracket.
-        self.again = b""
 
 
 class _Parser(Scanner):
@@ -85,8 +78,6 @@ class _Parser(Scanner):
         super().__init__(data, file)
         self._frame = _Frame(fields, None, b"", 0)
         self._stack = [self._frame]
-        # Encoded messages by field, depth, and text, which determine them.
-        self._cache: dict[tuple[Field, int, bytes], bytes] = {}
 
     def parse(self) -> memoryview:
         data, match_usual = self.data, _USUAL.match
@@ -105,31 +96,10 @@ class _Parser(Scanner):
                 frame = self._frame
                 field = frame.fields.get(match[1])
                 if shape == _OPEN:
-                    likely = b"" if field is None or field.bit else self._likely(match)
-                    if field is not None and likely:
-                        encoded = self._cache.get((field, len(self._stack), likely))
-                        if encoded is not None:
-                            frame.out += encoded
-                            self.at = match.end() + len(likely)
-                            continue
                     self._open(field, match[_OPEN], match.start(_OPEN))
-                    self._frame.again = likely
                 elif field is not None:
                     self._value(frame, field, match, shape)
             self.at = match.end()
-
-    def _likely(self, match: re.Match[bytes]) -> bytes:
-        """Return the text of the message that starts here, if it is short and has the usual form.
-
-        Its end is then the first closing bracket with the indentation of the opening line. The
-        caller checks after parsing that the message really ends there.
-        """
-        if len(self._stack) < _WITHIN or match[_OPEN] != b"{":
-            return b""
-        start = match.end()
-        ahead = bytes(self.data[start : start + _SHORT])
-        closer = match[0][: match.start(1) - match.start()] + b"}"
-        return ahead[: ahead.find(closer) + len(closer)] if closer in ahead else b""
 
     def _value(
         self, frame: _Frame, field: Field, match: re.Match[bytes], shape: int | None
@@ -178,10 +148,7 @@ class _Parser(Scanner):
         if frame.is_list:
             parent.out += frame.out
         elif frame.owner is not None:
-            written = frame.owner.tag + encode_varint(len(frame.out)) + frame.out
-            parent.out += written
-            if frame.again and start == frame.start + len(frame.again) and len(self._cache) < _MOST:
-                self._cache[frame.owner, len(self._stack), frame.again] = bytes(written)
+            parent.out += frame.owner.tag + encode_varint(len(frame.out)) + frame.out
 
     def _unusual(self) -> bool:
         """Parse one comment, item, or field; return False at the end of the text."""

@@ -204,9 +204,9 @@ def read_example(data: bytes) -> Mapping[bytes, memoryview]:
     by_name: dict[bytes, memoryview] = {}
     example = Cursor(data, file=_FILE)
     while example:
-        features = _submessage(example, _FIRST_BYTES)
+        features = _submessage(example)
         while features is not None and features:
-            entry = _submessage(features, _FIRST_BYTES)
+            entry = _submessage(features)
             if entry is not None:
                 name, feature = _entry(entry)
                 by_name[name] = feature
@@ -226,10 +226,10 @@ def read_feature(data: memoryview) -> Feature | None:
     return Feature(kind, _texts(values) if kind is DType.STRING else _numbers(values, kind))
 
 
-def _submessage(cursor: Cursor, expected: int) -> Cursor | None:
-    """Return the next field if it has this tag; skip other fields."""
+def _submessage(cursor: Cursor) -> Cursor | None:
+    """Return the next field if it is a message with number 1; skip other fields."""
     tag = cursor.varint()
-    if tag == expected:
+    if tag == _FIRST_BYTES:
         return _sub(cursor)
     skip_field(cursor, tag)
     return None

@@ -29,7 +29,6 @@ _MOVABLE: Final = frozenset({CONTENT_FIELD, FLOAT_FIELD, DOUBLE_FIELD})
 LARGE: Final = 1024
 
 # Largest number whose varint takes one byte.
-_ONE_BYTE: Final = 0x7F
 
 
 class Layout(Struct, frozen=True):
@@ -69,77 +68,18 @@ def split_payloads(data: Buffer, layout: Layout, file: str) -> tuple[bytes, list
     return without_payloads(Cursor(data, file=file), layout, payloads), payloads
 
 
-class Run(Struct, frozen=True):
-    """A part of a serialized message: ``data[start:stop]``, including tags and lengths.
+def split_fields(data: Buffer, size: int, file: str) -> Iterator[Cursor]:
+    """Yield cursors on whole fields of a serialized message, in order.
 
-    Args:
-        start: offset of the first byte.
-        stop: offset after the last byte.
-        short: whether it contains short records of the field; otherwise, it is a single field.
+    Each has about ``size`` bytes, or one larger field. Parsing them one by one takes far less
+    memory than parsing the whole message.
     """
-
-    start: int
-    stop: int
-    short: bool
-
-
-def split_runs(data: Buffer, number: int, size: int, file: str) -> Iterator[Run]:
-    """Split a serialized message in order: records of a repeated field, and other fields.
-
-    Records of less than ``LARGE`` bytes are combined (see ``short_records``); larger ones and other
-    fields are separate. Parsing the parts one by one takes far less memory than parsing the whole.
-
-    Args:
-        data: the message.
-        number: number of the repeated field.
-        size: number of bytes after which a run ends.
-        file: name of the file, for messages.
-    """
-    record = number << 3 | BYTES
-    start = position = 0
-    end = len(data)
-    while position < end:
-        stop = _short_record(data, position, end, record)
-        if not stop or position - start >= size:
-            if position > start:
-                yield Run(start, position, short=True)
-            start = position
-        if not stop:
-            cursor = Cursor(data, position, file=file)
-            skip_field(cursor, cursor.varint())
-            start = stop = cursor.position
-            yield Run(position, stop, short=False)
-        position = stop
-    if position > start:
-        yield Run(start, position, short=True)
-
-
-def short_records(run: bytes) -> Iterator[bytes]:
-    """Yield the bodies of the records of a run, each of less than ``LARGE`` bytes."""
-    start = 0
-    end = len(run)
-    while start < end:
-        stop = _short_record(run, start, end, run[0])
-        yield run[start + (2 if run[start + 1] <= _ONE_BYTE else 3) : stop]
-        start = stop
-
-
-def _short_record(data: Buffer, start: int, end: int, tag: int) -> int:
-    """Return the end of a record of less than ``LARGE`` bytes; 0 if there is none with that tag.
-
-    Inlined for speed, because every node of a graph is parsed here.
-    """
-    if start + 2 >= end or data[start] != tag:
-        return 0
-    length = data[start + 1]
-    stop = start + 2 + length
-    if length > _ONE_BYTE:
-        more = data[start + 2]
-        length += (more << 7) - _ONE_BYTE - 1
-        stop = start + 3 + length
-        if more > _ONE_BYTE or length >= LARGE:
-            return 0
-    return stop if stop <= end else 0
+    cursor, start = Cursor(data, file=file), 0
+    while cursor:
+        skip_field(cursor, cursor.varint())
+        if cursor.position - start >= size or not cursor:
+            yield Cursor(data, start, cursor.position, file=file)
+            start = cursor.position
 
 
 def without_payloads(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from mobileprep.freezing.trace import Flows
 from mobileprep.freezing.training import has_default_name
 from mobileprep.graph.bypass import constant_behind
-from mobileprep.graph.control_flow import SWITCHES
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import (
@@ -25,7 +24,7 @@ from mobileprep.graph.op_sets import (
     NEXT_ITERATIONS,
     SUMS,
 )
-from mobileprep.graph.reachability import closure, leaves_lowered_loop
+from mobileprep.graph.reachability import SWITCHES, closure, leaves_lowered_loop
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array
 from mobileprep.graph.verify import execution_order

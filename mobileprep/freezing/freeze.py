@@ -33,12 +33,11 @@ from mobileprep.freezing.trace import (
 from mobileprep.freezing.training import remove_dropout, without_updates
 from mobileprep.freezing.values import read_values
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.functions import drop_unused_functions
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ASSIGNMENTS, FUSED_BATCH_NORMS
 from mobileprep.graph.opdefs.definitions import output_count
-from mobileprep.graph.reachability import reachable
+from mobileprep.graph.reachability import drop_unused_functions, reachable
 from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.graph.verify import check_inputs, check_names
 from mobileprep.runtime.functions.inline import inline_calls

@@ -9,12 +9,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.functions import drop_unused_functions
 from mobileprep.graph.graph import Graph, Library
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, MERGES, SWITCHES
 from mobileprep.graph.opdefs.definitions import input_types, output_count, signature_of
-from mobileprep.graph.reachability import closure, reachable, without_dangling
+from mobileprep.graph.reachability import (
+    closure,
+    drop_unused_functions,
+    reachable,
+    without_dangling,
+)
 from mobileprep.graph.refs import Ref
 from mobileprep.runtime.functions.inline import FUNCTIONAL, LOOPS
 

@@ -9,10 +9,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mobileprep.graph.control_flow import SWITCHES, conditional_nodes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from mobileprep.graph.reachability import execution_order, without_dangling, without_newly_unused
+from mobileprep.graph.reachability import (
+    SWITCHES,
+    conditional_nodes,
+    execution_order,
+    without_dangling,
+    without_newly_unused,
+)
 from mobileprep.graph.refs import Ref, control
 from mobileprep.graph.rewrite import Rewritten
 from mobileprep.graph.tensor import Tensor

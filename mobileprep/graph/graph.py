@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import AttrValue, OpDef
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Tensor
 

@@ -1,4 +1,4 @@
-"""Dependencies in a graph: the nodes that nodes need, and the nodes that need them."""
+"""Dependencies in a graph: the nodes that nodes need, that need them, or that run in branches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Final, TypeVar
 
 from mobileprep.errors import InvalidGraphError, nearest_hint
 from mobileprep.graph.attrs import AttrValue
-from mobileprep.graph.graph import Graph
+from mobileprep.graph.graph import Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.op_sets import EXITS, PLACEHOLDERS
+from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, PLACEHOLDERS
+from mobileprep.graph.op_sets import SWITCHES as TWO_WAY
 from mobileprep.graph.refs import Ref, parse_ref
 
 T = TypeVar("T", bound=Hashable)
@@ -232,3 +233,55 @@ def _entry(entry: bytes, new_name: Callable[[str], str | None]) -> bytes | None:
 
 
 ANY: Final = "*"
+
+
+SWITCHES: Final = TWO_WAY | {"_SwitchN"}
+_GATES: Final = SWITCHES | ENTERS
+GATES: Final = TWO_WAY | ENTERS | EXITS | MERGES | NEXT_ITERATIONS
+"""Ops of branches and loops in control flow v1."""
+
+
+def conditional_nodes(graph: Graph) -> frozenset[str]:
+    """Return the gates of branches and loops, and all nodes that depend on one by data or control.
+
+    Control inputs of such nodes do not only affect the order: they decide whether a node runs, and
+    in which iteration of a loop.
+    """
+    return frozenset(dependents(graph, [n.name for n in graph if n.op in _GATES]))
+
+
+def loop_nodes(graph: Graph) -> frozenset[str]:
+    """Return the gates of loops, and all nodes that depend on one by data or control.
+
+    A node in a loop without another input from the loop needs a control input from it. Nodes in
+    branches do not: a node with a dead input does not run.
+    """
+    return frozenset(dependents(graph, [n.name for n in graph if n.op in ENTERS]))
+
+
+def drop_unused_functions(graph: Graph) -> Graph:
+    """Keep only the functions that the nodes of a graph reach, and their gradients."""
+    library = graph.library
+    if not library.functions:
+        return graph
+    used = closure(
+        _called(graph.nodes, library),
+        lambda name: _called(library.functions[name].nodes, library),
+    )
+    if len(used) == len(library.functions):
+        return graph
+    functions = {k: v for k, v in library.functions.items() if k in used}
+    gradients = tuple((f, g) for f, g in library.gradients if f in used and g in used)
+    return Graph(graph.nodes, Library(functions, gradients), graph.versions)
+
+
+def _called(nodes: Iterable[Node], library: Library) -> set[str]:
+    names = set()
+    for node in nodes:
+        names.add(node.op)
+        for value in node.attrs.values():
+            if value.kind == "func":
+                names.add(value.value.name)
+            elif value.kind == "list(func)":
+                names.update(f.name for f in value.value)
+    return names & library.functions.keys()

@@ -62,11 +62,6 @@ class Ref(Struct, frozen=True, eq=False):
 @lru_cache(maxsize=1 << 16)
 def parse_ref(text: str) -> Ref:
     """Parse a reference in a graph; a suffix that is not a number is part of the name."""
-    return new_ref(text)
-
-
-def new_ref(text: str) -> Ref:
-    """Parse a reference like ``parse_ref``, for a caller with its own cache."""
     if text.startswith("^"):
         return Ref(text[1:], CONTROL)
     head, colon, digits = text.rpartition(":")

@@ -10,28 +10,23 @@ from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import (
     GRAPH_LAYOUT,
     Buffer,
-    Cursor,
     Payload,
-    Run,
     delimited,
     field_header,
-    split_runs,
+    split_fields,
     without_payloads,
 )
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, OpDef
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
 from mobileprep.graph.node_serde import (
-    NodeReader,
-    NodeWriter,
     attr_from_proto,
+    attr_head,
     attr_to_proto,
-    content_attr,
     node_from_proto,
     parsed,
     read_node,
 )
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.refs import parse_function_ref
 from mobileprep.graph.tensor import Tensor, is_large
 
@@ -55,27 +50,18 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
         file: name of the graph, for messages.
     """
     payloads: list[Payload] = []
+    runs = list(split_fields(data, _READ_AT_ONCE, file))
     # Report a length beyond the end with its position before any message is parsed.
-    parts = list(_parts(data, payloads, file))
-    reader = NodeReader(file)
+    parts = [without_payloads(run, GRAPH_LAYOUT, payloads) for run in runs]
     nodes: list[Node] = []
-    others = b""
-    for part in parts:
-        if isinstance(part, Run):
-            parallel.report_progress(f"reading {file}", part.start, len(data), "bytes")
-            nodes += reader.nodes(bytes(memoryview(data)[part.start : part.stop]))
-            continue
-        protos = parsed(pb.GraphDef, part, file).node
-        nodes += [node_from_proto(n, payloads, file) for n in protos]
-        others += b"" if protos else part
-    return _with_nodes(nodes, parsed(pb.GraphDef, others, file), payloads, file)
-
-
-def _parts(data: Buffer, payloads: list[Payload], file: str) -> Iterator[Run | bytes]:
-    """Yield a serialized graph in parts: runs of short nodes, and other fields without payloads."""
-    for run in split_runs(data, _NODE_FIELD, _READ_AT_ONCE, file):
-        cursor = Cursor(data, run.start, run.stop, file=file)
-        yield run if run.short else without_payloads(cursor, GRAPH_LAYOUT, payloads)
+    others = pb.GraphDef()
+    for run, part in zip(runs, parts, strict=True):
+        parallel.report_progress(f"reading {file}", run.end, len(data), "bytes")
+        proto = parsed(pb.GraphDef, part, file)
+        nodes += [node_from_proto(n, payloads, file) for n in proto.node]
+        proto.ClearField("node")
+        others.MergeFrom(proto)
+    return _with_nodes(nodes, others, payloads, file)
 
 
 def graph_from_proto(proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
@@ -129,7 +115,7 @@ def graph_to_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
 
 
 def _pieces(graph: Graph) -> Iterator[bytes | Tensor]:
-    yield from _nodes_to_pieces(graph.nodes, _NODE_FIELD)
+    yield from _nodes_to_pieces(graph.nodes)
     if graph.library:
         yield delimited(_LIBRARY_FIELD, _library_bytes(graph.library))
     if graph.versions != Versions():
@@ -159,19 +145,18 @@ def _length(piece: bytes | Tensor) -> int:
     return piece.nbytes if isinstance(piece, Tensor) else len(piece)
 
 
-def _nodes_to_pieces(nodes: Iterable[Node], number: int) -> Iterator[bytes | Tensor]:
-    writer = NodeWriter(number)
-    run: list[bytes] = []
+def _nodes_to_pieces(nodes: Iterable[Node]) -> Iterator[bytes | Tensor]:
+    run = pb.GraphDef()
     for node in nodes:
-        record = writer.record(node)
-        if record is not None:
-            run.append(record)
-        if record is None or len(run) == _WRITTEN_AT_ONCE:
-            yield b"".join(run)
-            run.clear()
-        if record is None:
-            yield from _large_node(node, _large_attrs(node), number)
-    yield b"".join(run)
+        large = _large_attrs(node)
+        if not large:
+            node_to_proto(node, run.node.add(), frozenset())
+        if large or len(run.node) == _WRITTEN_AT_ONCE:
+            yield run.SerializeToString(deterministic=True)
+            run.Clear()
+        if large:
+            yield from _large_node(node, large)
+    yield run.SerializeToString(deterministic=True)
 
 
 def _large_attrs(node: Node) -> frozenset[str]:
@@ -183,14 +168,14 @@ def _large_attrs(node: Node) -> frozenset[str]:
     )
 
 
-def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[bytes | Tensor]:
+def _large_node(node: Node, large: frozenset[str]) -> Iterator[bytes | Tensor]:
     head = pb.NodeDef()
     node_to_proto(node, head, large)
     pieces: list[bytes | Tensor] = [head.SerializeToString(deterministic=True)]
     for name in sorted(large):
         tensor: Tensor = node.attrs[name].value
-        pieces += [content_attr(name, tensor)[0], tensor]
-    yield field_header(number, pieces_size(pieces))
+        pieces += [attr_head(name, tensor), tensor]
+    yield field_header(_NODE_FIELD, pieces_size(pieces))
     yield from pieces
 
 

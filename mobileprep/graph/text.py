@@ -29,11 +29,10 @@ import numpy as np
 from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef, TensorShape
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, FuncRef, OpDef, TensorShape
 from mobileprep.graph.frames import Frames
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.reachability import execution_order
 from mobileprep.graph.refs import Ref, parse_function_ref, parse_ref
 from mobileprep.graph.tensor import MAX_BYTES, Tensor

@@ -24,6 +24,7 @@ from mobileprep.formats.tflite.records import (
     OperatorRecord,
     unpacked,
 )
+from mobileprep.formats.tflite.streaming import STREAMING, Streaming, decode_streaming
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
@@ -114,12 +115,14 @@ class TfliteGraph(Struct, frozen=True):
         outputs: output tensors of the file.
         names: tensors by their names in the file's signature.
         interface: inputs and outputs of the file.
+        streaming: how to run the file on a stream; None for other files.
     """
 
     graph: Graph
     outputs: tuple[str, ...]
     names: Mapping[str, str]
     interface: TfliteInterface
+    streaming: Streaming | None = None
 
 
 def read_tflite(path: Path) -> TfliteGraph:
@@ -173,7 +176,9 @@ class _Reading:
         first = [s for s in self._model.signatures if s.subgraph == 0][:1]
         names = {name: tensor_names[i] for s in first for name, i in (*s.inputs, *s.outputs)}
         outputs = tuple(tensor_names[i] for i in self._record.outputs)
-        return TfliteGraph(graph, outputs, names, self._interface(tensor_names))
+        entry = dict(self._model.metadata).get(STREAMING)
+        streaming = None if entry is None else decode_streaming(bytes(entry), self._where)
+        return TfliteGraph(graph, outputs, names, self._interface(tensor_names), streaming)
 
     def _interface(self, tensor_names: Mapping[int, str]) -> TfliteInterface:
         signed = next((s for s in self._model.signatures if s.subgraph == 0), None)

@@ -17,16 +17,17 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.reachability import ends
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
-from mobileprep.inspection.benchmarking.runs import (
+from mobileprep.inspection.benchmark_runs import (
     Pace,
     TimedGraph,
+    TimeShare,
     Timings,
     measured_costs,
     output_layers,
     time_graph,
+    time_shares,
     zero_feeds,
 )
-from mobileprep.inspection.benchmarking.tables import TimeShare, time_shares
 from mobileprep.inspection.costs import CountedRun, scope_of
 from mobileprep.inspection.diagnosis import Diagnosis, diagnose
 from mobileprep.litert.in_memory import tflite_in_memory

@@ -25,7 +25,7 @@ from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.graph.tflite import is_tflite_graph
 from mobileprep.ops.constant_evaluation import StaticValues
-from mobileprep.ops.cost import Sizes, count_flops
+from mobileprep.ops.kernel import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.accounting.costs import (
     Executed,

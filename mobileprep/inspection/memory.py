@@ -37,7 +37,7 @@ from mobileprep.graph.refs import Edge, edge, parse_ref
 from mobileprep.graph.serde import serialized_size
 from mobileprep.graph.tflite import is_tflite_graph, parse_tflite
 from mobileprep.inspection.costs import run_once
-from mobileprep.inspection.lite_arena import lite_arena
+from mobileprep.inspection.lite_costs import lite_arena
 from mobileprep.runtime.accounting.costs import VIEWS, Executed, TensorLayout
 from mobileprep.targets.memmapped import PAGE_SIZE
 from mobileprep.targets.targets import Memory, MemoryPhase

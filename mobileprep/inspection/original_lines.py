@@ -8,7 +8,7 @@ from mobileprep.errors import MobileprepError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.reachability import execution_order
-from mobileprep.inspection.benchmarking.tables import readable
+from mobileprep.inspection.benchmark_runs import readable
 from mobileprep.inspection.summary import GraphSummary, SpottedTensor
 from mobileprep.ops.numerics.differences import summary
 

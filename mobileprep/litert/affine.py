@@ -17,6 +17,8 @@ from mobileprep.graph.refs import Edge, Ref, edge
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.shape_inference import Shapes, shape_of
 
+PARTS: Final = frozenset({"Split", "SplitV", "Slice", "StridedSlice"})
+"""Ops whose outputs are parts of a tensor."""
 # Wider tensors would need identity matrices of more than 256 MB.
 _WIDEST: Final = 1 << 13
 # More consecutive ops than any cell has.
@@ -121,7 +123,7 @@ class AffineForms:
             return self._scaled(refs, depth)
         if node.op == "ConcatV2":
             return self._joined(refs, depth)
-        if node.op in ("Split", "SplitV", "Slice", "StridedSlice"):
+        if node.op in PARTS:
             return self._part(node, index, depth)
         if node.op in ("Squeeze", "Reshape") and self._is_row(node):
             return self.of(refs[0], depth)

@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.streaming import STREAMING, Streaming
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import Edge, edge, parse_ref
 from mobileprep.graph.verify import check_names
 from mobileprep.litert.assemble import assembled
+from mobileprep.litert.loop_ranges import with_observed_loops
 from mobileprep.litert.lower import lowered
 from mobileprep.litert.ops.recurrent import has_unsafe_states
 from mobileprep.litert.patterns import with_builtins
@@ -30,6 +32,7 @@ from mobileprep.litert.quantizing.roundings import IntegerUnits
 from mobileprep.litert.refusals import Refusal, refused
 from mobileprep.litert.scope import ACTIVATION
 from mobileprep.litert.shapes import permuted
+from mobileprep.litert.streaming import LENGTHS, Streamed, streamed, with_length
 from mobileprep.litert.weights import has_few_bits, in_few_bits, in_float16
 from mobileprep.transforms.quantize_nodes import Rules, Settings, WeightSettings
 
@@ -209,6 +212,7 @@ def converted(
     weights: WeightSettings | None = None,
     flex: bool = False,
     min_runtime: str = "",
+    streaming: int | None = None,
     where: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> ModelRecord:
@@ -227,6 +231,8 @@ def converted(
         flex: whether to delegate ops that LiteRT cannot express to the Flex delegate, which an app
             must then link.
         min_runtime: the oldest release that must run the file, such as ``2.14``; empty for any.
+        streaming: number of time steps of each call of the file, which then has the states of its
+            recurrent layers as inputs and outputs; None for whole sequences.
         where: the location of the graph, for messages.
         tell: called with a sentence for each deviation: operators that stay float, rescaled
             tensors, types replaced by float32.
@@ -245,10 +251,15 @@ def converted(
         weights=weights,
         flex=flex,
         min_runtime=min_runtime,
+        streaming=streaming,
         where=where,
         tell=tell,
     )
-    return assembled(done.stored, min_runtime, where)
+    record = assembled(done.stored, min_runtime, where)
+    if done.streaming is None:
+        return record
+    entry = (STREAMING, done.streaming.encoded())
+    return replace(record, metadata=(*record.metadata, entry))
 
 
 class Programs(Struct, frozen=True):
@@ -259,11 +270,13 @@ class Programs(Struct, frozen=True):
         plain: the float program, without fake quantization.
         stored: the program with the weights and integers of the file. Its operators are those of
             ``plain`` in the same order, with QUANTIZE and DEQUANTIZE between them.
+        streaming: how to run the file on a stream; None for whole sequences.
     """
 
     source: Prepared
     plain: Program
     stored: Program
+    streaming: Streaming | None = None
 
 
 def programs(
@@ -277,15 +290,23 @@ def programs(
     weights: WeightSettings | None = None,
     flex: bool = False,
     min_runtime: str = "",
+    streaming: int | None = None,
     where: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Programs:
     """Lower and quantize a frozen graph; see ``converted``."""
     for open_states in (True, False):
         notes: list[str] = []
-        source, program = _lowered(
-            graph, inputs, outputs, where, flex=flex, open_states=open_states
-        )
+        run = None
+        if streaming is None:
+            source, program = _lowered(
+                graph, inputs, outputs, where, flex=flex, open_states=open_states
+            )
+        else:
+            inline = mode not in INTEGERS
+            whole = _streamed(graph, inputs, outputs, streaming, where, inline=inline)
+            source, run = whole.source, whole.streaming
+            program = lowered(source, whole.inputs, whole.outputs, where, flex=flex)
         notes += source.notes
         if mode in INTEGERS:
             settings = integers or Integers(INTEGERS[mode])
@@ -294,7 +315,10 @@ def programs(
                 message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
                 raise UsageError(message, GIVE_RANGES, where)
             program = program.mapped(fused)
-            done = quantized(program, settings, trained, min_runtime)
+            states = (
+                () if run is None else [name for s in run.states for name in (s.input, s.output)]
+            )
+            done = quantized(program, settings, trained, min_runtime, states)
             notes += done.notes
             stored = done.program
         else:
@@ -307,7 +331,7 @@ def programs(
             break
     for note in notes:
         tell(note)
-    return Programs(source, program, stored)
+    return Programs(source, program, stored, run)
 
 
 def _stored(
@@ -407,12 +431,13 @@ def to_calibrate(
     """Return the graph to calibrate and the tensors that need a range; see ``converted``."""
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, _ = without_fake_quants(program)
-    names = tensors_with_ranges(plain.mapped(fused))
-    tensors = (edge(parse_ref(name)) for name in names)
+    whole = plain.mapped(fused)
+    tensors = [edge(parse_ref(name)) for name in tensors_with_ranges(whole)]
+    observed, within = with_observed_loops(source.graph, whole)
     return CalibrationGraph(
-        source.tables.filling(source.graph),
+        source.tables.filling(observed),
         source.inputs,
-        tuple(t for t in tensors if t[0] in source.graph),
+        (*(t for t in tensors if t[0] in source.graph), *within),
         tuple(map(str, source.outputs)),
     )
 
@@ -433,6 +458,25 @@ def _lowered(
     if open_states and has_unsafe_states(_without_unread(program)):
         return _lowered(graph, inputs, outputs, where, flex=flex, open_states=False)
     return source, program
+
+
+def _streamed(
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    count: int,
+    where: str,
+    *,
+    inline: bool,
+) -> Streamed:
+    """Return the network for some time steps at a time."""
+    check_names(graph, where)
+    lengths = [with_length(graph, inputs, length) for length in LENGTHS]
+    sources = [prepared(graph, specs, outputs, masks=False) for specs in lengths]
+    if lengths[0] == lengths[1]:
+        del sources[1:]
+    names = [spec.name for spec in inputs]
+    return streamed(sources, names, outputs, count, where, inline=inline)
 
 
 def without_fake_quants(program: Program) -> tuple[Program, dict[str, Range]]:

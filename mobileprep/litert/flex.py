@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.formats.tflite.flexbuffer import string_pair
+from mobileprep.formats.tflite.flatbuffer import string_pair
 from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.graph.attrs import ArgDef, OpDef
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.definitions import output_types, signature_of
 from mobileprep.graph.serde import node_to_proto
 from mobileprep.litert.program import Op, Value

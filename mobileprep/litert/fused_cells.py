@@ -91,7 +91,7 @@ class CellMatcher:
                 continue
             for gate, value in (second.data_inputs, second.data_inputs[::-1]):
                 activated = self._node(value, *ACTIVATIONS)
-                if activated is None or self._node(gate, "Sigmoid") is None:
+                if activated is None:
                     continue
                 cell = self._assembled(
                     state, new_state, hidden, new_hidden, [gate, forget], activated, cell_clip
@@ -127,13 +127,14 @@ class CellMatcher:
             projection, projection_bias = matrix, form.bias
         elif projection_clip:
             return None
-        sigmoids = [self._node(ref, "Sigmoid") for ref in (*gates, output)]
-        if None in sigmoids:
-            return None
-        nodes = [n for n in sigmoids if n is not None]
-        sums = [n.data_inputs[0] for n in (nodes[0], nodes[1], activated, nodes[2])]
-        forms = [forms_of(ref) for ref in sums]
-        known = [form for form in forms if form is not None]
+        sums = [*map(self._gate, (*gates, output))]
+        sums.insert(2, (activated.data_inputs[0], 1))
+        forms = [(forms_of(ref), sign) for ref, sign in (s for s in sums if s is not None)]
+        known = [
+            form if sign > 0 else form.scaled(np.full(form.width, -1, np.float32))
+            for form, sign in forms
+            if form is not None
+        ]
         if len(known) != GATES or len({form.width for form in known}) != 1:
             return None
         # The output gate sees the new cell state, the others the old one.
@@ -207,6 +208,20 @@ class CellMatcher:
             cell_clip,
             projection_clip,
         )
+
+    def _gate(self, ref: Ref) -> tuple[Ref, int] | None:
+        """Return the argument of the sigmoid that a gate is, and the sign of its factor.
+
+        A gate that is 1 minus the sigmoid of x is the sigmoid of -x.
+        """
+        node = self._node(ref, "Sigmoid", "Sub")
+        if node is None or node.op == "Sigmoid":
+            return None if node is None else (node.data_inputs[0], 1)
+        one = constant_behind(self._graph, node.data_inputs[0])
+        inner = self._node(node.data_inputs[1], "Sigmoid")
+        if inner is None or one is None or (one.array() != 1).any():
+            return None
+        return inner.data_inputs[0], -1
 
     def _output(self, ref: Ref, new_state: Ref, activation: str) -> Ref | None:
         """Return the gate if a tensor is its product with the activated cell state."""

@@ -239,6 +239,9 @@ def unconverted(op: str) -> CannotExpressError:
     if op.startswith("Decode"):
         reason = "LiteRT cannot decode images, audio, or records"
         return CannotExpressError(reason, "decode in the app, and feed what this node puts out")
+    if op == "CTCBeamSearchDecoder":
+        hint = "decode in the app (`decoding: cut` in a recipe), or fetch the logits before it"
+        return CannotExpressError("LiteRT has no such operator", hint)
     builtin = builtin_named(op)
     if builtin is None:
         return CannotExpressError("LiteRT has no such operator", _NO_OP)

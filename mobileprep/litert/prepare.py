@@ -23,10 +23,12 @@ from mobileprep.graph.reachability import name_hint, reachable
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.dequantize import QUANTIZED, dequantized
+from mobileprep.litert.fills import without_computed_fills
 from mobileprep.litert.recurrent import CELLS, without_cells
-from mobileprep.litert.recurrent_loops import Step, with_whole_sequences
+from mobileprep.litert.recurrent_loops import Prepare, Step
 from mobileprep.litert.tables import Tables, no_tables, tables_of
 from mobileprep.litert.unrolled_cells import without_unrolled_cells
+from mobileprep.litert.whole_sequences import with_whole_sequences
 from mobileprep.runtime.functions.inline import CALLS
 from mobileprep.transforms.base import Context, make_transform
 from mobileprep.transforms.raise_control_flow import RAISED_OPS, needs_raising
@@ -86,6 +88,7 @@ def prepared(
     outputs: Sequence[str],
     *,
     open_states: bool = True,
+    masks: bool = True,
 ) -> Prepared:
     """Cut a graph between inputs and outputs, simplify it, and fuse its recurrent cells.
 
@@ -94,6 +97,7 @@ def prepared(
         inputs: the tensors to feed.
         outputs: the tensors to fetch.
         open_states: whether to fuse cells whose states have an open size, such as the batch.
+        masks: whether to fuse cells that skip masked steps.
     """
     graph = _without_prints(graph)
     refs = tuple(_checked_ref(graph, name, "output") for name in outputs)
@@ -102,14 +106,24 @@ def prepared(
     fetches = tuple(Ref(names[edge(r)]) if edge(r) in names else r for r in refs)
     whole = Prepared(cut, tuple(names.values()), fetches, tables_of(graph))
     done = _simplified(whole, cast_outputs=True)
+    step = prepared_step(done)
+    # Folded constants may wait for a loop that the next step replaces.
+    graph = done.graph.with_nodes(node.with_inputs(node.data_inputs) for node in done.graph)
+    graph, refs = with_whole_sequences(
+        graph, done.outputs, step, open_states=open_states, masks=masks
+    )
+    graph, refs = without_unrolled_cells(graph, refs, open_states=open_states)
+    return replace(done, graph=without_computed_fills(graph), outputs=refs)
+
+
+def prepared_step(source: Prepared) -> Prepare:
+    """Return how to prepare the functions that the loops of a graph run."""
 
     def step(name: str, arguments: Sequence[tuple[DType, TensorShape]]) -> Step:
-        function = prepared_function(done.graph, name, arguments)
+        function = prepared_function(source.graph, name, arguments)
         return Step(function.graph, function.inputs, function.outputs)
 
-    graph, refs = with_whole_sequences(done.graph, done.outputs, step, open_states=open_states)
-    graph, refs = without_unrolled_cells(graph, refs, open_states=open_states)
-    return replace(done, graph=graph, outputs=refs)
+    return step
 
 
 def prepared_function(

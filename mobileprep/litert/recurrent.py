@@ -1,4 +1,4 @@
-"""Split recurrent cells into matrix products and activations.
+"""Split recurrent cells into matrix products and activations, and GatherTree into gathers.
 
 Source: the op definitions of LSTMBlockCell, BlockLSTM, BlockLSTMV2, and GRUBlockCell.
 """
@@ -8,21 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import numpy as np
-
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.bypass import constant_behind
 from mobileprep.graph.graph import Function, Graph, Library
-from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import ArgDef, OpDef
-from mobileprep.graph.opdefs.bodies import Body, function_of
+from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
-from mobileprep.graph.tensor import Tensor
+from mobileprep.litert.beam_trees import followed
+from mobileprep.litert.plain_nodes import PlainNodes, added_loop
+from mobileprep.ops.nn.beams import GATHER_TREES
 
 _BLOCKS: Final = frozenset({"BlockLSTM", "BlockLSTMV2"})
-_INPUT_COUNTS: Final = {"LSTMBlockCell": 8, "GRUBlockCell": 6, **dict.fromkeys(_BLOCKS, 9)}
+_INPUT_COUNTS: Final = {
+    "LSTMBlockCell": 8,
+    "GRUBlockCell": 6,
+    **dict.fromkeys(_BLOCKS, 9),
+    **dict.fromkeys(GATHER_TREES, 4),
+}
 CELLS: Final = frozenset(_INPUT_COUNTS)
 """Ops that ``without_cells`` replaces."""
 _INT32: Final = attr.dtype(DType.INT32)
@@ -30,7 +32,7 @@ _STATE, _HIDDEN = 1, 6
 
 
 def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Ref, ...]]:
-    """Split recurrent cells into plain ops."""
+    """Split recurrent cells and trees of beams into plain ops."""
     cells = [n for n in graph if _INPUT_COUNTS.get(n.op) == len(n.data_inputs)]
     if not cells:
         return graph, tuple(outputs)
@@ -40,10 +42,12 @@ def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Re
     added: dict[str, list[Node]] = {}
     functions: dict[str, Function] = {}
     for node in cells:
-        work = _Nodes(node, fresh, functions)
+        work = PlainNodes(node, fresh, functions)
         indices = [i for i in range(7) if (node.name, i) in read]
         if node.op == "GRUBlockCell":
             results: Mapping[int, Ref] = dict(enumerate(_gru(work, node.data_inputs)))
+        elif node.op in GATHER_TREES:
+            results = {0: followed(work, graph.library)}
         elif node.op == "LSTMBlockCell":
             x, state, hidden, *weights = node.data_inputs
             results = dict(enumerate(_Lstm(node, weights).step(work, x, state, hidden)))
@@ -64,53 +68,17 @@ def without_cells(graph: Graph, outputs: Sequence[Ref]) -> tuple[Graph, tuple[Re
     return Graph(nodes, library, graph.versions), moved(outputs)
 
 
-class _Nodes:
-    """The plain ops of one cell, in order."""
-
-    def __init__(self, node: Node, fresh: FreshNames, functions: dict[str, Function]) -> None:
-        self.node = node
-        self.functions = functions
-        self.kind = node.attr_dtype("T", DType.FLOAT)
-        self.fresh = fresh
-        self.nodes: list[Node] = []
-
-    def add(self, op: str, *inputs: Ref, **attrs: AttrValue) -> Ref:
-        """Add an op with the cell's dtype."""
-        return self.put(op, inputs, T=attr.dtype(self.kind), **attrs)
-
-    def put(self, op: str, inputs: Sequence[Ref], **attrs: AttrValue) -> Ref:
-        """Add an op with exactly these attributes."""
-        name = self.fresh.name(f"{self.node.name}/{op}")
-        self.nodes.append(Node(name, op, tuple(inputs), self.node.device, attrs))
-        return Ref(name)
-
-    def constant(self, what: str, value: object, kind: DType = DType.INT32) -> Ref:
-        name = self.fresh.name(f"{self.node.name}/{what}")
-        self.nodes.append(constant(name, Tensor.of(np.asarray(value, kind.numpy))))
-        return Ref(name)
-
-    def gates(self, x: Ref, hidden: Ref, weights: Ref, bias: Ref, count: int) -> list[Ref]:
-        """Return the parts of `[x, hidden] * weights + bias`."""
-        axis = self.constant("axis", 1)
-        pair = self.add("ConcatV2", x, hidden, axis, N=attr.integer(2), Tidx=_INT32)
-        no = attr.boolean(value=False)
-        product = self.add("MatMul", pair, weights, transpose_a=no, transpose_b=no)
-        total = self.add("BiasAdd", product, bias)
-        if count == 1:
-            return [total]
-        split = self.add("Split", axis, total, num_split=attr.integer(count))
-        return [Ref(split.node, index) for index in range(count)]
-
-    def gather(self, values: Ref, index: Ref, kind: DType) -> Ref:
-        """Return the element of a tensor at an index of its first axis."""
-        kinds = {"Tparams": attr.dtype(kind), "Tindices": _INT32, "Taxis": _INT32}
-        inputs = (values, index, self.constant("axis", 0))
-        return self.put("GatherV2", inputs, batch_dims=attr.integer(0), **kinds)
-
-    def pack(self, values: Sequence[Ref], kind: DType) -> Ref:
-        """Stack values along a new first axis."""
-        count = attr.integer(len(values))
-        return self.put("Pack", values, N=count, T=attr.dtype(kind), axis=attr.integer(0))
+def _gates(work: PlainNodes, x: Ref, hidden: Ref, weights: Ref, bias: Ref, count: int) -> list[Ref]:
+    """Return the parts of `[x, hidden] * weights + bias`."""
+    axis = work.constant("axis", 1)
+    pair = work.add("ConcatV2", x, hidden, axis, N=attr.integer(2), Tidx=_INT32)
+    no = attr.boolean(value=False)
+    product = work.add("MatMul", pair, weights, transpose_a=no, transpose_b=no)
+    total = work.add("BiasAdd", product, bias)
+    if count == 1:
+        return [total]
+    split = work.add("Split", axis, total, num_split=attr.integer(count))
+    return [Ref(split.node, index) for index in range(count)]
 
 
 class _Lstm:
@@ -125,10 +93,10 @@ class _Lstm:
         # BlockLSTMV2 orders the gates like cuDNN.
         self.order = (0, 2, 1, 3) if is_newer else (0, 1, 2, 3)
 
-    def step(self, work: _Nodes, x: Ref, state: Ref, hidden: Ref) -> tuple[Ref, ...]:
+    def step(self, work: PlainNodes, x: Ref, state: Ref, hidden: Ref) -> tuple[Ref, ...]:
         """Return the outputs of one step: i, cs, f, o, ci, co, h."""
         add = work.add
-        parts = work.gates(x, hidden, self.weights, self.bias, 4)
+        parts = _gates(work, x, hidden, self.weights, self.bias, 4)
         i, ci, f, o = (parts[place] for place in self.order)
         if self.has_peepholes:
             i = add("AddV2", i, add("Mul", state, self.peepholes[0]))
@@ -146,23 +114,23 @@ class _Lstm:
         return i, cs, f, o, ci, co, add("Mul", o, co)
 
 
-def _gru(work: _Nodes, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
+def _gru(work: PlainNodes, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
     """Return the outputs of one step of a gated recurrent unit: r, u, c, h."""
     x, hidden, gate_weights, weights, gate_bias, bias = inputs
     add = work.add
-    r, u = (add("Sigmoid", part) for part in work.gates(x, hidden, gate_weights, gate_bias, 2))
-    c = add("Tanh", *work.gates(x, add("Mul", r, hidden), weights, bias, 1))
+    r, u = (add("Sigmoid", part) for part in _gates(work, x, hidden, gate_weights, gate_bias, 2))
+    c = add("Tanh", *_gates(work, x, add("Mul", r, hidden), weights, bias, 1))
     rest = add("Sub", work.constant("one", 1.0, work.kind), u)
     return r, u, c, add("AddV2", add("Mul", u, hidden), add("Mul", rest, c))
 
 
-def _length(work: _Nodes) -> Ref:
+def _length(work: PlainNodes) -> Ref:
     """Return the length of the longest sequence as int32."""
     kinds = {"SrcT": attr.dtype(DType.INT64), "DstT": _INT32}
     return work.put("Cast", work.node.data_inputs[:1], **kinds)
 
 
-def _looped(work: _Nodes, graph: Graph, indices: Sequence[int]) -> Mapping[int, Ref]:
+def _looped(work: PlainNodes, graph: Graph, indices: Sequence[int]) -> Mapping[int, Ref]:
     """Return the wanted outputs of a BlockLSTM, computed by a While over the time steps."""
     _, x, state, hidden, *weights = work.node.data_inputs
     is_constant = [constant_behind(graph, ref) for ref in weights]
@@ -173,38 +141,31 @@ def _looped(work: _Nodes, graph: Graph, indices: Sequence[int]) -> Mapping[int, 
     zeros = [work.add("Fill", sizes, zero, **kinds) for _ in indices]
     arguments = (work.constant("first", 0), limit, x, state, hidden, *zeros, *passed)
     types = (*[DType.INT32] * 2, *[work.kind] * (len(arguments) - 2))
-    args = tuple(Ref(f"arg_{i}") for i in range(len(arguments)))
+    kept = len(arguments) - len(passed)
 
-    inner = _Nodes(work.node, FreshNames(r.node for r in args), work.functions)
-    rest = iter(args[len(arguments) - len(passed) :])
-    own = [
-        next(rest) if value is None else inner.constant("weights", value.array(), work.kind)
-        for value in is_constant
-    ]
-    t, row = args[0], inner.gather(args[2], args[0], work.kind)
-    results = _Lstm(work.node, own).step(inner, row, *args[3:5])
-    written = [_written(inner, args[5 + i], t, results[index]) for i, index in enumerate(indices)]
-    after = inner.put("AddV2", (t, inner.constant("one", 1)), T=_INT32)
-    states = (results[_STATE], results[_HIDDEN])
-    rets = (after, *args[1:3], *states, *written, *args[len(arguments) - len(passed) :])
-    body = _function(inner, "body", args, types, rets, types, graph.library)
+    def step(inner: PlainNodes, args: Sequence[Ref]) -> Sequence[Ref]:
+        rest = iter(args[kept:])
+        own = [
+            next(rest) if value is None else inner.constant("weights", value.array(), work.kind)
+            for value in is_constant
+        ]
+        t, row = args[0], inner.gather(args[2], args[0], work.kind)
+        results = _Lstm(work.node, own).step(inner, row, *args[3:5])
+        written = [
+            inner.written(args[5 + i], t, results[index], work.kind)
+            for i, index in enumerate(indices)
+        ]
+        after = inner.put("AddV2", (t, inner.constant("one", 1)), T=_INT32)
+        return (after, *args[1:3], results[_STATE], results[_HIDDEN], *written, *args[kept:])
 
-    test = _Nodes(work.node, FreshNames(r.node for r in args), work.functions)
-    goes_on = test.put("Less", args[:2], T=_INT32)
-    cond = _function(test, "cond", args, types, (goes_on,), (DType.BOOL,), graph.library)
-    loop = work.put(
-        "StatelessWhile",
-        arguments,
-        T=AttrValue("list(type)", types),
-        cond=cond,
-        body=body,
-        output_shapes=AttrValue("list", ()),
-        parallel_iterations=attr.integer(10),
-    )
-    return {index: Ref(loop.node, 5 + i) for i, index in enumerate(indices)}
+    def goes_on(inner: PlainNodes, args: Sequence[Ref]) -> Ref:
+        return inner.put("Less", args[:2], T=_INT32)
+
+    loop = added_loop(work, arguments, types, goes_on, step, graph.library)
+    return {index: Ref(loop.name, 5 + i) for i, index in enumerate(indices)}
 
 
-def _sizes(work: _Nodes, x: Ref, state: Ref) -> tuple[Ref, Ref]:
+def _sizes(work: PlainNodes, x: Ref, state: Ref) -> tuple[Ref, Ref]:
     """Return the shape of an output and its first size."""
 
     def size(value: Ref, axis: int) -> Ref:
@@ -213,30 +174,3 @@ def _sizes(work: _Nodes, x: Ref, state: Ref) -> tuple[Ref, Ref]:
 
     time = size(x, 0)
     return work.pack([time, size(state, 0), size(state, 1)], DType.INT32), time
-
-
-def _written(work: _Nodes, values: Ref, index: Ref, row: Ref) -> Ref:
-    """Return the values with the row at an index replaced."""
-    place = work.put("Reshape", (index, work.constant("one", [1, 1])), T=_INT32, Tshape=_INT32)
-    wide = work.add("ExpandDims", row, work.constant("axis", 0), Tdim=_INT32)
-    return work.add("TensorScatterUpdate", values, place, wide, Tindices=_INT32)
-
-
-def _function(
-    work: _Nodes,
-    what: str,
-    args: Sequence[Ref],
-    arg_kinds: Sequence[DType],
-    rets: Sequence[Ref],
-    ret_kinds: Sequence[DType],
-    library: Library,
-) -> AttrValue:
-    """Create a function from the nodes, and return the attribute that names it."""
-    fresh_names = FreshNames([*work.functions, *library.functions])
-    name = fresh_names.name(f"{work.node.name}_{what}".replace("/", "_"))
-    inputs = tuple(ArgDef(r.node, kind) for r, kind in zip(args, arg_kinds, strict=True))
-    outputs = tuple(ArgDef(f"ret_{i}", kind) for i, kind in enumerate(ret_kinds))
-    like = Function(OpDef(name, inputs, outputs))
-    body = Body(tuple(args), tuple(work.nodes), tuple(rets))
-    work.functions[name] = function_of(body, like, library)
-    return AttrValue("func", FuncRef(name))

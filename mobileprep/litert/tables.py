@@ -16,7 +16,7 @@ from mobileprep.graph.opdefs.definitions import FILLERS, TABLES
 from mobileprep.graph.reachability import reachable
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.refusals import CannotExpressError
-from mobileprep.ops.context import RunContext, find_context_kernel
+from mobileprep.ops.kernel import RunContext, find_context_kernel
 from mobileprep.ops.numerics.texts import as_texts
 from mobileprep.transforms.base import Context, make_transform
 

@@ -16,8 +16,9 @@ from mobileprep.graph.op_sets import SUMS
 from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
 from mobileprep.litert.fused_cells import ACTIVATIONS, Cell, CellMatcher
-from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, ROWS, SequenceNodes
+from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, ROWS
 from mobileprep.litert.refusals import MALFORMED
+from mobileprep.litert.whole_sequences import SequenceNodes
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
 _FEWEST: Final = 2
@@ -141,11 +142,11 @@ def _matched(matcher: CellMatcher, steps: Sequence[_Step]) -> _Chain | None:
         cells: list[Cell] = []
         outputs = [output]
         for step in steps[1:]:
-            found = _next(matcher, step, outputs[-1])
-            if found is None or (cells and not _is_equal(cells[0], found[0])):
+            match = _next(matcher, step, outputs[-1])
+            if match is None or (cells and not _is_equal(cells[0], match[0])):
                 break
-            cells.append(found[0])
-            outputs.append(found[1])
+            cells.append(match[0])
+            outputs.append(match[1])
         if len(cells) >= _FEWEST:
             hidden = output
             break

@@ -26,8 +26,7 @@ from mobileprep.graph.opdefs.definitions import any_op_def, output_types
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.ops.arrays import handle_of
-from mobileprep.ops.context import charge
-from mobileprep.ops.kernel import call_kernel, find_kernel
+from mobileprep.ops.kernel import call_kernel, charge, find_kernel
 from mobileprep.ops.numerics.allocation import OverBudgetError
 from mobileprep.ops.numerics.quantization import flushed
 from mobileprep.ops.shape_function import MAX_RANK, UNKNOWN, element_count, is_full

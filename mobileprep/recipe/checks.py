@@ -359,10 +359,14 @@ def _only_litert(target: Target, tree: MappingNode) -> Iterator[Problem]:
             message = f"{key!r} requires 'artifact: tflite'"
             hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove {key!r}"
             yield Problem(key_place(tree, "quantize", key), message, hint)
-    if isinstance(tree.get("litert"), MappingNode):
-        message = "'litert' requires 'artifact: tflite'"
-        hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove 'litert'"
-        yield Problem(key_place(tree, "litert"), message, hint)
+    used = {
+        "litert": isinstance(tree.get("litert"), MappingNode),
+        "streaming": target.streaming is not None,
+    }
+    for key in (key for key, is_used in used.items() if is_used):
+        message = f"{key!r} requires 'artifact: tflite'"
+        hint = f"add 'artifact: tflite' to the target {target.name!r}, or remove {key!r}"
+        yield Problem(key_place(tree, key), message, hint)
     if target.flex:
         message = "'flex' is of .tflite files, and this target ships none"
         yield Problem(place_of(tree, ("flex",)), message, "add 'artifact: tflite', or remove it")

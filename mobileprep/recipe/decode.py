@@ -12,7 +12,6 @@ from msgspec import Struct, ValidationError, convert
 
 from mobileprep.data.options import DATA_KINDS, FOLDERS, LABEL_FILES, FeatureReading
 from mobileprep.recipe.files import input_file
-from mobileprep.recipe.metrics import AUTO, choice_facts
 from mobileprep.recipe.model import Protection
 from mobileprep.recipe.pipeline_settings import FlopsLimits, PipelineBudget, PipelineStep
 from mobileprep.recipe.sections import is_null
@@ -29,6 +28,7 @@ from mobileprep.recipe.tree import (
 )
 from mobileprep.recipe.units import parse_bytes, parse_flops
 from mobileprep.recipe.validation_settings import (
+    AUTO,
     LIMITS,
     QUANTIZERS,
     MetricChoice,
@@ -36,6 +36,7 @@ from mobileprep.recipe.validation_settings import (
     NamedValidation,
     Quantize,
     Validation,
+    choice_facts,
 )
 
 T = TypeVar("T", bound=Struct)

@@ -1,13 +1,16 @@
-"""Load a recipe: from a path to a checked and resolved ``Recipe``."""
+"""Load recipes: from paths to checked and resolved ``Recipe`` objects."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from mobileprep.core.arguments import FilePath
+from mobileprep.core.files import inside
+from mobileprep.errors import UsageError
 from mobileprep.recipe.checks import (
     amount_problems,
     cache_problems,
@@ -19,9 +22,8 @@ from mobileprep.recipe.decode import Decoder, amount
 from mobileprep.recipe.files import input_file, load_tree
 from mobileprep.recipe.model import Plugin, Recipe
 from mobileprep.recipe.pipeline import pipeline_problems
-from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.resolve import Chains, resolve_target
-from mobileprep.recipe.schemas import TransformSchemas, name_faults, recipe_schema
+from mobileprep.recipe.schemas import TransformSchemas, name_faults, named_plugin, recipe_schema
 from mobileprep.recipe.sections import model_sections
 from mobileprep.recipe.settings import Cache
 from mobileprep.recipe.tree import MappingNode, Problem, Scalar, Sequence, recipe_error
@@ -30,31 +32,29 @@ from mobileprep.recipe.validate import schema_problems
 
 
 def load_recipe(
-    path: str | Path,
+    path: FilePath,
     *,
     settings: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
-    schemas: TransformSchemas | None = None,
     text: str | None = None,
 ) -> Recipe:
-    """Read, check, and resolve a recipe.
+    """Read and check a recipe, without opening the files that it names.
 
     Args:
         path: the recipe file.
         settings: values of ``${NAME}`` references; they take precedence over the environment.
         environ: the environment. Default: that of the process.
-        schemas: schemas of the available transforms. Default: those of this package.
         text: content of the file if it is not written yet.
 
     Raises:
         CorruptFileError: if the recipe, or one that it extends, is missing or unreadable.
-        RecipeError: if the recipe is invalid; contains all problems.
+        RecipeError: if the recipe is invalid; contains all problems and their locations.
     """
     variables = Variables(settings or {}, os.environ if environ is None else environ)
     files: list[Path] = []
     root = load_tree(Path(path), variables, text, files.append)
     plugins, plugin_problems = _plugins(root)
-    chains = Chains(schemas or TransformSchemas(plugins=plugins))
+    chains = Chains(TransformSchemas(plugins=plugins))
     models = model_sections(root)
     decoder = Decoder()
     cache = decoder.attempt(root.get("cache"), Cache)
@@ -80,7 +80,7 @@ def load_recipe(
         {
             "version": root.get("version"),
             "name": root.get("name"),
-            "file": str(path),
+            "file": os.fspath(path),
             "targets": tuple(
                 replace(target, **read_device(tree), **read_measurement(tree))
                 for tree, target in targets
@@ -119,3 +119,34 @@ def _elsewhere(problems: Iterable[Problem], missing: Iterable[Problem]) -> list[
     """Drop problems that only follow from a variable without a value."""
     blamed = {str(problem.place) for problem in missing}
     return [problem for problem in problems if str(problem.place) not in blamed]
+
+
+def load_recipes(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[Recipe]:
+    """Return recipes as a list, and load those that are given as files."""
+    listed = [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
+    loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in listed]
+    check_names(loaded)
+    return loaded
+
+
+def check_names(recipes: Iterable[Recipe]) -> None:
+    """Check that no two recipes share an output directory."""
+    seen: dict[str, str] = {}
+    for recipe in recipes:
+        if recipe.name in seen:
+            message = f"{recipe.file} and {seen[recipe.name]} are both named {recipe.name!r}"
+            raise UsageError(
+                message, "rename one of them, because output directories are named after recipes"
+            )
+        seen[recipe.name] = recipe.file
+
+
+def target_folders(
+    recipes: Iterable[Recipe], out: Path, targets: Collection[str] = ()
+) -> list[Path]:
+    """Return the output directories of the targets, with symlinks resolved."""
+    return [
+        inside(out, f"{recipe.name}/{target.folder}")
+        for recipe in recipes
+        for target in recipe.chosen(targets)
+    ]

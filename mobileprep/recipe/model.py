@@ -25,6 +25,7 @@ from mobileprep.recipe.settings import (
     InputSpec,
     Platform,
     Source,
+    Streaming,
 )
 from mobileprep.recipe.tree import (
     Key,
@@ -191,6 +192,7 @@ class Target(Located, frozen=True):
         registration: TensorFlow versions for which to write ``ops_to_register.h``.
         allow: ops that may ship although one of these versions does not have them.
         ops: ops that the app registers itself.
+        streaming: how a .tflite file runs a stream, or None for whole sequences.
         integration: the code with which an app runs the model, or None.
         protect: measures that make it harder to extract the model from the app.
         download: the installed model that the target updates, or None.
@@ -241,6 +243,14 @@ class Target(Located, frozen=True):
         ),
     ] = False
     preprocessing: Literal["cut", "keep"] | StatedPreprocessing = "keep"
+    decoding: Annotated[
+        Literal["cut", "keep"],
+        Option(
+            "`cut` moves the CTC decoder at the end of the graph (`CTCGreedyDecoder` or "
+            "`CTCBeamSearchDecoder`) into the app: its logits become an output, and the code of "
+            "`integration` decodes them as TensorFlow does. `keep` leaves it in the graph."
+        ),
+    ] = "keep"
     platform: Annotated[Platform, Option("Platform of the target.")] = "generic"
     abis: Annotated[
         tuple[Abi, ...],
@@ -272,6 +282,7 @@ class Target(Located, frozen=True):
     allow: tuple[str, ...] = ()
     ops: tuple[CustomOp, ...] = ()
     min_runtime: str = ""
+    streaming: Streaming | None = None
     integration: Integration | None = None
     protect: Protection = field(default_factory=Protection)
     download: Download | None = None

@@ -12,7 +12,16 @@ from mobileprep.recipe.decode import NO_SOURCE, Decoder
 from mobileprep.recipe.model import ParameterValue, Step, StepFile, Target
 from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.settings import Check, CustomOp, Data, InputFile, InputSpec, LiteRT, Source
+from mobileprep.recipe.settings import (
+    Check,
+    CustomOp,
+    Data,
+    InputFile,
+    InputSpec,
+    LiteRT,
+    Source,
+    Streaming,
+)
 from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Problem, Scalar, Sequence, find, place_of
 from mobileprep.recipe.validation_settings import (
@@ -75,6 +84,9 @@ def resolve_target(sections: TargetSections, decoder: Decoder, chains: Chains) -
     check: Node | Check | None = tree.get("check")
     if isinstance(check, Scalar):
         check = Check() if check.value is True else None
+    streaming: Node | Streaming | None = tree.get("streaming")
+    if isinstance(streaming, Scalar):
+        streaming = Streaming() if streaming.value is True else None
     validation = tree.get("validation")
     is_list = isinstance(validation, Sequence)
     kinds = tuple[NamedValidation, ...] if is_list else tuple[Validation, ...]
@@ -92,6 +104,7 @@ def resolve_target(sections: TargetSections, decoder: Decoder, chains: Chains) -
             "source": decoder.attempt(tree.get("source"), Source, NO_SOURCE),
             "inputs": tuple(_inputs(sections.nodes("inputs"), decoder)),
             "check": check,
+            "streaming": streaming,
             "validations": decoder.attempt(validation, kinds, ()),
             "ops": tuple(_custom_ops(sections.nodes("ops"), decoder)),
             "min_runtime": litert.min_runtime,

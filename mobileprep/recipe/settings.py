@@ -304,6 +304,14 @@ class LiteRT(Struct, frozen=True):
     ] = ""
 
 
+class Streaming(Struct, frozen=True):
+    """How a .tflite file runs a stream, a few time steps at a time."""
+
+    steps: Annotated[
+        int, Option("Number of time steps of each call.", minimum=1, maximum=1_000_000)
+    ] = 1
+
+
 class Budget(Struct, frozen=True):
     """Limits of a target; None for no limit."""
 

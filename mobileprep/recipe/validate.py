@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mobileprep.errors import nearest_hint
-from mobileprep.recipe.plugins import no_schema
-from mobileprep.recipe.schemas import Schema
+from mobileprep.recipe.schemas import Schema, no_schema
 from mobileprep.recipe.tree import (
     MappingNode,
     Node,

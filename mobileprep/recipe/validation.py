@@ -7,7 +7,6 @@ from typing import Final
 
 from mobileprep.errors import nearest_hint
 from mobileprep.recipe.decode import metric_nodes, validation_nodes
-from mobileprep.recipe.metrics import MetricFacts, choice_facts
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.tree import (
     KeyPath,
@@ -23,8 +22,10 @@ from mobileprep.recipe.validation_settings import (
     LIMITS,
     METRIC_KEYS,
     MetricChoice,
+    MetricFacts,
     NamedValidation,
     Validation,
+    choice_facts,
 )
 
 _OWN_KEYS: Final = ("peak", "threshold", "ignore", "characters")

@@ -19,10 +19,9 @@ from mobileprep.graph.op_sets import FEEDABLE
 from mobileprep.graph.opdefs.definitions import tensor_dtype
 from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.context import Observer, Printer, RunContext, Watcher
+from mobileprep.ops.kernel import Observer, Printer, RunContext, Watcher
 from mobileprep.ops.numerics.parallel import all_processors
-from mobileprep.runtime.actions import DEAD, watches
-from mobileprep.runtime.executor import ExecutionPlan, placed, run_plan
+from mobileprep.runtime.executor import DEAD, ExecutionPlan, placed, run_plan, watches
 from mobileprep.runtime.functions.inline import CALLS, FUNCTIONAL
 from mobileprep.runtime.regions import NOWHERE, Region, fold
 from mobileprep.runtime.selection import Survey, needed_nodes, refuse, survey

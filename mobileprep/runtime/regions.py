@@ -10,21 +10,20 @@ from msgspec import Struct
 
 from mobileprep.core.limits import memory_limit, working
 from mobileprep.errors import InvalidGraphError, RunLimitError
-from mobileprep.graph.branches import Branches
 from mobileprep.graph.dropout import DROPS
-from mobileprep.graph.frames import Frame
+from mobileprep.graph.frames import Branches, Frame
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from mobileprep.graph.opdefs.definitions import check_input_count
 from mobileprep.graph.refs import CONTROL, Edge, Ref, edge
 from mobileprep.ops.constant_evaluation import constant_array
-from mobileprep.ops.context import RunContext, find_context_kernel
-from mobileprep.ops.kernel import find_kernel
+from mobileprep.ops.kernel import RunContext, find_context_kernel, find_kernel
 from mobileprep.ops.numerics.allocation import at_most
-from mobileprep.runtime.actions import (
+from mobileprep.runtime.executor import (
     DEAD,
     Action,
     Constants,
+    ExecutionPlan,
     Values,
     constant_action,
     context_action,
@@ -33,11 +32,13 @@ from mobileprep.runtime.actions import (
     kernel_action,
     merge_action,
     output_edges,
+    perform,
+    placed,
+    run_plan,
     switch_action,
     watches,
     with_watches,
 )
-from mobileprep.runtime.executor import ExecutionPlan, perform, placed, run_plan
 from mobileprep.runtime.selection import Survey, malformed_head, ordered_units, unit_inputs
 
 NOWHERE: Final[Edge] = ("", 0)

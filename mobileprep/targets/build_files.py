@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from mobileprep.graph.opdefs.definitions import NEWEST, TF115
-from mobileprep.graph.opdefs.source_files import KernelFiles, kernel_files, makefile_sources
+from mobileprep.graph.opdefs.kernel_classes import KernelFiles, kernel_files, makefile_sources
 from mobileprep.targets.app_files import makefile_fragment, text_of
 from mobileprep.targets.op_lists import OpKernel
 from mobileprep.targets.targets import Abi, Platform, platform_named

@@ -12,20 +12,17 @@ from msgspec import Struct
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue
-from mobileprep.graph.control_flow import GATES
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, OpDef
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import PLACEHOLDERS
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.opdefs.definitions import NEWEST, OLDER_OPS, RELEASES, TF115, op_def, op_names
-from mobileprep.graph.opdefs.kernel_classes import KernelRow, kernel_rows
+from mobileprep.graph.opdefs.kernel_classes import KernelRow, default_list, kernel_rows, op_files
 from mobileprep.graph.opdefs.release_gaps import WITHOUT_KERNEL
-from mobileprep.graph.opdefs.source_files import default_list, op_files
+from mobileprep.graph.reachability import GATES
 from mobileprep.litert.flex import can_be_flex
 from mobileprep.litert.prepare import REPLACED_OPS
 from mobileprep.litert.scope import find_lowering
-from mobileprep.ops.context import find_context_kernel
-from mobileprep.ops.kernel import find_kernel
+from mobileprep.ops.kernel import find_context_kernel, find_kernel
 from mobileprep.runtime.functions.inline import CALLS, FUNCTIONAL
 from mobileprep.targets.build_files import ALL_TYPES, EXTENDED_GROUPS, KERNELS
 from mobileprep.targets.headers import release_of

@@ -23,9 +23,8 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import OLDER_OPS, RELEASES, TF115, op_def, op_names
-from mobileprep.graph.opdefs.kernel_classes import kernel_class, kernel_classes
+from mobileprep.graph.opdefs.kernel_classes import kernel_class, kernel_classes, ops_of_files
 from mobileprep.graph.opdefs.release_gaps import WITHOUT_KERNEL, type_text
-from mobileprep.graph.opdefs.source_files import ops_of_files
 from mobileprep.targets.op_lists import DEFAULT_OPS, OpKernel, RegisteredOps
 
 _HELPERS: Final = """

@@ -14,9 +14,13 @@ from mobileprep.errors import UnsupportedError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import OLDER_OPS, RELEASES, TF115, op_def
-from mobileprep.graph.opdefs.kernel_classes import kernel_class, node_types, registered_types
+from mobileprep.graph.opdefs.kernel_classes import (
+    kernel_class,
+    node_types,
+    op_files,
+    registered_types,
+)
 from mobileprep.graph.opdefs.release_gaps import GRAPH_VERSIONS, release_gaps
-from mobileprep.graph.opdefs.source_files import op_files
 from mobileprep.ops.nn.conv import has_channel_groups
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.targets.memmapped import reason_left_out, removal

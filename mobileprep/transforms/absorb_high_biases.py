@@ -25,21 +25,19 @@ from mobileprep.graph.verify import check_inputs
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.data_files import feeds_from_file
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
-from mobileprep.transforms.rewriting.biases import (
+from mobileprep.transforms.rewriting.layers import (
     Biased,
     BiasedLayer,
-    has_bias,
-    replaced,
-    shifted,
-    with_biases,
-)
-from mobileprep.transforms.rewriting.layers import (
     bounded,
     data_input,
+    has_bias,
     input_axis,
     output_axis,
     own_constant,
+    replaced,
+    shifted,
     through,
+    with_biases,
 )
 
 _BEFORE: Final = frozenset({"Relu", "Relu6", "Minimum"})

@@ -30,22 +30,20 @@ from mobileprep.graph.verify import check_inputs
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.data_files import feeds_from_file
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
-from mobileprep.transforms.rewriting.biases import (
-    Biased,
-    BiasedLayer,
-    replaced,
-    shifted,
-    with_biases,
-)
 from mobileprep.transforms.rewriting.clipping import eightbit_constant, range_with_zero, rounded
 from mobileprep.transforms.rewriting.layers import (
+    Biased,
+    BiasedLayer,
     channel_axis,
     input_axis,
     layout,
     linear_weights,
     output_axis,
+    replaced,
+    shifted,
     through,
     weight_axes,
+    with_biases,
 )
 
 # The number of bits that quantize_weights stores.

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from mobileprep.core.declare import Option
 from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.bypass import without_idle_controls
-from mobileprep.graph.control_flow import SWITCHES
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.opdefs.definitions import output_count
-from mobileprep.graph.reachability import reachable, without_dangling
+from mobileprep.graph.reachability import SWITCHES, reachable, without_dangling
 from mobileprep.graph.refs import FreshNames, Ref, control
 from mobileprep.graph.tensor import Tensor
 from mobileprep.graph.verify import check_inputs, check_tensors

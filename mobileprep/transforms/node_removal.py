@@ -23,12 +23,17 @@ from mobileprep.graph.bypass import (
     constant_behind,
     without_idle_controls,
 )
-from mobileprep.graph.control_flow import conditional_nodes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import output_types, signature_of
 from mobileprep.graph.pattern import Match, op
-from mobileprep.graph.reachability import closure, execution_order, name_hint, without_dangling
+from mobileprep.graph.reachability import (
+    closure,
+    conditional_nodes,
+    execution_order,
+    name_hint,
+    without_dangling,
+)
 from mobileprep.graph.refs import Ref, control, parse_ref
 from mobileprep.graph.rewrite import Leave, Renames, Rewritten, Rule, rename_inputs, rewrite
 from mobileprep.ops.shape_function import ShapeConflictError, merge

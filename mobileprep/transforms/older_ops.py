@@ -14,7 +14,6 @@ from mobileprep.core.declare import Option
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import TensorShape
-from mobileprep.graph.control_flow import conditional_nodes
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.opdefs.definitions import TF115, check_input_count
@@ -24,7 +23,7 @@ from mobileprep.graph.opdefs.release_gaps import (
     release_gaps,
     spare_attributes,
 )
-from mobileprep.graph.reachability import closure
+from mobileprep.graph.reachability import closure, conditional_nodes
 from mobileprep.graph.refs import Ref, parse_ref, unique_name
 from mobileprep.graph.rewrite import Renames, rename_inputs
 from mobileprep.graph.tensor import Tensor

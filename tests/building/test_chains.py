@@ -16,8 +16,8 @@ from mobileprep import (
     UsageError,
     transform,
 )
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.graph import Function, Library
-from mobileprep.graph.opdef import OpDef
 from tests.transforms.graphs import const, node, placeholder
 
 

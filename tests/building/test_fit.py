@@ -13,7 +13,7 @@ from mobileprep.formats.arrays import write_arrays
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import parse_ref
-from mobileprep.recipe.loading import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.building.stages.jobs import classifier
 
 TEXT = """\

@@ -9,7 +9,7 @@ import pytest
 from mobileprep.building.builder import prepared
 from mobileprep.building.lock import check_locks, lock, lock_warnings, write_locks
 from mobileprep.errors import CorruptFileError, UsageError
-from mobileprep.recipe.loading import load_recipe
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.lock_file import read_lock
 from tests.cli.conftest import digits
 

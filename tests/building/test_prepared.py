@@ -15,7 +15,7 @@ from mobileprep.building.pipeline.state import State
 from mobileprep.building.verdicts import Verdict, verdicts
 from mobileprep.errors import UsageError
 from mobileprep.graph.files import write_graph
-from mobileprep.recipe.loading import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.building.stages.jobs import classifier
 
 TEXT = """

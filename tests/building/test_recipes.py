@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import UsageError
-from mobileprep.recipe.loading import check_names, load_recipe, target_folders
+from mobileprep.recipe.load import check_names, load_recipe, target_folders
 from mobileprep.recipe.model import Recipe
 
 TEXT = """

@@ -21,7 +21,7 @@ from mobileprep.building.targets import (
 from mobileprep.core.files import sha256_file
 from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.graph.files import write_graph
-from mobileprep.recipe.loading import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.building.stages.jobs import classifier
 
 TEXT = """

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from mobileprep.building.verify import manifests, verify, verify_builds, verify_files
 from mobileprep.errors import CorruptFileError, UsageError
-from mobileprep.recipe.loading import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import built, built_once
 
 __all__ = ["built", "built_once"]

@@ -12,7 +12,7 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
-from mobileprep.inspection.benchmarking.tables import readable
+from mobileprep.inspection.benchmark_runs import readable
 from tests.cli.conftest import Run
 from tests.cli.test_run import image_input, text_input
 from tests.ops.lookup.test_tables import filled

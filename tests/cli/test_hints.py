@@ -12,6 +12,7 @@ import pytest
 
 import mobileprep
 from mobileprep.cli.main import find_verb, parser_of, verb_names
+from mobileprep.error_codes import CODES
 
 ROOT = Path(mobileprep.__file__).parent
 _FLAG: Final = re.compile(r"(?<![\w,-])--[a-zA-Z][\w-]*")
@@ -21,13 +22,12 @@ _FOREIGN: Final = re.compile(
 )
 # Modules outside the command line whose messages are about the flags of certain verbs.
 _OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "inspection/benchmarking/": ("benchmark",),
+    "inspection/benchmark_runs.py": ("benchmark",),
     "inspection/differing.py": ("diff",),
     "inspection/drawing_files.py": ("dot",),
     "inspection/summarizing.py": ("summarize",),
-    "error_codes.py": ("run", "tflite"),
+    "error_codes.toml": ("run", "tflite"),
     "building/device_measurements.py": ("device",),
-    "building/device_scripts.py": ("device",),
     "building/doctor.py": ("doctor",),
     "building/litert_files.py": ("tflite",),
     "building/quantization_debugging.py": ("debug-quantization",),
@@ -64,6 +64,9 @@ def string_literals() -> Iterator[Text]:
             content = "" if id(node) in skipped else content_of(node)
             if _FLAG.search(content) and " " in content.strip() and not _FOREIGN.search(content):
                 yield Text(path.relative_to(ROOT).as_posix(), getattr(node, "lineno", 0), content)
+    for entry in CODES:
+        if _FLAG.search(entry.fix) and not _FOREIGN.search(entry.fix):
+            yield Text("error_codes.toml", int(entry.code[2:]), entry.fix)
 
 
 def content_of(node: ast.AST) -> str:

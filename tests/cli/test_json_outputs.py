@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
 
-from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
-from tests.cli.conftest import CommandResult, Run
+from mobileprep.cli.main import main, verb_names
+from mobileprep.errors import MobileprepError
+from mobileprep.graph.files import write_graph
+from mobileprep.recipe.schemas import EDITOR_SCHEMA, OUTPUT_SCHEMAS
+from tests.building.stages.jobs import classifier
+from tests.cli.conftest import CommandResult, Run, replace_text
 from tests.formats.elf_files import elf_library
 
 MODEL = "out/digits/phone/digits.pb"
@@ -115,3 +121,155 @@ def test_schemas_are_tested_and_closed(path: Path) -> None:
     assert path.stem in {name for name, _ in COMMANDS.values()}
     for shape in json.loads(path.read_text())["$defs"].values():
         assert shape["additionalProperties"] is False
+
+
+def test_recipe_schema_is_printed(run: Run) -> None:
+    result = run("schema")
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out)["$id"] == "urn:mobileprep:recipe:1"
+    assert "step_fold_constants" in result.out
+
+
+def test_path_option_prints_the_file(run: Run) -> None:
+    result = run("schema", "--path")
+    assert result.code == 0
+    assert Path(result.out.strip()) == EDITOR_SCHEMA
+    assert json.loads(EDITOR_SCHEMA.read_text())["$id"] == "urn:mobileprep:recipe:1"
+
+
+def test_modeline_is_printed(run: Run, tmp_path: Path) -> None:
+    result = run("schema", "--modeline", tmp_path / "recipe.yaml")
+    assert result.out == "# yaml-language-server: $schema=recipe.schema.json\n"
+
+
+def test_path_and_modeline_exclude_each_other(run: Run) -> None:
+    assert run("schema", "--path", "--modeline", "recipe.yaml").code == 2
+
+
+def test_output_schema_or_its_path_is_printed(run: Run) -> None:
+    result = run("schema", "report")
+    assert (result.code, json.loads(result.out)["$id"]) == (0, "urn:mobileprep:output:report:1")
+    assert Path(run("schema", "report", "--path").out.strip()).read_text() == result.out
+
+
+def test_unknown_schema_is_refused(run: Run) -> None:
+    result = run("schema", "reprot")
+    assert (result.code, result.out) == (2, "")
+    assert "did you mean 'report'?" in result.err
+    assert run("schema", "plan", "--modeline", "recipe.yaml").code == 2
+
+
+def test_help_lists_all_schemas(run: Run) -> None:
+    result = re.sub(r"-\s+", "-", run("help", "schema").out)
+    assert all(path.stem in result for path in OUTPUT_SCHEMAS.glob("*.json"))
+
+
+WITH_JSON = ["benchmark", "build", "compare", "doctor", "plan", "report", "run", "validate"]
+
+
+@pytest.mark.parametrize("verb", WITH_JSON)
+def test_usage_error_is_an_object(verb: str, run: Run) -> None:
+    result = run(verb, "--json", "--no-such-flag=1")
+    error = json.loads(result.out)["error"]
+    assert result.code == error["exit_code"] == 2
+    assert error["kind"] == "usage"
+    assert f"{error['where']}: {error['message']}" in result.err
+    assert error["hint"] in result.err
+    assert error["where"] == f"mobileprep {verb}"
+
+
+def test_listed_verbs_have_a_json_option(capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = []
+    for verb in verb_names():
+        assert main(["help", verb]) == 0
+        if "--json" in capsys.readouterr().out:
+            verbs.append(verb)
+    assert set(verbs) >= set(WITH_JSON)
+
+
+def test_recipe_problems_include_locations(digits: Path, run: Run) -> None:
+    replace_text(digits, "targets:", "targts:")
+    for verb in ("validate", "plan", "build", "report"):
+        result = run(verb, digits, "--json")
+        error = json.loads(result.out)["error"]
+        assert result.code == error["exit_code"] == 3
+        assert error["kind"] == "recipe"
+        assert error["message"].count(f"{digits}:") == 2
+        assert "did you mean 'targets'?" in error["message"]
+
+
+def test_missing_file_is_an_error_object(digits: Path, run: Run) -> None:
+    (digits.parent / "model" / "graph.pbtxt").unlink()
+    for verb in ("validate", "plan", "build", "report"):
+        result = run(verb, digits, "--json")
+        error = json.loads(result.out)["error"]
+        assert (result.code, error["kind"], error["exit_code"]) == (4, "corrupt file", 4)
+
+
+def test_build_failure_is_the_only_value(digits: Path, run: Run) -> None:
+    replace_text(digits, "labels: label", "labels: lable")
+    result = run("build", digits, "--json")
+    error = json.loads(result.out)["error"]
+    assert (result.code, error["kind"]) == (8, "accuracy")
+
+
+def test_results_before_an_error_are_not_printed(workdir: Path, run: Run) -> None:
+    write_graph(Path("a.pb"), classifier())
+    command = ["run", "--graph=a.pb", "--feed=x=random:1,3", "--json"]
+    assert "outputs" in json.loads(run(*command).out)
+    result = run(*command, "--self_test")
+    assert (result.code, json.loads(result.out)["error"]["kind"]) == (8, "accuracy")
+
+
+def test_up_to_date_build_lists_reports(built: Path, run: Run) -> None:
+    result = run("build", built, "--json")
+    assert [report["target"] for report in json.loads(result.out)] == ["phone", "download"]
+
+
+def test_help_is_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--json", "--help"])
+    assert "usage: mobileprep plan" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind", "code"),
+    [(ZeroDivisionError("oops"), "bug", 70), (KeyboardInterrupt(), "interrupted", 130)],
+)
+def test_bugs_and_interrupts_are_objects(
+    problem: BaseException,
+    kind: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_arguments: object) -> int:
+        sys.stdout.write("half of a result")
+        raise problem
+
+    monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
+    assert main(["plan", "--json"]) == code
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["kind"], error["exit_code"]) == (kind, code)
+
+
+@pytest.mark.parametrize("error", MobileprepError.__subclasses__())
+def test_error_classes_have_kinds(
+    error: type[MobileprepError],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_arguments: object) -> int:
+        raise error(*("what", "try again", "place"))
+
+    monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
+    assert main(["--json"]) == error.exit_code
+    out = json.loads(capsys.readouterr().out)["error"]
+    assert out.pop("kind").replace(" ", "") == error.__name__.removesuffix("Error").lower()
+    assert out.pop("code") == error().code
+    assert out == {
+        "message": "what",
+        "hint": "try again",
+        "where": "place",
+        "exit_code": error.exit_code,
+    }

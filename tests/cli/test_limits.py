@@ -14,7 +14,7 @@ from mobileprep.core.limits import DEFAULT_ITERATIONS, memory_limit, set_limits
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
-from mobileprep.inspection.benchmarking import runs
+from mobileprep.inspection import benchmark_runs as runs
 from tests.cli.conftest import Run
 from tests.fuzz.seeds import loop_graph
 from tests.ops.graphs import c, p

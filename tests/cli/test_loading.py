@@ -14,11 +14,10 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.definitions import DEFAULT_RELEASE
 from mobileprep.graph.refs import parse_function_ref
 from mobileprep.inspection.summarizing import summarize

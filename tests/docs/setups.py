@@ -19,6 +19,7 @@ from tests.freezing.saved import write_saved_model
 from tests.ops.lookup.test_tables import from_file
 from tests.ops.pictures import encoded
 from tests.targets.migration.graphs import speech
+from tests.targets.test_decoding import speech as decoded_speech
 from tests.transforms.graphs import const, conv, node, normal, placeholder
 from tests.transforms.test_raise_control_flow import doubling
 from tests.transforms.test_replace_detection_postprocess import EXAMPLE_NODES
@@ -172,6 +173,10 @@ def _photos() -> None:
     )
 
 
+def _decoding() -> None:
+    write_graph(Path("speech.pb"), Graph(decoded_speech()))
+
+
 def _data_sets() -> None:
     """The digits with less contrast, and noise."""
     with np.load("digits/data/test.npz") as test:
@@ -187,6 +192,7 @@ SETUPS: dict[str, Callable[[], None]] = {
     "how-to/custom-ops": _custom_ops,
     "how-to/custom-transforms": _custom_transforms,
     "how-to/memory-map": _targets,
+    "how-to/decode-sequences": _decoding,
     "how-to/move-preprocessing": _photos,
     "how-to/run-a-cascade": _cascade,
     "how-to/run-graphs": _run_graphs,

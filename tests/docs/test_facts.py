@@ -26,8 +26,8 @@ from mobileprep.graph.files import APART
 from mobileprep.litert.quantizing.kernels import KERNELS
 from mobileprep.litert.weights import BLOCKS, FOUR_BITS
 from mobileprep.recipe.load import load_recipe
-from mobileprep.recipe.metrics import METRIC_NAMES
 from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
+from mobileprep.recipe.validation_settings import METRIC_NAMES
 from mobileprep.transforms.older_ops import REPLACEMENTS
 from tests.cli.conftest import Run, run
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, page_id

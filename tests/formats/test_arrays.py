@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import random
 import struct
@@ -15,8 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mobileprep.core.files import map_file, view_file
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.arrays import read_arrays, write_arrays
+from mobileprep.formats import arrays
+from mobileprep.formats.arrays import map_arrays, read_arrays, write_arrays
 
 ARRAYS = {
     "image": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
@@ -182,3 +185,117 @@ def test_damaged_compressed_stream_is_reported(tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     with pytest.raises(CorruptFileError, match="not a readable"):
         read_arrays(path)
+
+
+MAPPED_ARRAYS_ARRAYS = {
+    "a": np.arange(3000, dtype=np.float32).reshape(100, 30),
+    "f": np.asfortranarray(np.arange(600).reshape(30, 20)),
+    "t": np.array(["x", "yz"]),
+    "none": np.zeros((0, 3)),
+}
+
+
+@pytest.fixture(params=[1, 1 << 26], ids=["mapped", "read"])
+def _threshold(request, monkeypatch) -> None:
+    monkeypatch.setattr(arrays, "_SMALL", request.param)
+
+
+@pytest.mark.usefixtures("_threshold")
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_of_an_archive_are_mapped(tmp_path: Path, save) -> None:
+    save(tmp_path / "d.npz", **MAPPED_ARRAYS_ARRAYS)
+    result = map_arrays(tmp_path / "d.npz")
+    assert result.keys() == MAPPED_ARRAYS_ARRAYS.keys()
+    for name, array in MAPPED_ARRAYS_ARRAYS.items():
+        np.testing.assert_array_equal(result[name], array)
+        assert not result[name].flags.writeable
+
+
+@pytest.mark.usefixtures("_threshold")
+def test_single_array_is_mapped(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", MAPPED_ARRAYS_ARRAYS["f"])
+    (array,) = map_arrays(tmp_path / "a.npy").values()
+    np.testing.assert_array_equal(array, MAPPED_ARRAYS_ARRAYS["f"])
+
+
+@pytest.mark.usefixtures("_threshold")
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damage_is_detected(tmp_path: Path, save) -> None:
+    save(tmp_path / "d.npz", a=MAPPED_ARRAYS_ARRAYS["a"])
+    data = bytearray((tmp_path / "d.npz").read_bytes())
+    data[len(data) // 2] ^= 0x55
+    (tmp_path / "d.npz").write_bytes(data)
+    with pytest.raises(CorruptFileError):
+        map_arrays(tmp_path / "d.npz")
+
+
+@pytest.mark.usefixtures("_threshold")
+def test_objects_and_truncated_files_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(CorruptFileError, match="holds Python objects"):
+        map_arrays(tmp_path / "o.npy")
+    np.save(tmp_path / "a.npy", MAPPED_ARRAYS_ARRAYS["a"])
+    whole = (tmp_path / "a.npy").read_bytes()
+    for size in (0, 5, 100, len(whole) - 1):
+        (tmp_path / "a.npy").write_bytes(whole[:size])
+        with pytest.raises(CorruptFileError):
+            map_arrays(tmp_path / "a.npy")
+
+
+def test_oversized_unpacked_content_is_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(arrays, "_SMALL", 1)
+    monkeypatch.setattr(arrays, "_MOST_UNPACKED", 1000)
+    np.savez_compressed(tmp_path / "d.npz", a=np.zeros(1000))
+    with pytest.raises(CorruptFileError, match="bytes unpacked; at most 1000 are read"):
+        map_arrays(tmp_path / "d.npz")
+
+
+def test_entry_with_a_wrong_offset_is_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(arrays, "_SMALL", 1)
+    np.savez(tmp_path / "d.npz", a=np.zeros(100))
+    with zipfile.ZipFile(tmp_path / "d.npz") as archive:
+        start = archive.infolist()[0].header_offset
+    data = bytearray((tmp_path / "d.npz").read_bytes())
+    data[start] ^= 1
+    (tmp_path / "d.npz").write_bytes(data)
+    with pytest.raises(CorruptFileError):
+        map_arrays(tmp_path / "d.npz")
+
+
+both = pytest.mark.parametrize("view", [map_file, view_file])
+
+
+@both
+def test_view_is_read_only(tmp_path, view):
+    path = tmp_path / "data"
+    path.write_bytes(b"bytes")
+    assert view(path) == b"bytes"
+    assert view(path).readonly
+
+
+@both
+def test_empty_file_gives_an_empty_view(tmp_path, view):
+    path = tmp_path / "data"
+    path.touch()
+    assert len(view(path)) == 0
+
+
+@both
+def test_mapped_file_missing_file_is_reported(tmp_path, view):
+    with pytest.raises(CorruptFileError, match="missing: cannot be read"):
+        view(tmp_path / "missing")
+
+
+def test_small_file_is_copied_and_large_file_is_mapped(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"bytes")
+    view = view_file(path)
+    os.truncate(path, 0)
+    assert view == b"bytes"
+    os.truncate(path, (4 << 20) + 1)
+    assert isinstance(view_file(path).obj, mmap.mmap)
+
+
+@both
+def test_device_is_not_read(view):
+    assert len(view(Path("/dev/zero"))) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
@@ -10,8 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mobileprep.errors import CorruptFileError
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.text_fields import literal_end, unescape
 from mobileprep.formats.text_proto import text_to_wire
+from mobileprep.graph.attrs import ArgDef, OpDef
+from mobileprep.graph.files import read_graph, write_graph
+from mobileprep.graph.graph import Function, Graph, Library
+from mobileprep.graph.node import Node
+from mobileprep.graph.serde import graph_to_bytes
 
 
 def parse(text: str | bytes, message=pb.GraphDef):
@@ -282,3 +290,165 @@ def test_text_printed_by_protobuf_survives_a_round_trip(nodes):
     assert parse(text_format.MessageToString(graph, as_utf8=True)) == graph
     short = text_format.MessageToString(graph, use_short_repeated_primitives=True)
     assert parse(short) == graph
+
+
+TEXT_FIELDS_ATTRIBUTE = 'node {{ attr {{ key: "a" value {{ {} }} }} }}'
+
+
+def value(text: str):
+    data = TEXT_FIELDS_ATTRIBUTE.format(text).encode()
+    graph = pb.GraphDef.FromString(bytes(text_to_wire(data, pb.GraphDef, "g.pbtxt")))
+    return graph.node[0].attr["a"]
+
+
+@pytest.mark.parametrize("number", [-(1 << 63) - 1, 1 << 63])
+def test_int64_overflow_is_refused(number: int) -> None:
+    with pytest.raises(CorruptFileError):
+        value(f"i: {number}")
+
+
+@pytest.mark.parametrize(
+    ("name", "minimum", "maximum"),
+    [
+        ("int_val", -(1 << 31), (1 << 31) - 1),
+        ("uint32_val", 0, (1 << 32) - 1),
+        ("uint64_val", 0, (1 << 64) - 1),
+    ],
+)
+def test_limits_of_tensor_elements(name: str, minimum: int, maximum: int) -> None:
+    for number in (minimum, maximum):
+        assert list(getattr(value(f"tensor {{ {name}: {number} }}").tensor, name)) == [number]
+    for number in (minimum - 1, maximum + 1):
+        with pytest.raises(CorruptFileError):
+            value(f"tensor {{ {name}: {number} }}")
+
+
+def bytes_of(text: bytes) -> bytes:
+    return unescape(text, 0, len(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (rb"plain", b"plain"),
+        (rb"\n\t\\\"\'\?", b"\n\t\\\"'?"),
+        (rb"\0", b"\0"),
+        # An octal escape has at most three digits.
+        (rb"\1018", b"A8"),
+        (rb"\7", b"\7"),
+        (rb"\377", b"\xff"),
+        (rb"\xff\xFg", b"\xff\x0fg"),
+        (rb"\u00e9", b"\xc3\xa9"),
+        (rb"\U0010ffff", b"\xf4\x8f\xbf\xbf"),
+        # An escaped backslash does not start an escape.
+        (rb"\\101", b"\\101"),
+        (rb"\\\101", b"\\A"),
+    ],
+)
+def test_escapes_are_decoded(text: bytes, expected: bytes) -> None:
+    assert bytes_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (rb"\400", r"the escape \400 is beyond one byte"),
+        (rb"\777", r"the escape \777 is beyond one byte"),
+        (rb"\ud800", r"the escape \ud800 is not a character"),
+        (rb"\udfff", r"the escape \udfff is not a character"),
+        (rb"\U00110000", r"the escape \U00110000 is not a character"),
+        (rb"\q", r"the escape \q is unknown"),
+        (b"a\\", "the escape \\ is unknown"),
+    ],
+)
+def test_invalid_escapes_are_refused(text: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match="escape") as error:
+        bytes_of(text)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("code", [0xD7FF, 0xE000])
+def test_characters_next_to_the_surrogates_are_valid(code: int) -> None:
+    assert bytes_of(rb"\u%04x" % code) == chr(code).encode()
+
+
+def test_long_strings_are_split_between_escapes() -> None:
+    count = 1 << 19
+    text = rb"ab\\\101\377c\\\\d\u00e9e"
+    assert bytes_of(text * count) == b"ab\\A\xffc\\\\d\xc3\xa9e" * count
+
+
+@pytest.mark.parametrize(
+    ("data", "end"),
+    [
+        (b'"a" "b"', 2),
+        (rb'"a\"b"', 5),
+        (rb'"a\\" "', 4),
+        (rb'"a\\\" "', 7),
+        (b"'a\"b'", 4),
+        (b'"a', None),
+        (b'"a\n"', None),
+    ],
+)
+def test_literal_ends_at_its_quote_on_the_same_line(data: bytes, end: int | None) -> None:
+    assert literal_end(data, 0) == end
+
+
+# TFT_PRODUCT of a TFT_TENSOR of TFT_FLOAT and of an unknown type.
+TYPE = bytes.fromhex("08031208" + "08e8071203" + "08d201" + "1203" + "08d836")
+DEBUG = b"\x0a\x03one\x12\x04body"
+# Type and shape of a resource.
+HANDLE = b"\x08\x01\x12\x04\x12\x02\x08\x02"
+UNREADABLE = [b"\x08", b"\x0f\x0f", b"\x0a\x02\xff\xfe", b"\x12\x05\x08"]
+
+
+def _graph(debug: tuple[bytes, bytes], handle: bytes = HANDLE) -> Graph:
+    signature = OpDef("f", (ArgDef("a", DType.RESOURCE, handle_data=(handle,)),), ())
+    body = (Node("n", "NoOp", debug_info=debug),)
+    library = Library({"f": Function(signature, body, {}, {}, {}, {}, {})})
+    return Graph([Node("first", "NoOp"), Node("a", "NoOp", debug_info=debug)], library)
+
+
+def _round_trip(graph: Graph, folder: Path) -> tuple[str, Graph]:
+    path = folder / "graph.pbtxt"
+    write_graph(path, graph, as_text=True)
+    return path.read_text(), read_graph(path)
+
+
+def test_types_and_debug_records_are_written_as_text(tmp_path: Path) -> None:
+    graph = _graph((DEBUG, TYPE))
+    text, copy = _round_trip(graph, tmp_path)
+    assert "experimental_type {\n    type_id: TFT_PRODUCT\n    args {\n" in text
+    assert "type_id: 7000\n" in text
+    assert 'experimental_debug_info {\n    original_node_names: "one"\n' in text
+    assert "handle_data {\n          dtype: DT_FLOAT\n" in text
+    assert graph_to_bytes(copy) == graph_to_bytes(graph)
+
+
+@pytest.mark.parametrize("unreadable", UNREADABLE)
+def test_unreadable_records_are_omitted_only_from_text(unreadable: bytes, tmp_path: Path) -> None:
+    graph = _graph((unreadable, TYPE), UNREADABLE[0])
+    copy = _round_trip(graph, tmp_path)[1]
+    assert copy["a"].debug_info == (b"", TYPE)
+    assert copy.library.functions["f"].nodes[0].debug_info == (b"", TYPE)
+    assert copy.library.functions["f"].signature.inputs[0].handle_data == ()
+    write_graph(tmp_path / "graph.pb", graph)
+    assert read_graph(tmp_path / "graph.pb")["a"].debug_info == (unreadable, TYPE)
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ("experimental_type { type_id: TFT_TENSOR }", b"\x08\xe8\x07"),
+        ('experimental_type < s: "x" >', b"\x1a\x01x"),
+        ("experimental_type { }", b""),
+        ("experimental_type { type_id: TFT_OF_A_LATER_RELEASE }", b""),
+        ("experimental_type { later { field: 3 } }", b""),
+        # As older versions wrote it.
+        ('experimental_type: "\\010\\003"', b"\x08\x03"),
+    ],
+)
+def test_known_types_are_read(record: str, expected: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "graph.pbtxt"
+    path.write_text(f'node {{ name: "a" op: "NoOp" {record} }}')
+    assert read_graph(path)["a"].debug_info == (b"", expected)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tracemalloc
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mobileprep.errors import CorruptFileError
+from mobileprep.formats.dtypes import DType, listed_values, packed_values
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import (
     CONTENT_FIELD,
@@ -18,16 +20,15 @@ from mobileprep.formats.wire import (
     GRAPH_LAYOUT,
     LARGE,
     PAYLOAD_FIELD,
-    VARINT,
+    Cursor,
     Layout,
     Payload,
     delimited,
     encode_varint,
     field_header,
     payload_at,
-    short_records,
+    split_fields,
     split_payloads,
-    split_runs,
 )
 from tests.work import lines_run
 
@@ -168,35 +169,123 @@ def test_varints_are_minimal(value: int) -> None:
     assert not encoded[-1] & 0x80
 
 
-def test_message_is_split_into_runs_of_records() -> None:
-    records = [delimited(1, bytes([65 + i]) * 5) for i in range(5)]
-    version = encode_varint(4 << 3 | VARINT) + encode_varint(300)
-    library = delimited(2, b"rest")
-    data = b"".join([*records[:2], version, *records[2:], library])
-    parts = [(data[r.start : r.stop], r.short) for r in split_runs(data, 1, 12, "f")]
-    assert parts == [
-        (b"".join(records[:2]), True),
-        (version, False),
-        (b"".join(records[2:4]), True),
-        (records[4], True),
-        (library, False),
-    ]
-    assert list(split_runs(b"", 1, 12, "f")) == []
-    exactly = [r.stop - r.start for r in split_runs(b"".join(records), 1, 14, "f")]
-    assert exactly == [14, 14, 7]
-
-
-def test_short_records_are_separated_from_others() -> None:
-    short = [b"", b"a", b"b" * 127, b"c" * 128, b"d" * (LARGE - 1)]
-    other = delimited(1, b"e" * LARGE)
-    padded = b"\x0a\x83\x80\x00abc"
-    data = b"".join(delimited(1, body) for body in short) + other + padded
-    runs = list(split_runs(data, 1, 1 << 20, "f"))
-    assert [data[r.start : r.stop] for r in runs if not r.short] == [other, padded]
-    records = [bytes(x) for r in runs if r.short for x in short_records(data[r.start : r.stop])]
-    assert records == short
+def test_message_is_split_into_runs_of_fields() -> None:
+    records = [delimited(1, bytes([65 + i]) * 5) for i in range(4)]
+    large = delimited(2, bytes(20))
+    data = b"".join([*records[:3], large, records[3]])
+    runs = [data[run.position : run.end] for run in split_fields(data, 12, "f")]
+    assert runs == [b"".join(records[:2]), records[2] + large, records[3]]
+    assert list(split_fields(b"", 12, "f")) == []
+    exactly = [run.end - run.position for run in split_fields(b"".join(records), 14, "f")]
+    assert exactly == [14, 14]
 
 
 def test_record_beyond_the_message_is_refused() -> None:
     with pytest.raises(CorruptFileError):
-        list(split_runs(delimited(1, b"abc")[:-1], 1, 12, "f"))
+        list(split_fields(delimited(1, b"abc")[:-1], 12, "f"))
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_varints_survive_a_round_trip(value: int) -> None:
+    cursor = Cursor(encode_varint(value) + b"rest")
+    assert cursor.varint() == value
+    assert bytes(cursor.take(4)) == b"rest"
+    assert not cursor
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"\x80\x00", 0),
+        (b"\x81\x80\x80\x00", 1),
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 2**64 - 1),
+        # Like protobuf, the reader drops bits beyond the 64th.
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 2**64 - 1),
+    ],
+)
+def test_non_minimal_varints_are_read(data: bytes, value: int) -> None:
+    cursor = Cursor(data)
+    assert cursor.varint() == value
+    assert cursor.position == len(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 9, b"\xff" * 11])
+def test_unterminated_varint_is_refused(data: bytes) -> None:
+    cursor = Cursor(b"\x00" + data, 1, file="a.pb", base=100)
+    with pytest.raises(CorruptFileError, match="does not end") as caught:
+        cursor.varint()
+    assert caught.value.where == "a.pb, byte 101"
+    assert cursor.position == 1
+
+
+def test_varint_stops_at_the_explicit_end() -> None:
+    with pytest.raises(CorruptFileError, match="does not end"):
+        Cursor(b"\x80\x01", end=1).varint()
+
+
+@pytest.mark.parametrize("count", [4, 1 << 62, -1])
+def test_take_beyond_the_end_is_refused(count: int) -> None:
+    cursor = Cursor(b"abc")
+    with pytest.raises(CorruptFileError, match="where 3 remain"):
+        cursor.take(count)
+    assert bytes(cursor.take(3)) == b"abc"
+
+
+def test_end_is_limited_to_the_data() -> None:
+    cursor = Cursor(b"abc", end=10)
+    assert cursor.end == 3
+    with pytest.raises(CorruptFileError):
+        cursor.take(4)
+
+
+def test_take_returns_a_view() -> None:
+    data = bytearray(b"abcd")
+    view = Cursor(memoryview(data)).take(2)
+    data[0] = ord("X")
+    assert bytes(view) == b"Xb"
+
+
+def test_fixed_width_numbers_are_little_endian() -> None:
+    cursor = Cursor(b"\x01\x02\x03\x04\xff")
+    assert cursor.fixed(4) == 0x04030201
+    assert cursor.fixed(1) == 255
+    with pytest.raises(CorruptFileError, match="1 bytes are declared where 0 remain"):
+        cursor.fixed(1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "field", "listed", "expected"),
+    [
+        (DType.FLOAT, "float_val", [1.5, -2], np.array([1.5, -2], dtype="f4")),
+        (DType.INT8, "int_val", [1, -2, 300], np.array([1, -2, 44], dtype="i1")),
+        (DType.QUINT8, "int_val", [0, 255], np.array([0, 255], dtype="u1")),
+        (DType.UINT64, "uint64_val", [2**64 - 1], np.array([2**64 - 1], dtype="u8")),
+        (DType.BOOL, "bool_val", [True, False], np.array([True, False])),
+        (DType.HALF, "half_val", [0x3C00], np.array([1], dtype="f2")),
+        (DType.BFLOAT16, "half_val", [0x3F80], np.array([1], dtype=ml_dtypes.bfloat16)),
+        (DType.COMPLEX64, "scomplex_val", [1, 2, 3], np.array([1 + 2j], dtype="c8")),
+        (DType.FLOAT8_E5M2, "float8_val", b"\x3c", np.array([1], dtype=ml_dtypes.float8_e5m2)),
+        (DType.STRING, "string_val", [b"a", b""], np.array([b"a", b""], dtype=object)),
+    ],
+)
+def test_elements_are_read_from_the_field_of_their_type(dtype, field, listed, expected):
+    values = listed_values(pb.TensorProto(**{field: listed}), dtype)
+    assert values.dtype == expected.dtype
+    assert values.tolist() == expected.tolist()
+
+
+def test_tensor_without_listed_values():
+    assert listed_values(pb.TensorProto(int_val=[1]), DType.FLOAT) is None
+    assert listed_values(pb.TensorProto(), DType.RESOURCE) is None
+
+
+def test_packed_values_are_a_view():
+    data = np.array([1.5, 2.5], dtype="<f8").tobytes()
+    values = packed_values(Payload(DOUBLE_FIELD, memoryview(data)), "file")
+    assert values.tolist() == [1.5, 2.5]
+    assert not values.flags.owndata
+
+
+def test_partial_element_is_refused():
+    with pytest.raises(CorruptFileError, match="whole number"):
+        packed_values(Payload(FLOAT_FIELD, memoryview(b"12345")), "file")

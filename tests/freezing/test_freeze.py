@@ -10,9 +10,8 @@ from mobileprep.formats.checkpoint_reader import TensorEntry
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.model import Signature, TensorSpec
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Library
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.freezing.graphs import (

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.guess import guess
+from mobileprep.freezing.model import Signature, TensorSpec
 from mobileprep.freezing.proposal import propose
+from mobileprep.freezing.source import bundle_signatures
 from mobileprep.graph import attrs as attr
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable, source
+from tests.freezing.test_guess import training
 
 INT = DType.INT32
 LONG = DType.INT64
@@ -427,3 +432,191 @@ def test_file_content_is_a_scalar_input():
     nodes = [wav, node("sound", "DecodeWav", "wav"), node("y", "Neg", "sound", T=FLOAT)]
     (content,) = propose(source(nodes)).inputs
     assert (content.spec.shape, content.remark) == ((), "")
+
+
+LABELS_INT = DType.INT64
+INDEX = DType.INT32
+
+
+def interface_of(nodes):
+    """Return the names of the guessed inputs and outputs."""
+    interface = guess(source(nodes))
+    return [t.name for t in interface.inputs], [t.name for t in interface.outputs]
+
+
+def scoring():
+    """Return a layer with weights, whose output is ``logits``."""
+    weights = const("w", np.ones((4, 3), np.float32))
+    return [placeholder("x", -1, 4), weights, node("logits", "MatMul", "x", "w", T=FLOAT)]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (-1, 3)])
+def test_second_input_of_a_model_is_not_a_label(shape):
+    nodes = [
+        *scoring(),
+        placeholder("temperature", *shape),
+        node("scaled", "RealDiv", "logits", "temperature", T=FLOAT),
+        node("probs", "Softmax", "scaled", T=FLOAT),
+    ]
+    assert interface_of(nodes) == (["x", "temperature"], ["probs"])
+    assert propose(source(nodes)).about_outputs == ("Outputs: used by no other node.",)
+
+
+def test_threshold_of_a_scalar_score_is_not_a_label():
+    nodes = [
+        *scoring(),
+        placeholder("threshold"),
+        const("axes", np.arange(2, dtype=np.int32)),
+        node("over", "Sub", "logits", "threshold", T=FLOAT),
+        node("score", "Sum", "over", "axes", T=FLOAT, Tidx=INDEX, keep_dims=False),
+    ]
+    assert interface_of(nodes) == (["x", "threshold"], ["score"])
+
+
+def test_sparse_input_is_not_a_label():
+    nodes = [
+        *scoring(),
+        placeholder("sp/indices", -1, 2, dtype=LABELS_INT),
+        placeholder("sp/values", -1),
+        placeholder("sp/shape", 2, dtype=LABELS_INT),
+        const("wide", np.ones((12, 3), np.float32)),
+        node(
+            "deep", "SparseTensorDenseMatMul", "sp/indices", "sp/values", "sp/shape", "wide",
+            T=FLOAT, Tindices=LABELS_INT,
+        ),
+        node("both", "AddV2", "deep", "logits", T=FLOAT),
+        node("loss", "L2Loss", "w", T=FLOAT),
+        node("step", "AssignAdd", "count", "one", T=FLOAT),
+        node("count", "VariableV2", dtype=FLOAT),
+        const("one", np.float32(1)),
+    ]  # fmt: skip
+    assert interface_of(nodes) == (["x", "sp/indices", "sp/values", "sp/shape"], ["both"])
+
+
+def accuracy(*more):
+    return [
+        *scoring(),
+        placeholder("wanted", -1, dtype=LABELS_INT),
+        const("axis", np.int32(1)),
+        node("best", "ArgMax", "logits", "axis", T=FLOAT, Tidx=INDEX, output_type=LABELS_INT),
+        node("right", "Equal", "best", "wanted", T=LABELS_INT),
+        node("share", "Cast", "right", SrcT=DType.BOOL, DstT=FLOAT),
+        const("all", np.zeros(1, np.int32)),
+        node("accuracy", "Mean", "share", "all", T=FLOAT, Tidx=INDEX, keep_dims=False),
+        *more,
+    ]
+
+
+def test_input_compared_with_the_output_is_a_label():
+    by_class = node("by_class", "UnsortedSegmentSum", "share", "wanted", "n", T=FLOAT)
+    for more in ([], [by_class, const("n", np.int32(3))]):
+        assert interface_of(accuracy(*more)) == (["x"], ["best"])
+
+
+def test_outputs_used_by_losses_are_reported():
+    assert "losses" in propose(source(accuracy())).about_outputs[0]
+
+
+def test_input_of_a_scalar_error_is_a_label():
+    nodes = [
+        *scoring(),
+        placeholder("aim", -1, 3),
+        const("axes", np.arange(2, dtype=np.int32)),
+        node("gap", "SquaredDifference", "logits", "aim", T=FLOAT),
+        node("error", "Mean", "gap", "axes", T=FLOAT, Tidx=INDEX, keep_dims=False),
+    ]
+    assert interface_of(nodes) == (["x"], ["logits"])
+
+
+def test_training_setting_is_not_an_input():
+    nodes = [
+        *scoring(),
+        placeholder("rate"),
+        node("count", "VariableV2", dtype=FLOAT),
+        node("train", "ApplyGradientDescent", "count", "rate", "logits", T=FLOAT),
+        node("scaled", "Mul", "logits", "rate", T=FLOAT),
+    ]
+    assert interface_of(nodes) == (["x"], ["logits"])
+
+
+def names(proposal):
+    return [i.spec.name for i in proposal.inputs]
+
+
+def test_training_graph_has_one_output_and_others_are_reported():
+    proposal = propose(training())
+    assert (names(proposal), proposal.outputs) == (["image"], ("scores",))
+    assert "best (int64 [-1])" in " ".join(proposal.about_outputs)
+
+
+def test_inputs_and_outputs_by_signature_names():
+    nodes = [placeholder("x", 2), placeholder("z", 2), node("y", "Add", "x", "z", T=FLOAT)]
+    default = Signature({"in put": TensorSpec("x:0")}, {'"out"': TensorSpec("y:0")})
+    model = source(nodes, signatures={"serving_default": default})
+    proposal = propose(model, inputs=["in put", "z"], outputs=['"out"'])
+    assert (names(proposal), proposal.outputs) == (["x:0", "z"], ("y:0",))
+
+
+def test_all_unread_nodes_of_an_inference_graph_are_outputs():
+    nodes = [placeholder("x", 2), *(node(n, "Relu", "x", T=FLOAT) for n in ("a", "b"))]
+    assert propose(source(nodes)).outputs == ("a", "b")
+    nodes += [placeholder("z", 2), node("c", "Relu", "z", T=FLOAT)]
+    assert names(propose(source(nodes), outputs=["a"])) == ["x"]
+
+
+def test_settings_of_a_model_have_remarks():
+    switch = node("is_training", "Placeholder", dtype=DType.BOOL)
+    keep = node("keep_prob", "Placeholder", dtype=FLOAT)
+    open_shape = node("x", "Placeholder", dtype=FLOAT)
+    nodes = [switch, keep, open_shape, node("s", "Mul", "x", "keep_prob", T=FLOAT)]
+    nodes.append(node("y", "Select", "is_training", "s", "x", T=FLOAT))
+    inputs = {i.spec.name: i for i in propose(source(nodes)).inputs}
+    assert inputs["is_training"].spec.shape == ()
+    assert "false" in inputs["is_training"].remark
+    assert inputs["keep_prob"].spec.shape == ()
+    assert "feeds 1" in inputs["keep_prob"].remark
+    assert "does not record its shape" in inputs["x"].remark
+
+
+def test_flag_with_a_default_is_not_an_input():
+    switch = node("phase", "PlaceholderWithDefault", "no", dtype=DType.BOOL)
+    nodes = [placeholder("x", 2), const("no", np.False_)]
+    nodes.append(switch.with_attrs(shape=attr.shape(())))
+    nodes.append(node("y", "Select", "phase", "x", "x", T=FLOAT))
+    proposal = propose(source(nodes))
+    assert names(proposal) == ["x"]
+    assert "phase" in " ".join(proposal.about_inputs)
+
+
+def signature(dtype, name="x"):
+    return Signature({"in": TensorSpec(name, dtype, (2,))}, {"out": TensorSpec("y")})
+
+
+def test_signature_with_numeric_inputs_is_preferred():
+    nodes = [placeholder("x", 2), node("y", "Relu", "x", T=FLOAT)]
+    both = {"classify": signature(DType.STRING), "predict": signature(FLOAT)}
+    proposal = propose(source(nodes, signatures=both))
+    assert proposal.signature == "predict"
+    assert "classify" in " ".join(proposal.about_inputs)
+    only = propose(source(nodes, signatures={"predict": signature(FLOAT)}))
+    assert (only.signature, only.outputs) == ("", ("y",))
+
+
+def test_names_that_are_invalid_in_recipes_are_not_outputs():
+    nodes = [placeholder("x", 2), node("y\n: {evil: 1}", "Relu", "x", T=FLOAT)]
+    with pytest.raises(InvalidGraphError, match="no output"):
+        propose(source(nodes))
+
+
+def test_signatures_of_a_session_bundle():
+    message = (
+        b"\n \n\x1e\n\x0e\n\x0ctf_example:0\x12\x0c\n\nIdentity:0"
+        b"\x12\x19\n\x07outputs\x12\x0e\x1a\x0c\n\n\n\x01y\x12\x05\n\x03y:0"
+        b"\x12\x18\n\x06inputs\x12\x0e\x1a\x0c\n\n\n\x01x\x12\x05\n\x03x:0"
+    )
+    (bundle,) = bundle_signatures([message]).values()
+    assert bundle == Signature({"x": TensorSpec("x:0")}, {"y": TensorSpec("y:0")})
+    (default,) = bundle_signatures([message[:34]]).values()
+    assert default.inputs["inputs"].name == "tf_example:0"
+    assert default.outputs["outputs"].name == "Identity:0"
+    assert bundle_signatures([message[:-3], b"\xff"]) == {}

@@ -6,15 +6,21 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.freeze import freeze
+from mobileprep.freezing.guess import guess
 from mobileprep.freezing.model import FreezeOptions, SavedValue, TensorSpec
-from mobileprep.freezing.source import load_source
+from mobileprep.freezing.source import load_source, signatures_of
+from mobileprep.freezing.trace import Flows
 from mobileprep.graph.files import write_graph
+from mobileprep.graph.graph import Graph
+from mobileprep.graph.refs import Ref
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.damage import KINDS, check_damaged
-from tests.freezing.graphs import FLOAT
+from tests.freezing.graphs import FLOAT, node, placeholder, source
 from tests.freezing.saved import MODEL, W, meta, write_meta, write_saved_model
+from tests.work import lines_run
 
 
 def frozen_value(model):
@@ -127,3 +133,81 @@ def test_damaged_records_are_refused(tmp_path, collection):
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_models_raise_only_our_errors(tmp_path, kind):
     check_damaged(kind, MODEL.graph, meta(), {"w": W}, "y", tmp_path, turns=300)
+
+
+def _sparse(info: pb.TensorInfo) -> None:
+    info.dtype = 1
+    for size in (-1, 4):
+        info.tensor_shape.dim.add().size = size
+    info.coo_sparse.indices_tensor_name = "sp/indices:0"
+    info.coo_sparse.values_tensor_name = "sp/values:0"
+    info.coo_sparse.dense_shape_tensor_name = "sp/shape:0"
+
+
+def test_parts_of_a_sparse_argument_have_names() -> None:
+    meta_graph = meta()
+    _sparse(meta_graph.signature_def["serving_default"].inputs["sp"])
+    assert signatures_of(meta_graph)["serving_default"].inputs == {
+        "in": TensorSpec("x:0", DType.FLOAT, (3,)),
+        "sp/indices": TensorSpec("sp/indices:0", DType.INT64, (-1, 2)),
+        "sp/values": TensorSpec("sp/values:0", DType.FLOAT, (-1,)),
+        "sp/dense_shape": TensorSpec("sp/shape:0", DType.INT64, (2,)),
+    }
+
+
+def test_sparse_argument_of_unknown_rank() -> None:
+    meta_graph = meta()
+    info = meta_graph.signature_def["serving_default"].outputs["sp"]
+    _sparse(info)
+    info.tensor_shape.Clear()
+    info.tensor_shape.unknown_rank = True
+    outputs = signatures_of(meta_graph)["serving_default"].outputs
+    assert (outputs["sp/indices"].shape, outputs["sp/dense_shape"].shape) == ((-1, -1), (-1,))
+
+
+def test_tensors_of_a_composite_argument_are_numbered() -> None:
+    meta_graph = meta()
+    parts = meta_graph.signature_def["serving_default"].outputs["ragged"].composite_tensor
+    for name, kind in (("values:0", 1), ("splits:0", 9)):
+        parts.components.add(name=name, dtype=kind)
+    outputs = signatures_of(meta_graph)["serving_default"].outputs
+    assert {key: (spec.name, spec.dtype) for key, spec in outputs.items()} == {
+        "out": ("y:0", DType.FLOAT),
+        "ragged/0": ("values:0", DType.FLOAT),
+        "ragged/1": ("splits:0", DType.INT64),
+    }
+
+
+def test_control_dependencies_carry_no_tensor():
+    graph = Graph(
+        [
+            placeholder("x", 2),
+            node("two", "Split", "x", "x", T=FLOAT, num_split=2),
+            node("a", "Relu", "two", T=FLOAT),
+            node("b", "Relu", "two:1", T=FLOAT),
+            node("c", "Relu", "x", "^a", T=FLOAT),
+        ]
+    )
+    flows = Flows(graph)
+    assert flows.downstream([Ref("two", 1)]) == {"b"}
+    assert flows.downstream([Ref("x")]) == {"two", "a", "b", "c"}
+    assert flows.downstream([Ref("x")], past={"two"}) == {"c"}
+    assert flows.leading_to(["b"]) == {"b", "two", "x"}
+    assert flows.takes(Ref("two"), {"a"})
+    assert not flows.takes(Ref("two", 1), {"a"})
+    assert flows.is_used("a")
+    assert not flows.takers("a")
+
+
+def test_tracing_takes_linear_time_in_edges():
+    def work(count):
+        # Each node of the chain waits for many others.
+        clocks = [node(f"c{i}", "NoOp") for i in range(100)]
+        controls = [f"^c{i}" for i in range(100)]
+        chain = [node("n0", "Relu", "x", *controls, T=FLOAT)]
+        chain += [node(f"n{i}", "Relu", f"n{i - 1}", *controls, T=FLOAT) for i in range(1, count)]
+        model = source([placeholder("x", 2), *clocks, *chain])
+        assert [t.name for t in guess(model).outputs] == [f"n{count - 1}"]
+        return lines_run(lambda: guess(model))
+
+    assert work(80) < 2.5 * work(40)

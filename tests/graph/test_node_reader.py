@@ -13,11 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError, MobileprepError
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import LARGE, VARINT, delimited, encode_varint
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrValue, FuncRef
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
-from mobileprep.graph.serde import graph_from_bytes, graph_from_proto
+from mobileprep.graph.node_serde import attr_from_proto, attr_to_proto
+from mobileprep.graph.refs import CONTROL, Ref
+from mobileprep.graph.serde import graph_from_bytes, graph_from_proto, graph_to_bytes
+from mobileprep.graph.tensor import Tensor
 from tests.graph.graphs import EVERY_ATTR
 
 NAMES = st.sampled_from(["a", "block0/conv", "é" * 3, "n" * 127, "n" * 128, "n" * 300, ""])
@@ -169,19 +175,6 @@ def test_similar_constants_keep_their_own_elements() -> None:
     assert values == [[number] * 3 for number in range(5)]
 
 
-def test_content_repeated_in_another_attribute_is_read() -> None:
-    """These nodes end with an attribute that has the same bytes as the content."""
-    nodes = []
-    for number in (1, 2):
-        four = np.float32(number).tobytes()
-        tensor = b"\x08\x01\x12\x00" + delimited(4, four)
-        value = delimited(5, delimited(1, b"value") + delimited(2, delimited(8, tensor)))
-        last = delimited(5, delimited(1, b"z") + delimited(2, delimited(2, four)))
-        nodes.append(delimited(1, b"n") + delimited(2, b"Const") + value + last)
-    data = b"".join(delimited(1, node) for node in nodes)
-    assert spelling(graph_from_bytes(data, "g")) == spelling(by_message(data))
-
-
 def outcome(read: Callable[[bytes], Graph], data: bytes) -> object:
     try:
         return spelling(read(data))
@@ -212,18 +205,137 @@ def _proto(data: bytes) -> pb.GraphDef:
         raise CorruptFileError(message, "", "g") from error
 
 
-def test_similar_nodes_share_attributes_and_inputs() -> None:
-    attrs = {"T": pb.AttrValue(type=pb.DT_FLOAT)}
-    nodes = [pb.NodeDef(name=f"n{i}", op="Relu", input=["a"], attr=attrs) for i in range(3)]
-    first, *others = graph_from_bytes(pb.GraphDef(node=nodes).SerializeToString(), "g")
-    assert all(node.attrs is first.attrs for node in others)
-    assert all(node.inputs[0] is first.inputs[0] for node in others)
-    assert isinstance(first, Node)
-
-
 def test_nodes_around_the_size_limit_for_short_nodes() -> None:
     for length in range(LARGE - 40, LARGE + 8):
         node = pb.NodeDef(name="n", op="Op", input=["a"])
         node.attr["s"].s = b"x" * length
         data = pb.GraphDef(node=[node, node]).SerializeToString()
         assert spelling(graph_from_bytes(data, "g")) == spelling(by_message(data))
+
+
+def node_writer_by_message(graph: Graph) -> bytes:
+    proto = pb.GraphDef()
+    for node in graph:
+        message = proto.node.add(name=node.name, op=node.op, device=node.device)
+        message.input.extend(map(str, node.inputs))
+        for name, value in node.attrs.items():
+            attr_to_proto(value, message.attr[name])
+        message.experimental_debug_info, message.experimental_type = node.debug_info
+    return proto.SerializeToString(deterministic=True)
+
+
+TENSORS = [
+    Tensor.of(np.float32(1.5)),
+    Tensor.of(np.zeros((2, 3), np.int64)),
+    Tensor.of(np.zeros((0, 3), np.float32)),
+    Tensor.packed(np.float32(2)),
+    Tensor.packed(np.zeros(0, np.float32)),
+    Tensor.packed(np.arange(6, dtype=np.uint8), DType.QUINT8),
+    Tensor.of(np.array([b"a", b"bc"], object)),
+    Tensor(DType.STRING, (2,), content=b"\x01\x01ab"),
+    Tensor(DType.FLOAT, (1 << 20,), values=np.array([2.5], np.float32)),
+    Tensor(DType.RESOURCE, (), opaque=pb.TensorProto(dtype=pb.DT_RESOURCE).SerializeToString()),
+]
+NODE_WRITER_VALUES = st.one_of(
+    st.sampled_from([attr.tensor(t) for t in TENSORS]),
+    st.builds(attr.integer, st.integers(-(2**63), 2**63 - 1)),
+    st.builds(attr.boolean, st.booleans()),
+    st.builds(attr.floating, st.floats(width=32)),
+    st.builds(attr.string, st.binary(max_size=200)),
+    st.builds(attr.dtype, st.sampled_from([DType.FLOAT, DType(101), DType(77)])),
+    st.builds(attr.shape, st.sampled_from([None, (), (-1, 3)])),
+    st.builds(attr.integers, st.integers(0, 3)),
+    st.sampled_from(
+        [
+            AttrValue("", None),
+            AttrValue("list", ()),
+            AttrValue("placeholder", "T"),
+            AttrValue("func", FuncRef("f", {"T": attr.dtype(DType.FLOAT)})),
+            AttrValue("list(bool)", (True, False)),
+        ]
+    ),
+)
+STRINGS = st.sampled_from(["", "a", "é", "n" * 127, "n" * 128, "n" * 500])
+REFS = st.builds(
+    Ref,
+    STRINGS,
+    st.sampled_from([0, 1, 300, CONTROL]),
+    st.sampled_from(["", "out"]),
+    st.booleans(),
+)
+NODE_WRITER_NODES = st.builds(
+    Node,
+    STRINGS,
+    STRINGS,
+    st.lists(REFS, max_size=3).map(tuple),
+    STRINGS,
+    st.dictionaries(st.text(alphabet="aTé\0b", max_size=3), NODE_WRITER_VALUES, max_size=6),
+    st.tuples(st.binary(max_size=3), st.binary(max_size=3)),
+)
+
+
+@given(st.lists(NODE_WRITER_NODES, max_size=8))
+def test_nodes_are_written_as_protobuf_writes_them(nodes: list[Node]) -> None:
+    graph = Graph([*nodes, *nodes])
+    assert graph_to_bytes(graph) == node_writer_by_message(graph)
+
+
+@pytest.mark.parametrize("names", [("T", "Tpaddings", "Tp"), ("a", "a\0", "aé", "")])
+def test_attributes_with_a_common_prefix_are_sorted(names: tuple[str, ...]) -> None:
+    graph = Graph([Node("n", "Op", attrs=dict.fromkeys(names, attr.integer(1)))])
+    assert graph_to_bytes(graph) == node_writer_by_message(graph)
+
+
+@pytest.mark.parametrize("device", ["", "/cpu:0"])
+def test_node_with_large_content_is_written_as_protobuf_writes_it(device: str) -> None:
+    large = attr.tensor(Tensor.packed(np.zeros(LARGE, np.uint8)))
+    node = Node("n", "Const", device=device, attrs={"value": large})
+    assert graph_to_bytes(Graph([node])) == node_writer_by_message(Graph([node]))
+
+
+EXAMPLES = {
+    "string": (attr.string("NHWC"), b"NHWC"),
+    "int": (attr.integer(-3), -3),
+    "float": (attr.floating(0.5), 0.5),
+    "bool": (attr.boolean(False), False),
+    "type": (attr.dtype(DType.HALF), DType.HALF),
+    "shape": (attr.shape((-1, 3)), (-1, 3)),
+    "tensor": (attr.tensor(Tensor.of(np.int32(3))), Tensor.of(np.int32(3))),
+    "list(int)": (attr.integers(1, 2), (1, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_constructed_values_survive_serialization(kind: str) -> None:
+    attr_value, value = EXAMPLES[kind]
+    assert (attr_value.kind, attr_value.value) == (kind, value)
+    proto = pb.AttrValue()
+    attr_to_proto(attr_value, proto)
+    assert attr_from_proto(proto, [], "test") == attr_value
+
+
+def test_strings_are_stored_as_utf8() -> None:
+    assert attr.string("\N{DEGREE SIGN}") == attr.string("\N{DEGREE SIGN}".encode())
+
+
+def test_unknown_rank_is_not_a_scalar() -> None:
+    assert attr.shape(None) != attr.shape(())
+
+
+def test_empty_list_has_no_element_kind() -> None:
+    proto = pb.AttrValue()
+    attr_to_proto(attr.integers(), proto)
+    assert attr_from_proto(proto, [], "test") == AttrValue("list", ())
+
+
+def test_equal_values_of_different_kinds_differ() -> None:
+    assert attr.integer(1) != attr.boolean(True)
+    assert attr.integer(1) != attr.floating(1.0)
+    assert attr.string("a") != AttrValue("placeholder", "a")
+
+
+def test_functions_are_equal_by_name_and_bindings() -> None:
+    f = FuncRef("f", {"T": attr.dtype(DType.FLOAT)})
+    assert f == FuncRef("f", {"T": attr.dtype(DType.FLOAT)})
+    assert f != FuncRef("f", {"T": attr.dtype(DType.HALF)})
+    assert f != FuncRef("f")

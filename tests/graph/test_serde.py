@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import random
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from google.protobuf import text_format
+from msgspec.structs import replace
 
 from mobileprep.errors import (
     CorruptFileError,
@@ -17,14 +19,26 @@ from mobileprep.errors import (
     UnsupportedError,
 )
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.parts import Part, read_between, read_index
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import LARGE, PAYLOAD_FIELD, delimited
-from mobileprep.graph.files import write_graph
-from mobileprep.graph.graph import Graph
-from mobileprep.graph.node import constant
-from mobileprep.graph.serde import graph_from_bytes, graph_to_bytes
+from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import OpDef
+from mobileprep.graph.files import APART, file_index, graph_from_index, graph_index, write_graph
+from mobileprep.graph.graph import Function, Graph, Library, Versions
+from mobileprep.graph.node import Node, constant
+from mobileprep.graph.refs import parse_ref
+from mobileprep.graph.serde import (
+    graph_from_bytes,
+    graph_to_bytes,
+    graph_to_pieces,
+    serialized_size,
+)
 from mobileprep.graph.tensor import Tensor
+from mobileprep.graph.tensor_digests import tensor_digests
+from tests.data.calibration.graphs import layer
 from tests.graph.graphs import EVERY_ATTR, NUMBERS, const_proto
+from tests.ops.graphs import c, n, p
 
 
 def parsed(text: str) -> pb.GraphDef:
@@ -286,3 +300,208 @@ def test_deep_nesting_is_an_error() -> None:
     node = delimited(1, b"a") + delimited(5, delimited(1, b"k") + delimited(2, value))
     with pytest.raises(CorruptFileError):
         graph_from_bytes(delimited(1, node), "g")
+
+
+RNG = np.random.default_rng(5)
+BELOW = APART // 4 - 1
+
+
+class ContentStore:
+    """Store contents by digest, like the cache."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+
+    def add(self, tensor: Tensor) -> Part:
+        data = bytes(tensor.raw())
+        digest = hashlib.sha256(data).hexdigest()
+        self.contents[digest] = data
+        return Part(digest, len(data))
+
+    def find(self, part: Part) -> memoryview:
+        assert len(self.contents[part.sha256]) == part.size
+        return memoryview(self.contents[part.sha256])
+
+
+def floats(count: int) -> Tensor:
+    return Tensor.of(RNG.standard_normal(count).astype(np.float32))
+
+
+STORED_LARGE, OTHER = floats(APART), floats(APART)
+TENSORS = {
+    "large": STORED_LARGE,
+    "same again": STORED_LARGE,
+    "least": floats(APART // 4),
+    "below": floats(BELOW),
+    "scalar": Tensor.of(np.float32(3)),
+    "filled": Tensor(DType.FLOAT, (1 << 20,), values=np.array([2.5], np.float32)),
+    "listed": Tensor(DType.FLOAT, (APART,), values=np.arange(APART, dtype=np.float32)),
+    "empty": Tensor.of(np.zeros((0, 3), np.int64)),
+    "texts": Tensor.of(np.array([b"a" * APART, b""], object)),
+    "halves": Tensor.of(RNG.standard_normal(APART).astype(np.float16)),
+    "eighths": Tensor.of(np.arange(APART).astype(np.uint8), DType.QUINT8),
+}
+
+
+def large_graph() -> Graph:
+    nodes = [constant(name.replace(" ", "_"), value) for name, value in TENSORS.items()]
+    listed = Node("two", "Odd", attrs={"a": attr.tensor(STORED_LARGE), "b": attr.tensor(OTHER)})
+    return Graph([*nodes, listed], versions=Versions(27, 3, (9,)))
+
+
+def restored(graph: Graph) -> tuple[Graph, bytes, ContentStore]:
+    store = ContentStore()
+    data = graph_index(graph, store.add)
+    return graph_from_index(data, store.find, "f"), data, store
+
+
+def test_graph_survives_a_round_trip() -> None:
+    result, _, _ = restored(large_graph())
+    assert graph_to_bytes(result) == graph_to_bytes(large_graph())
+    assert result.versions == large_graph().versions
+    assert result["large"].attr_tensor("value") == STORED_LARGE
+
+
+def test_contents_in_functions_are_not_separated() -> None:
+    body = Function(OpDef("f"), (constant("inside", STORED_LARGE),))
+    graph = Graph([], Library({"f": body}))
+    result, data, store = restored(graph)
+    assert graph_to_bytes(result) == graph_to_bytes(graph)
+    assert store.contents == {}
+    assert len(data) > STORED_LARGE.nbytes
+
+
+def test_only_large_contents_are_separated_and_each_once() -> None:
+    _, data, store = restored(large_graph())
+    sizes = sorted(len(content) for content in store.contents.values())
+    large = [STORED_LARGE.nbytes, APART, STORED_LARGE.nbytes, 2 * APART, APART, STORED_LARGE.nbytes]
+    assert sizes == sorted(large)
+    assert len(data) < BELOW * 4 + 2 * APART + 4096
+
+
+def test_restored_tensors_have_digests() -> None:
+    result, _, store = restored(large_graph())
+    tensor = result["least"].attr_tensor("value")
+    assert tensor.digest() == hashlib.sha256(store.contents[tensor.digest()]).hexdigest()
+    assert graph_index(result, store.add) == graph_index(large_graph(), store.add)
+
+
+def test_file_is_assembled_from_its_index() -> None:
+    graph = large_graph()
+    store = ContentStore()
+    data = file_index(graph_to_pieces(graph), store.add)
+    pieces = [store.find(p) if isinstance(p, Part) else p for p in read_between(data, "f")]
+    assert b"".join(pieces) == graph_to_bytes(graph)
+    assert serialized_size(graph) == len(graph_to_bytes(graph))
+
+
+def test_renamed_graph_adds_little_to_the_store() -> None:
+    graph = Graph([constant(f"w{i}", floats(100_000)) for i in range(3)])
+    store = ContentStore()
+    graph_index(graph, store.add)
+    before = set(store.contents)
+    renamed = Graph([constant(f"v{i}", n.attr_tensor("value")) for i, n in enumerate(graph)])
+    assert len(graph_index(renamed, store.add)) < 1000
+    assert set(store.contents) == before
+
+
+def test_tensor_with_external_content_is_equal() -> None:
+    values = RNG.standard_normal(1000).astype(np.float32)
+    tensor = Tensor.of(values)
+    tensor.lying_at(memoryview(values.tobytes()), tensor.digest())
+    np.testing.assert_array_equal(tensor.array(), values)
+    assert tensor == Tensor.of(values)
+
+
+def test_damaged_index_is_refused() -> None:
+    store = ContentStore()
+    data = graph_index(large_graph(), store.add)
+    parts, body = read_index(data, "f")
+    for damaged in (data[:40], data[: len(data) - 3], b"", data[:19] + b"\xff" * 4 + data[23:]):
+        with pytest.raises(CorruptFileError):
+            graph_from_index(damaged, store.find, "f")
+    assert len(parts) == 8
+    assert graph_from_bytes(bytes(body)[:0], "f").nodes == ()
+
+
+FED = [("x", 0)]
+ALL = [("x", 0), ("product", 0), ("sum", 0), ("y", 0)]
+
+
+def digests(graph: Graph) -> dict[str, str]:
+    result = tensor_digests(graph, ALL, FED)
+    assert all(len(digest) == 16 for digest in result.values())
+    return {name: digest for (name, _), digest in result.items()}
+
+
+def changed(graph: Graph) -> set[str]:
+    before = digests(layer())
+    return {name for name, digest in digests(graph).items() if digest != before[name]}
+
+
+def with_node(node: Node) -> Graph:
+    return layer().with_nodes(node if other.name == node.name else other for other in layer())
+
+
+def test_digests_are_unique() -> None:
+    assert len(set(digests(layer()).values())) == 4
+
+
+def test_change_affects_all_dependent_tensors() -> None:
+    bias = constant("b", Tensor.of(np.array([0.5, -1, 2.5], np.float32)))
+    assert changed(with_node(bias)) == {"sum", "y"}
+    product = layer()["product"].with_attrs(transpose_b=attr.boolean(True))
+    assert changed(with_node(product)) == {"product", "sum", "y"}
+    assert changed(with_node(replace(layer()["y"], op="Relu6"))) == {"y"}
+
+
+def test_devices_node_names_and_constant_encodings_are_ignored() -> None:
+    assert changed(with_node(replace(layer()["sum"], device="/cpu:0"))) == set()
+    renamed = layer().with_nodes(
+        replace(
+            node,
+            name={"w": "v"}.get(node.name, node.name),
+            inputs=tuple(r.renamed("v") if r.node == "w" else r for r in node.inputs),
+        )
+        for node in layer()
+    )
+    assert changed(renamed) == set()
+    assert changed(graph_from_bytes(graph_to_bytes(layer()), "graph")) == set()
+    same = constant("b", Tensor.packed(np.array([0.5, -1, 2], np.float32)))
+    assert changed(with_node(same)) == set()
+
+
+def test_nodes_before_a_fed_tensor_are_ignored() -> None:
+    first = tensor_digests(layer(), [("y", 0)], [("sum", 0)])
+    bias = constant("b", Tensor.of(np.array([9, 9, 9], np.float32)))
+    assert tensor_digests(with_node(bias), [("y", 0)], [("sum", 0)]) == first
+
+
+@pytest.mark.parametrize("name", ["body", "y"])
+def test_every_node_of_a_loop_counts(name) -> None:
+    def loop(factor: float) -> Graph:
+        frame = {"frame_name": "f"}
+        return Graph(
+            [
+                p("x"),
+                n("enter", "Enter", "x", **frame),
+                n("head", "Merge", "enter", "next"),
+                n("limit", "Enter", "hundred", **frame, is_constant=True),
+                c("hundred", 100.0),
+                n("more", "Less", "head", "limit"),
+                n("cond", "LoopCond", "more"),
+                n("switch", "Switch", "head", "cond"),
+                n("body", "Identity", "switch:1"),
+                c("factor", factor, "^body"),
+                n("double", "Mul", "body", "factor"),
+                n("next", "NextIteration", "double"),
+                n("y", "Exit", "switch:0"),
+            ]
+        )
+
+    tensor = parse_ref(name)
+    two, again, three = (
+        tensor_digests(loop(factor), [(tensor.node, 0)], FED) for factor in (2.0, 2.0, 3.0)
+    )
+    assert two == again
+    assert two != three

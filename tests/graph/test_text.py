@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.graph.text import graph_text, parse_graph_text

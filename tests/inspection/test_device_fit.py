@@ -9,13 +9,13 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from mobileprep.building.device_measurements import measured_ops
 from mobileprep.errors import UsageError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import parse_ref
 from mobileprep.inspection.device_fit import fit_device, profile_text, relative_error
 from mobileprep.inspection.device_logs import OpTime
-from mobileprep.inspection.measured_ops import measured_ops
 from mobileprep.recipe.data import device_named
 from mobileprep.runtime.accounting.costs import NodeCost
 from mobileprep.targets.measurements import MeasuredOp, Measurement

@@ -10,7 +10,7 @@ from mobileprep.formats.tf_record import TFRecordFile
 from mobileprep.formats.wire import Cursor, delimited
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.serde import graph_from_bytes
-from mobileprep.inspection.event_files import FILE_NAME, write_event_file
+from mobileprep.inspection.drawing_files import FILE_NAME, write_event_file
 from tests.transforms.graphs import const, conv, node, placeholder
 
 TIME = b"\x09" + bytes(8)

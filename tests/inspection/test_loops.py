@@ -10,7 +10,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.inspection.costs import LoopCount, ModelCosts, counted_run, model_costs
 from tests.ops.graphs import c, n, p
-from tests.runtime.accounting import test_one_sample as functional
+from tests.runtime.accounting import test_costs as functional
 
 # Each iteration has four products, an addition to the counter, and a comparison.
 FLOPS_OF_ITERATION = 4 + 1 + 1

@@ -16,10 +16,9 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import ALIGNMENT, MAX_BYTES, model_bytes
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.refs import Ref, parse_function_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.graph.tflite import read_tflite

@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.flexbuffer import string_pair
+from mobileprep.formats.tflite.flatbuffer import string_pair
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph

@@ -10,10 +10,9 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.bodies import Body, function_of
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Array
@@ -85,23 +84,36 @@ def network(
     *,
     states: Mapping[str, Array] | None = None,
     row: str = "h_out",
-    limit: int = TIMES,
+    limit: int | str = TIMES,
     first: int = 0,
     batch: int = BATCH,
     outputs: Sequence[str] = ("loop:1",),
+    fixed: Mapping[str, DType] | None = None,
+    outside: Sequence[Node] = (),
+    width: int = 0,
 ) -> Graph:
-    """A loop with the arguments t, rows, x, and the states, and one output for each given one."""
+    """A loop with the arguments t, rows, x, the states, and fixed tensors from outside.
+
+    It has one output for each given one.
+    """
+    fixed = fixed or {}
     states = (
         {"h": numbers(BATCH, UNITS, seed=5), "c": numbers(BATCH, UNITS, seed=6)}
         if (states is None)
         else states
     )
     args = {"t": INT, "rows": FLOAT, "x": FLOAT, **dict.fromkeys(states, FLOAT)}
-    width = next(iter(states.values())).shape[1]
+    args |= {f"{name}_in": kind for name, kind in fixed.items()}
+    width = width or next(iter(states.values())).shape[1]
     cond = function(
-        "cond", args, [const("limit", np.int32(limit)), op("less", "Less", ["t", "limit"], T=INT)],
+        "cond",
+        args,
+        [
+            *([] if isinstance(limit, str) else [const("limit", np.int32(limit))]),
+            op("less", "Less", ["t", limit if isinstance(limit, str) else "limit"], T=INT),
+        ],
         "less",
-    )  # fmt: skip
+    )
     kinds = dict.fromkeys(("Tindices", "Taxis"), INT)
     nodes = [
         *(const("axis", np.int32(0)), const("step", np.int32(1)), *step),
@@ -113,12 +125,17 @@ def network(
         op("write", "TensorScatterUpdate", ["rows", "place", "wide"], T=FLOAT, Tindices=INT),
     ]
     body = function(
-        "body", args, nodes, " ".join(["next", "write", "x", *(f"{s}_out" for s in states)])
+        "body",
+        args,
+        nodes,
+        " ".join(
+            ["next", "write", "x", *(f"{s}_out" for s in states), *(f"{s}_in" for s in fixed)]
+        ),
     )
     loop = op(
         "loop",
         "StatelessWhile",
-        ["start", "blank", "x", *(f"{s}0" for s in states)],
+        ["start", "blank", "x", *(f"{s}0" for s in states), *fixed],
         T=AttrValue("list(type)", tuple(args.values())),
         cond=AttrValue("func", FuncRef("cond")),
         body=AttrValue("func", FuncRef("body")),
@@ -129,7 +146,7 @@ def network(
         *(feed("x", (TIMES, batch, INPUTS)), const("start", np.int32(first))),
         const("blank", np.zeros((TIMES, BATCH, width), np.float32)),
         *(const(f"{name}0", value) for name, value in states.items()),
-        *(loop, *ends),
+        *(*outside, loop, *ends),
     ]
     return Graph(graph, Library({"cond": cond, "body": body}))
 
@@ -263,6 +280,19 @@ def test_open_batch(mode: Mode) -> None:
         np.testing.assert_allclose(found, wanted, atol=1e-5 if mode == "float" else 5e-3)
 
 
+def test_open_batch_beside_an_open_size() -> None:
+    """A delegate may move a Fill of computed size, which is after the LSTM, before it."""
+    states = dict.fromkeys("hc", np.zeros((BATCH, UNITS), np.float32))
+    graph = with_open_batch(network([*SUM, *cell()], states=states), UNITS)
+    more = [
+        *(op("pair", "Pack", ["batch"], N=1, T=INT, axis=0), const("seven", np.int32(7))),
+        op("more", "Fill", ["pair", "seven"], T=INT, index_type=INT),
+    ]
+    assert LSTM in codes(converted(graph, [CutInput("x")], ["y0"]))
+    wider = Graph([*graph, *more], graph.library)
+    assert "WHILE" in codes(converted(wider, [CutInput("x")], ["y0", "more"]))
+
+
 @pytest.mark.parametrize(
     "graph",
     [
@@ -332,3 +362,9 @@ def test_affine_form_of_a_sum_of_products() -> None:
     np.testing.assert_array_equal(form.bias, [1, -1])
     np.testing.assert_array_equal(form.matrix(("x", 0)), [[0, 2], [4, 6], [8, 10]])
     np.testing.assert_array_equal(form.matrix(("h", 0)), [[-1, 0], [0, -1]])
+
+
+def test_constant_that_waits_for_a_fused_loop() -> None:
+    size = op("size", "Shape", ["loop:1"], T=FLOAT, out_type=INT)
+    graph = network([*SUM, *cell()])
+    assert LSTM in operators(graph.with_nodes([*graph, size]), ["y0", "size"])

@@ -14,15 +14,14 @@ from msgspec.structs import replace
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.attrs import AttrValue, OpDef, TensorShape
 from mobileprep.graph.graph import Graph, Versions
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.opdefs.definitions import any_op_def, input_types
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops import shape_inference
-from mobileprep.ops.cost import Sizes, count_flops, counted_ops
+from mobileprep.ops.kernel import Sizes, count_flops, counted_ops
 from mobileprep.ops.shape_function import ShapeConflictError
 from tests.ops.graphs import value
 

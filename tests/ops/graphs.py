@@ -9,10 +9,9 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import AttrValue, OpDef
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.opdefs.definitions import any_op_def, output_count
 from mobileprep.graph.refs import Ref, parse_ref
 from mobileprep.graph.tensor import Tensor

@@ -1,13 +1,33 @@
-"""Numbers of operations by op."""
+"""Kernels, their costs, and their modules."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from mobileprep.core.limits import OverWorkError, working
+from mobileprep.errors import InternalError
 from mobileprep.graph.node import Node
-from mobileprep.ops.context import context_kernel_names
-from mobileprep.ops.cost import Sizes, count_flops, counted_ops
-from mobileprep.ops.kernel import kernel_names
+from mobileprep.graph.opdefs.definitions import any_op_def
+from mobileprep.ops.kernel import (
+    Sizes,
+    call_kernel,
+    charge,
+    context_kernel_names,
+    count_flops,
+    counted_ops,
+    find_kernel,
+    kernel,
+    kernel_names,
+)
+from mobileprep.ops.registry import INDEX
 from tests.transforms.graphs import conv, node
 
 IMAGE, FILTER = (1, 8, 8, 3), (3, 3, 3, 16)
@@ -93,3 +113,112 @@ def test_unknown_shapes_have_unknown_costs(shape) -> None:
 def test_unknown_ops_have_unknown_costs() -> None:
     assert flops("Frobnicate", [IMAGE], [IMAGE]) is None
     assert flops("NonMaxSuppressionV2", [(9, 4), (9,), (), ()], [(-1,)]) is None
+
+
+X = np.ones(1000, np.float32)
+STRINGS = np.array([b"a"] * 1000, object)
+
+
+def is_free(op: str, inputs: Sequence[object], results: Sequence[object]) -> bool:
+    try:
+        with working(1000):
+            charge(op, inputs, results)
+    except OverWorkError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("op", ["Identity", "Switch", "Reshape", "Slice"])
+def test_views_are_free(op: str) -> None:
+    assert is_free(op, [X], [X])
+    assert is_free(op, [X], [X[:500]])
+    assert is_free(op, [X], [object(), None])
+
+
+def test_new_and_reduced_tensors_are_counted() -> None:
+    assert not is_free("Fill", [], [X])
+    assert not is_free("Sum", [X], [np.float32(1)])
+    assert not is_free("Gather", [X], [X.copy()])
+    assert is_free("Shape", [X], [np.array([3], np.int32)])
+
+
+def test_strings_cost_more_than_numbers() -> None:
+    with working(10_000_000):
+        charge("Neg", [X], [])
+    with working(10_000_000), pytest.raises(OverWorkError):
+        charge("StringLength", [STRINGS], [])
+
+
+def test_every_kernel_has_an_op_definition() -> None:
+    names = kernel_names()
+    assert names == sorted(set(names))
+    assert {"Add", "Conv2D", "MatMul", "Softmax"} <= set(names)
+    unknown = [name for name in names if any_op_def(name) is None]
+    # LiteRT defines them.
+    assert unknown == [
+        "TFLite_Detection_PostProcess",
+        "UnidirectionalSequenceLSTM",
+        "UnidirectionalSequenceRNN",
+    ]
+    assert all(find_kernel(name) is not None for name in names)
+
+
+def test_unknown_op_has_no_kernel() -> None:
+    assert find_kernel("NoSuchOp") is None
+
+
+def test_duplicate_kernel_is_refused() -> None:
+    find_kernel("Add")
+    with pytest.raises(InternalError, match="'Add' is registered twice"):
+        kernel("Add")(lambda _node, x: x)
+
+
+def test_kernel_outputs_are_a_tuple() -> None:
+    one, two = np.zeros(1), np.zeros(2)
+    node = Node("n", "Op")
+    assert call_kernel(lambda _n, x: x, node, [one])[0] is one
+    outputs = call_kernel(lambda _n, x, y: (y, x), node, [one, two])
+    assert outputs[0] is two
+    assert outputs[1] is one
+    assert call_kernel(lambda _n: (), node, []) == ()
+
+
+def test_kernel_modules_are_loaded_on_demand() -> None:
+    code = (
+        "import sys, mobileprep.ops.kernel as k;"
+        "names = lambda: (m for m in sys.modules if m.startswith('mobileprep.ops.'));"
+        "loaded = lambda: {m for m in names() if m.count('.') > 2};"
+        "assert not loaded(), loaded(); assert k.find_kernel('Relu');"
+        "assert 'mobileprep.ops.quantized.conv' not in loaded(), loaded();"
+        "assert len(loaded()) < 10, loaded()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_index_is_up_to_date() -> None:
+    path = ROOT / "tools" / "make_op_index.py"
+    spec = importlib.util.spec_from_file_location("make_op_index", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    command = "python tools/make_op_index.py"
+    assert INDEX.read_text(encoding="utf-8") == module.render(), command
+
+
+def test_kernels_missing_from_the_index_are_loaded(tmp_path: Path) -> None:
+    index = tmp_path / "index.json"
+    index.write_text(json.dumps({"math.arithmetic": ["Add"]}))
+    code = (
+        "import sys, pathlib, mobileprep.ops.registry as m;"
+        "from mobileprep.ops.kernel import find_kernel;"
+        "from mobileprep.ops.kernel import find_context_kernel;"
+        "m.INDEX = pathlib.Path(sys.argv[1]);"
+        "assert find_kernel('Add'); assert find_kernel('Relu6');"
+        "assert find_kernel('Nope') is None;"
+        "assert find_context_kernel('RandomUniform')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(index)], check=True)

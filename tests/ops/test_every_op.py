@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.ops import context, cost, kernel, shape_function
+from mobileprep.ops import kernel, shape_function
 from mobileprep.ops.registry import INDEX, import_ops
 
 import_ops()
-KERNELS = {*kernel.registry, *context.registry}
-SHAPES, COSTS = set(shape_function.registry), set(cost.registry)
+KERNELS = {*kernel.registry, *kernel.context_kernels}
+SHAPES, COSTS = set(shape_function.registry), set(kernel.flop_rules)
 
 WITHOUT_KERNEL = {
     "run by the runtime itself": {

@@ -24,8 +24,7 @@ from mobileprep.core.limits import set_limits
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import output_count
-from mobileprep.ops.context import context_kernel_names
-from mobileprep.ops.kernel import kernel_names
+from mobileprep.ops.kernel import context_kernel_names, kernel_names
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import f32, i32, run
 from tests.ops.growth import examples, grown
@@ -55,6 +54,7 @@ WITHOUT_GRAPH = {
         *("TFLite_Detection_PostProcess", "UnidirectionalSequenceLSTM"),
         "UnidirectionalSequenceRNN",
     },
+    "same kernel as GatherTree": {"Addons>GatherTree"},
     "same kernel as the third version": {
         *("TensorArrayConcatV2", "TensorArrayGatherV2", "TensorArrayReadV2", "TensorArraySizeV2"),
         *("TensorArrayScatterV2", "TensorArraySplitV2", "TensorArrayWriteV2"),

@@ -1,5 +1,9 @@
 """Shape inference of graphs."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,9 +16,22 @@ from mobileprep.graph.node import Node, constant
 from mobileprep.graph.opdefs.definitions import NEWEST, TF115, op_names
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.tensor import Tensor
-from mobileprep.ops.shape_function import shape_fn_names
+from mobileprep.ops.shape_function import (
+    ShapeConflictError,
+    broadcast,
+    common,
+    concatenate,
+    divide_dim,
+    element_count,
+    is_full,
+    merge,
+    multiply_dims,
+    shape_fn_names,
+    with_rank,
+)
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.transforms.tf115 import Tf115Values
+from tests.ops.graphs import f32, i32, run, run_all
 
 VERSIONS = Versions(producer=100)
 F, INT = DType.FLOAT, DType.INT32
@@ -158,7 +175,8 @@ def test_shape_functions_accept_incomplete_nodes(op):
         "UnidirectionalSequenceLSTM",
         "UnidirectionalSequenceRNN",
     ]  # LiteRT defines them
-    assert op in (*op_names(TF115), *op_names(NEWEST), *custom)
+    libraries = ["GatherTree", "Addons>GatherTree"]
+    assert op in (*op_names(TF115), *op_names(NEWEST), *custom, *libraries)
     result = infer_shapes(Graph([Node("n", op)]))["n"]
     assert all(shape is None or min(shape, default=0) >= -1 for shape in result)
 
@@ -344,3 +362,86 @@ def test_huge_output_count_is_not_listed():
     split = node("s", "Split", "axis x", num_split=1 << 62)
     nodes = [fed("x", (4,)), constant("axis", Tensor.of(np.int32(0))), split]
     assert infer_shapes(Graph(nodes))["s"] == ()
+
+
+def test_full_shape_has_no_unknown_sizes():
+    assert is_full(())
+    assert is_full((0, 3))
+    assert not is_full((2, -1))
+    assert not is_full(None)
+
+
+def test_element_count_needs_known_sizes():
+    assert element_count((2, 0, 3)) == 0
+    assert element_count(()) == 1
+    assert element_count((2, -1)) == -1
+
+
+def test_merge_combines_known_sizes():
+    assert merge((2, -1), (-1, 3)) == (2, 3)
+    assert merge(None, (1,)) == (1,)
+
+
+@pytest.mark.parametrize(("a", "b"), [((2,), (3,)), ((2,), (2, 2))])
+def test_merging_different_shapes_is_a_conflict(a, b):
+    with pytest.raises(ShapeConflictError):
+        merge(a, b)
+
+
+def test_broadcast_aligns_last_dimensions():
+    assert broadcast((4, 1), (3,)) == (4, 3)
+    assert broadcast((-1,), (1,)) == (-1,)
+    assert broadcast((-1,), (2,)) == (2,)
+    assert broadcast(None, (2,)) is None
+    with pytest.raises(ShapeConflictError):
+        broadcast((2,), (3,))
+
+
+def test_common_shape_keeps_equal_sizes():
+    assert common([(2, 3), (2, 4)]) == (2, -1)
+    assert common([(2,), (2, 2)]) is None
+
+
+def test_arithmetic_with_unknown_sizes():
+    assert multiply_dims(-1, 3) == -1
+    assert multiply_dims(-1, 0) == 0
+    assert divide_dim(-1, 3) == -1
+    assert concatenate((1,), None) is None
+
+
+def test_uneven_division_is_a_conflict():
+    assert divide_dim(7, 2, evenly=False) == 3
+    with pytest.raises(ShapeConflictError):
+        divide_dim(7, 2)
+
+
+def test_with_rank_checks_or_sets_the_rank():
+    assert with_rank(None, 2) == (-1, -1)
+    with pytest.raises(ShapeConflictError, match="rank 2"):
+        with_rank((1,), 2)
+    with pytest.raises(ShapeConflictError, match="no tensor has 9223372036854775807 dimensions"):
+        with_rank(None, (1 << 63) - 1)
+
+
+WINDOW: dict[str, Any] = {"ksize": [1, 1, 1, 1], "strides": [1, 1, 1, 1], "padding": "SAME"}
+TYPE_ATTRIBUTES_CASES: dict[str, tuple[tuple[Any, ...], str]] = {
+    "Shape": ((f32([1, 2]),), "out_type"),
+    "UniqueV2": ((i32([1, 2]), i32([0])), "out_idx"),
+    "TopKV2": ((f32([1, 2]), i32(1)), "index_type"),
+    "ArgMax": ((f32([1, 2]), i32(0)), "output_type"),
+    "BatchMatMulV3": ((f32([[1]]), f32([[1]])), "Tout"),
+    "MaxPoolWithArgmax": ((np.ones((1, 1, 1, 1), np.float32),), "Targmax"),
+    "Multinomial": ((f32([[1, 2]]), i32(1)), "output_dtype"),
+}
+
+
+@pytest.mark.parametrize("op", TYPE_ATTRIBUTES_CASES)
+def test_invalid_type_attribute_is_refused(op: str) -> None:
+    inputs, name = TYPE_ATTRIBUTES_CASES[op]
+    more = WINDOW if op == "MaxPoolWithArgmax" else {}
+    with pytest.raises(InvalidGraphError, match=name):
+        run_all(op, *inputs, **more, **{name: attr.boolean(True)})
+
+
+def test_unsupported_numpy_type_uses_the_default() -> None:
+    assert run("Shape", f32([1, 2]), out_type=np.object_).dtype == np.int32

@@ -1,8 +1,7 @@
-"""Fixtures of the recipe tests: recipe files, schemas of a few transforms, and problems."""
+"""Fixtures of the recipe tests: recipe files and problems."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,37 +14,10 @@ from mobileprep.recipe.tree import InvalidRecipeError, SourceText, dotted
 
 Write = Callable[..., Path]
 
-_STRINGS = {"type": "array", "items": {"type": "string"}, "default": []}
-_SCHEMAS: dict[str, dict[str, object]] = {
-    "strip_unused_nodes": {
-        "type": {"type": "string", "default": "float"},
-        "shape": {"type": "string", "default": ""},
-        "name": _STRINGS,
-        "type_for_name": _STRINGS,
-        "shape_for_name": _STRINGS,
-    },
-    "remove_nodes": {"op": _STRINGS, "max_inputs": {"type": "integer", "default": 1}},
-    "fold_batch_norms": {},
-    "fold_constants": {"clear_output_shapes": {"type": "boolean", "default": True}},
-    "round_weights": {"num_steps": {"type": "integer", "minimum": 1, "default": 256}},
-    "quantize_nodes": {"input_min": {"type": "number"}, "input_max": {"type": "number"}},
-}
-
 
 @pytest.fixture(scope="session")
-def schemas(tmp_path_factory: pytest.TempPathFactory) -> TransformSchemas:
-    """Return the schemas of a few transforms of the original tool."""
-    folder = tmp_path_factory.mktemp("transforms")
-    for name, properties in _SCHEMAS.items():
-        schema: dict[str, object] = {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": properties,
-        }
-        if name == "remove_nodes":
-            schema["required"] = ["op"]
-        (folder / f"{name}.json").write_text(json.dumps(schema))
-    return TransformSchemas(folder)
+def schemas() -> TransformSchemas:
+    return TransformSchemas()
 
 
 @pytest.fixture
@@ -63,11 +35,11 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 @pytest.fixture
-def load(write: Write, schemas: TransformSchemas) -> Callable[..., Recipe]:
+def load(write: Write) -> Callable[..., Recipe]:
     """Load a recipe from text, with an empty environment by default."""
 
     def load(text: str | bytes, **options: object) -> Recipe:
-        return load_recipe(write(text), schemas=schemas, **{"environ": {}, **options})  # type: ignore[arg-type]
+        return load_recipe(write(text), **{"environ": {}, **options})  # type: ignore[arg-type]
 
     return load
 

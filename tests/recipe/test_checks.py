@@ -318,8 +318,8 @@ TARGETS = "targets: {phone: {platform: android}}\n"
             ),
         ),
         (
-            HEAD + SOURCE + "targets:\n  p:\n    then:\n      - nope\n",
-            "7:9 targets.p.then[0]: unknown transform 'nope'",
+            HEAD + SOURCE + "targets:\n  p:\n    then:\n      - xyzzy\n",
+            "7:9 targets.p.then[0]: unknown transform 'xyzzy'",
         ),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from mobileprep.cli._shared.folders import recipe_cautions
 from mobileprep.errors import NotDownloadedError, RecipeError
 from mobileprep.recipe.load import load_recipe
 
@@ -80,25 +81,25 @@ def test_missing_variables_are_reported_with_other_problems(problems):
     assert [line.split(" ")[0] for line in lines] == ["3:17", "12:1"]
 
 
-def test_environment_of_the_process_is_the_default(write, schemas, monkeypatch):
+def test_environment_of_the_process_is_the_default(write, monkeypatch):
     path = write(VALID.replace("digits", "${RECIPE_NAME}"))
     monkeypatch.setenv("RECIPE_NAME", "numbers")
-    assert load_recipe(path, schemas=schemas).name == "numbers"
+    assert load_recipe(path).name == "numbers"
 
 
-def test_problem_of_an_extended_recipe_is_reported_in_its_file(write, schemas):
+def test_problem_of_an_extended_recipe_is_reported_in_its_file(write):
     write(VALID.replace("android", "andriod"), "base/recipe.yaml")
     path = write("extends: base/recipe.yaml\noutput: [x]\n")
     with pytest.raises(RecipeError) as caught:
-        load_recipe(path, schemas=schemas)
+        load_recipe(path)
     places = [line.split(" ")[0] for line in str(caught.value).splitlines() if ".yaml:" in line]
     assert places == ["base/recipe.yaml:11:21:", "recipe.yaml:2:1:"]
 
 
-def _load_or_refuse(write, schemas, text):
+def _load_or_refuse(write, text):
     path = write(text)
     try:
-        load_recipe(path, schemas=schemas, environ={"HOME": "/home"})
+        load_recipe(path, environ={"HOME": "/home"})
     except RecipeError as error:
         assert error.exit_code == 3
         assert str(error)
@@ -115,8 +116,8 @@ FUZZ = settings(
 @given(st.binary(max_size=300))
 @example(b"\xff\xfe")
 @example(b"a: \xed\xa0\x80")
-def test_random_bytes_raise_only_our_errors(write, schemas, data):
-    _load_or_refuse(write, schemas, data)
+def test_random_bytes_raise_only_our_errors(write, data):
+    _load_or_refuse(write, data)
 
 
 @FUZZ
@@ -125,8 +126,8 @@ def test_random_bytes_raise_only_our_errors(write, schemas, data):
 @example("? ")
 @example("<<: [~]")
 @example('"\\U00110000": a')
-def test_random_yaml_raises_only_our_errors(write, schemas, text):
-    _load_or_refuse(write, schemas, text)
+def test_random_yaml_raises_only_our_errors(write, text):
+    _load_or_refuse(write, text)
 
 
 KEYS_AND_VALUES = """
@@ -146,17 +147,17 @@ TREES = st.recursive(
 
 @FUZZ
 @given(st.dictionaries(WORDS, TREES, max_size=8))
-def test_random_structures_raise_only_our_errors(write, schemas, tree):
-    _load_or_refuse(write, schemas, json.dumps(tree).replace("NaN", ".nan"))
+def test_random_structures_raise_only_our_errors(write, tree):
+    _load_or_refuse(write, json.dumps(tree).replace("NaN", ".nan"))
 
 
 @FUZZ
 @given(st.data())
-def test_damaged_recipes_raise_only_our_errors(write, schemas, data):
+def test_damaged_recipes_raise_only_our_errors(write, data):
     at = data.draw(st.integers(0, len(VALID) - 1))
     length = data.draw(st.integers(0, 8))
     inserted = data.draw(st.text(alphabet="ab:-{}[]&*!|>'\"\n\t$ 1", max_size=4))
-    _load_or_refuse(write, schemas, VALID[:at] + inserted + VALID[at + length :])
+    _load_or_refuse(write, VALID[:at] + inserted + VALID[at + length :])
 
 
 def test_loading_a_recipe_imports_few_modules(write):
@@ -171,3 +172,44 @@ def test_loading_a_recipe_imports_few_modules(write):
     )
     environ = {"PYTHONPATH": str(Path(__file__).parents[2])}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=environ)
+
+
+HEAD = "version: 1\nname: x\nsource: {frozen: m.pb}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "transforms: [quantize_nodes, fold_batch_norms]\ntargets: {a: {}, b: {}}\n",
+            "recipe.yaml:4:30: fold_batch_norms after quantize_nodes: ",
+        ),
+        (
+            "transforms: 'quantize_weights round_weights quantize_weights'\ntargets: {a: {}}\n",
+            "recipe.yaml:4:45: quantize_weights a second time: ",
+        ),
+        (
+            "transforms: [quantize_weights]\ntargets:\n  a: {}\n  b: {quantize: weights}\n",
+            "recipe.yaml:7:17: quantize_weights a second time: ",
+        ),
+        (
+            "transforms: 'round_weights (num_steps=5)'\ntargets: {a: {}, b: {}}\n",
+            "recipe.yaml:4:14: white space before '(', which the original tool refuses",
+        ),
+    ],
+)
+def test_known_pitfall_is_reported_once_at_its_location(write, text, message):
+    (caution,) = recipe_cautions(load_recipe(write(HEAD + text)))
+    assert caution.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        "fold_batch_norms quantize_weights quantize_nodes",
+        "fold_batch_norms fold_batch_norms round_weights round_weights",
+    ],
+)
+def test_valid_chain_has_no_warnings(write, chain):
+    path = write(HEAD + f"transforms: '{chain}'\ntargets: {{a: {{}}, b: {{}}}}\n")
+    assert recipe_cautions(load_recipe(path)) == ()

@@ -1,14 +1,22 @@
+"""Tests."""
+
 from __future__ import annotations
 
+import json
 import pickle
+import re
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from mobileprep.errors import RecipeError
+from mobileprep.errors import CorruptFileError, RecipeError, UsageError
 from mobileprep.freezing.settings import Freeze
+from mobileprep.recipe.data import device_named
 from mobileprep.recipe.load import load_recipe
-from mobileprep.recipe.model import Recipe, Step, Target, digestible
+from mobileprep.recipe.model import Integration, Recipe, Step, Target, digestible
 from mobileprep.recipe.settings import Budget, InputSpec, Source
 from mobileprep.recipe.validation_settings import MetricChoice, Quantize
 from mobileprep.transforms.base import make_transform
@@ -550,3 +558,244 @@ def test_reconstructed_weights_have_the_steps_of_the_litert_file(write, quantize
     (step,) = load_recipe(path, environ={}).targets[0].transforms
     assert step.options == {"data": "c.npz", **expected}
     make_transform(step.name, step.options)
+
+
+def test_target_overrides_the_integration(load) -> None:
+    recipe = load(
+        HEAD + "integration: {languages: [java, cpp], package: org.example, threads: 2}\n"
+        "targets:\n  a: {}\n  b: {integration: {languages: [objc], class_name: Digits}}\n"
+        "  c: {integration: null}\n"
+    )
+    assert [target.integration for target in recipe.targets] == [
+        Integration(("java", "cpp"), "org.example", threads=2),
+        Integration(("objc",), "org.example", "Digits", 2),
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("{package: org.example}", "languages"),
+        ("{languages: []}", "languages"),
+        ("{languages: [swift]}", "swift"),
+        ("{languages: [cpp], threads: 0}", "threads"),
+        ("{languages: [cpp], package: Org.Example}", "a package is lower-case words"),
+        ("{languages: [cpp], package: 'a; b'}", "a package is lower-case words"),
+        ("{languages: [cpp], package: org.new.x}", "'new' cannot be a part of a package"),
+        ("{languages: [cpp], class_name: digits}", "a class starts with a capital"),
+        ("{languages: [cpp], class_name: String}", "the code has another class of the name"),
+    ],
+)
+def test_invalid_integration_is_refused(load, section: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        load(HEAD + f"integration: {section}\ntargets: {{a: {{}}}}\n")
+
+
+def test_supported_languages_depend_on_the_runtime(load) -> None:
+    lite = "targets: {a: {artifact: tflite}}\n"
+    load(HEAD + "integration: {languages: [java, kotlin, swift, cpp]}\n" + lite)
+    with pytest.raises(RecipeError, match="no code for LiteRT is here in 'objc'"):
+        load(HEAD + "integration: {languages: [objc]}\n" + lite)
+    with pytest.raises(RecipeError, match="no code for TensorFlow is here in 'swift'"):
+        load(HEAD + "integration: {languages: [swift]}\ntargets: {a: {}}\n")
+
+
+def test_encrypted_litert_model_with_integer_inputs(load) -> None:
+    quantize = "quantize: {mode: int8, inference_input_type: uint8}"
+    text = "integration: {languages: [java]}\ncalibration: {data: d.npz}\n"
+    text += "protect: {encrypt: {key: env:KEY}}\n"
+    text += f"targets: {{a: {{artifact: tflite, {quantize}}}}}\n"
+    (target,) = load(HEAD + text).targets
+    assert (target.protect.key, target.quantize.inference_input_type) == ("KEY", "uint8")
+
+
+def test_encrypted_memory_mapped_model_is_refused(load) -> None:
+    with pytest.raises(RecipeError, match="cannot be mapped into memory"):
+        load(HEAD + "protect: {encrypt: {key: env:KEY}}\ntargets: {a: {artifact: memmapped}}\n")
+
+
+def test_flex_requires_litert(load) -> None:
+    with pytest.raises(RecipeError, match="'flex' is of"):
+        load(HEAD + "targets: {a: {flex: true}}\n")
+    (target,) = load(HEAD + "targets: {a: {flex: true, artifact: tflite}}\n").targets
+    assert target.flex
+
+
+def test_min_runtime_is_a_quoted_release_and_requires_litert(load) -> None:
+    lite = "targets: {a: {artifact: tflite, litert: {min_runtime: %s}}}\n"
+    (target,) = load(HEAD + lite % '"2.14"').targets
+    assert target.min_runtime == "2.14"
+    for wrong in ("2.20", '"2"', '"2.x"'):
+        with pytest.raises(RecipeError, match=r"min_runtime|release"):
+            load(HEAD + lite % wrong)
+    with pytest.raises(RecipeError, match="'litert' requires 'artifact: tflite'"):
+        load(HEAD + 'targets: {a: {litert: {min_runtime: "2.14"}}}\n')
+
+
+def test_streaming_is_a_switch_or_a_number_of_steps_and_requires_litert(load) -> None:
+    lite = "targets: {a: {artifact: tflite, streaming: %s}}\n"
+    steps = {"true": 1, "{steps: 4}": 4, "{}": 1}
+    for text, number in steps.items():
+        (target,) = load(HEAD + lite % text).targets
+        assert target.streaming.steps == number
+    (target,) = load(HEAD + lite % "false").targets
+    assert target.streaming is None
+    for wrong in ("{steps: 0}", "4", "{step: 4}"):
+        with pytest.raises(RecipeError, match="stream"):
+            load(HEAD + lite % wrong)
+    with pytest.raises(RecipeError, match="'streaming' requires 'artifact: tflite'"):
+        load(HEAD + "targets: {a: {streaming: true}}\n")
+
+
+@pytest.mark.parametrize("artifact", ["text", "memmapped"])
+@pytest.mark.parametrize("language", ["java", "kotlin"])
+def test_artifact_that_a_language_cannot_load_is_refused(
+    load, artifact: str, language: str
+) -> None:
+    text = (
+        f"integration: {{languages: [cpp, {language}]}}\ntargets: {{a: {{artifact: {artifact}}}}}\n"
+    )
+    with pytest.raises(RecipeError, match=f"loads no model with 'artifact: {artifact}'"):
+        load(HEAD + text)
+
+
+DEVICES_HEAD = "version: 1\nname: r\nsource: {frozen: m.pb}\n"
+PROFILE = "title: our gate\ngflops: 2\nsource: measured by us\nbasis: MobileNet V1 on it\n"
+
+
+def loaded(folder: Path, text: str) -> Recipe:
+    (folder / "r.yaml").write_text(DEVICES_HEAD + text)
+    return load_recipe(folder / "r.yaml", environ={})
+
+
+def test_device_is_a_known_name_or_a_profile_file(tmp_path: Path) -> None:
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices/gate.yaml").write_text(PROFILE)
+    recipe = loaded(
+        tmp_path,
+        "device: smartphone\n"
+        "targets:\n"
+        "  a: {budget: {latency_ms: 50}}\n"
+        "  b: {device: devices/gate.yaml, budget: {latency_ms: 2.5}}\n"
+        "  c: {device: null}\n",
+    )
+    a, b, c = recipe.targets
+    assert a.device is not None and a.device.gflops == 10 and a.device_file is None
+    assert b.device is not None and b.device.title == "our gate" and b.device.gflops == 2.0
+    assert b.device.name == "gate" and b.device.basis == "MobileNet V1 on it"
+    assert b.device_file is not None and b.device_file.path == tmp_path / "devices/gate.yaml"
+    assert (a.budget.latency_ms, b.budget.latency_ms) == (50.0, 2.5)
+    assert c.device is None
+
+
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [
+        ("title: t\ngflops: fast\nsource: s\n", "gate.yaml:2:9: gflops: expected a number"),
+        ("title: t\ngflops: 0\nsource: s\n", "gate.yaml:2:9: gflops: must be at least"),
+        ("title: t\ngflops: .inf\nsource: s\n", "gate.yaml:2:9: gflops: expected a number"),
+        ("title: t\ngflops: 2\n", "the key 'source' is missing"),
+        (PROFILE + "cores: 8\n", "gate.yaml:5:1: cores: unknown key 'cores'"),
+        ("- a\n", "mapping of keys to values"),
+        (PROFILE + "x" * (1 << 20), "at most 1,048,576 bytes"),
+    ],
+)
+def test_invalid_profile_is_reported(tmp_path: Path, profile: str, message: str) -> None:
+    (tmp_path / "gate.yaml").write_text(profile)
+    with pytest.raises(RecipeError) as caught:
+        loaded(tmp_path, "targets: {a: {device: gate.yaml}}\n")
+    assert message in caught.value.message
+
+
+def test_missing_device_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError) as caught:
+        loaded(tmp_path, "targets: {a: {device: gate.yaml}, b: {device: smartfone}}\n")
+    assert "r.yaml:4:23" in caught.value.message and "gate.yaml" in caught.value.message
+    assert "unknown device 'smartfone'; did you mean 'smartphone'?" in caught.value.message
+    with pytest.raises(UsageError, match="unknown device 'smartfone'"):
+        device_named("smartfone")
+    with pytest.raises(CorruptFileError):
+        device_named(str(tmp_path / "gate.yaml"))
+
+
+def test_latency_needs_a_device(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="a latency needs the device") as caught:
+        loaded(tmp_path, "targets: {a: {budget: {latency_ms: 5}}}\n")
+    assert "device: smartphone" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ("{}", "gate.yaml:5:1: rates: needs at least"),
+        ("{gpu: {gflops: 1}}", "gate.yaml:5:9: rates.gpu: unknown key 'gpu'"),
+        ("{other: {gflops: 0}}", "gate.yaml:5:25: rates.other.gflops: must be at least"),
+        ("{other: {gbytes: .inf}}", "gate.yaml:5:25: rates.other.gbytes: expected a number"),
+        ("{other: {overhead_us: -1}}", "gate.yaml:5:30: rates.other.overhead_us: must be at least"),
+        ("[other]", "gate.yaml:5:1: rates: expected a mapping"),
+    ],
+)
+def test_invalid_rates_are_reported(tmp_path: Path, rates: str, message: str) -> None:
+    (tmp_path / "gate.yaml").write_text(f"{PROFILE}rates: {rates}\n")
+    with pytest.raises(RecipeError) as caught:
+        loaded(tmp_path, "targets: {a: {device: gate.yaml}}\n")
+    assert message in caught.value.message
+
+
+SOURCE = {"frozen": "model.pb"}
+# By section: the value of the recipe and the override of a target.
+SECTIONS: dict[str, tuple[Any, Any]] = {
+    "calibration": ({"data": "a.npz"}, {"method": "min_max"}),
+    "check": ({"data": "a.npz"}, {"max_difference": 0.5}),
+    "decoding": ("cut", "keep"),
+    "device": ("smartphone", "raspberry-pi-3"),
+    "engine": ("numpy", "auto"),
+    "freeze": ({"clear_devices": False}, {"moving_averages": True}),
+    "inputs": ({"x": {"shape": [1]}}, {"x": {"shape": [2]}}),
+    "integration": ({"languages": ["cpp"], "threads": 2}, {"threads": 4}),
+    "migration_report": (False, True),
+    "ops": ({"A": {"kernel": "AOp"}}, {"B": {"kernel": ["BOp"], "source": "a.npz"}}),
+    "outputs": (["y"], ["z"]),
+    "preprocessing": ({"channels": "bgr", "mean": 1}, {"mean": 2}),
+    "protect": ({"obfuscate": False}, {"obfuscate": True}),
+    "quantization_report": (True, False),
+    "source": (SOURCE, {"frozen": "other.pb"}),
+    "transforms": (["strip_unused_nodes"], ["fold_constants"]),
+    "validation": ({"data": "a.npz", "labels": "l", "metric": "top1"}, {"max_drop": 0.5}),
+}
+
+
+def resolved(folder: Path, recipe: dict[str, Any]) -> dict[str, Target]:
+    for name in ("model.pb", "other.pb", "a.npz"):
+        (folder / name).touch()
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump({"version": 1, "name": "r", "source": SOURCE, **recipe}))
+    return {target.name: target for target in load_recipe(path, environ={}).targets}
+
+
+def facts(target: Target, section: str) -> str:
+    """Return a section of a target without the locations."""
+    return re.sub(r"recipe\.yaml(:\d+)+", "", repr(getattr(target, section)))
+
+
+def test_every_section_of_targets_is_tested() -> None:
+    text = resources.files("mobileprep").joinpath("schemas/recipe.json").read_text()
+    schema = json.loads(text)
+    of_targets = set(schema["$defs"]["target"]["properties"])
+    # Pipelines need several models; their own tests override them.
+    assert set(SECTIONS) | {"description", "pipeline"} == of_targets & set(schema["properties"])
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_section_of_a_target_overrides_the_recipe(section: str, tmp_path: Path) -> None:
+    below, above = SECTIONS[section]
+    both = resolved(tmp_path, {section: below, "targets": {"a": {section: above}, "b": None}})
+    merged = {**below, **above} if isinstance(below, dict) and section != "source" else above
+    if section == "inputs":
+        merged = above
+    alone = resolved(tmp_path, {section: merged, "targets": {"a": None}})["a"]
+    plain = resolved(tmp_path, {section: below, "targets": {"b": None}})["b"]
+    assert facts(both["a"], section) == facts(alone, section)
+    assert facts(both["b"], section) == facts(plain, section)
+    assert facts(both["a"], section) != facts(both["b"], section)

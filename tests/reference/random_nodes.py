@@ -8,10 +8,9 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, TensorShape
+from mobileprep.graph.attrs import AttrDef, AttrValue, OpDef, TensorShape
 from mobileprep.graph.graph import Graph, Versions
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.opdef import AttrDef, OpDef
 from mobileprep.graph.opdefs.definitions import input_types
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array, Tensor

@@ -16,6 +16,7 @@ Layers = Callable[[Any], list[Any]]
 TIMES, FEATURES = 9, 5
 SEQUENCE: Final = (TIMES, FEATURES)
 OPEN: Final = (None, FEATURES)
+IMAGES: Final = (4, 8, 8, 2)
 
 
 def _stack(layers: Any) -> list[Any]:
@@ -41,7 +42,28 @@ NETWORKS: Mapping[str, tuple[tuple[int | None, ...], Layers]] = {
     "rnn": (OPEN, lambda k: [k.SimpleRNN(6, return_sequences=True)]),
     "rnn, relu": (SEQUENCE, lambda k: [k.SimpleRNN(6, activation="relu")]),
     "bidirectional rnn": (SEQUENCE, lambda k: [k.Bidirectional(k.SimpleRNN(6))]),
-    "convolutional lstm": ((4, 8, 8, 2), lambda k: [k.ConvLSTM2D(3, 3)]),
+    "convolutional lstm": (IMAGES, lambda k: [k.ConvLSTM2D(3, 3)]),
+    "convolutional lstm, strides": (
+        (4, 9, 8, 2),
+        lambda k: [k.ConvLSTM2D(3, (3, 2), strides=(2, 1), padding="same")],
+    ),
+    "convolutional lstm, dilated": (
+        IMAGES,
+        lambda k: [k.ConvLSTM2D(3, 3, dilation_rate=2, return_sequences=True)],
+    ),
+    "convolutional lstm, stacked": (
+        (None, 8, 8, 2),
+        lambda k: [
+            k.ConvLSTM2D(3, 3, padding="same", return_sequences=True),
+            k.ConvLSTM2D(2, 3, go_backwards=True, recurrent_activation="sigmoid"),
+        ],
+    ),
+    "bidirectional convolutional lstm": (
+        IMAGES,
+        lambda k: [k.Bidirectional(k.ConvLSTM2D(3, 3, padding="same", return_sequences=True))],
+    ),
+    "convolutional lstm of lines": ((4, 8, 2), lambda k: [k.ConvLSTM1D(3, 3)]),
+    "convolutional lstm of volumes": ((3, 5, 5, 5, 2), lambda k: [k.ConvLSTM3D(3, 3)]),
     "convolution, lstm": (OPEN, lambda k: [k.Conv1D(4, 3), k.MaxPooling1D(2), k.LSTM(6)]),
     "encoder and decoder": (
         SEQUENCE,

@@ -16,7 +16,7 @@ from mobileprep.litert.in_memory import tflite_in_memory
 from mobileprep.runtime.engines.agreement import check_agreement
 from mobileprep.runtime.engines.choose import installed_engines, open_engine
 from tests.ops.lookup.test_tables import filled
-from tests.ops.strings.test_joining import texts
+from tests.ops.strings.test_conversion import texts
 from tests.reference.golden import read_golden
 from tests.transforms.graphs import node, normal, placeholder
 

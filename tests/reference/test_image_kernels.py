@@ -11,7 +11,7 @@ from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import run
 from tests.ops.lookup.test_tables import filled
 from tests.ops.pictures import encoded, text
-from tests.ops.strings.test_joining import texts as words
+from tests.ops.strings.test_conversion import texts as words
 from tests.reference.newest import session
 
 pytestmark = pytest.mark.reference

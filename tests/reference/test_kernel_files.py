@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.graph.files import read_graph
-from mobileprep.graph.opdefs.source_files import kernel_files
+from mobileprep.graph.opdefs.kernel_classes import kernel_files
 from mobileprep.targets.op_lists import OpKernel
 from mobileprep.targets.selective_registration import ops_and_kernels
 from tests.reference.conftest import HOME

@@ -11,7 +11,7 @@ import pytest
 
 from mobileprep.building.builder import build
 from mobileprep.formats.dtypes import DType
-from mobileprep.targets.integration.render import AppModel, AppTensor, Images
+from mobileprep.targets.integration.render import AppModel, AppTensor, Images, Stream
 from mobileprep.targets.memmapped import encrypt
 from tests.cli.conftest import RECIPES
 from tests.reference.native import PROGRAMS, run_program, tool
@@ -28,6 +28,8 @@ from tests.reference.test_integration_code import (
 from tests.targets.app_models import hostile_model, lite_model
 
 pytestmark = pytest.mark.reference
+
+ONE = (AppTensor("x", DType.FLOAT, (2,)),)
 
 MAIN = """\
 package org.example.app;
@@ -76,6 +78,49 @@ def test_java_code_feeds_runs_and_fetches(tmp_path: Path, monkeypatch: pytest.Mo
         "[1069547520, 1]",
         "[0, 0, -64, 63, 2, 0, 0, 0]",
         "close",
+    ]
+
+
+STREAM_MAIN = """\
+package org.example.app;
+
+import android.content.res.AssetManager;
+import org.tensorflow.lite.Interpreter;
+
+public final class Main {
+  public static void main(String[] arguments) throws Exception {
+    try (Classifier model = new Classifier(new AssetManager())) {
+      model.feedX(new float[] {1, 2});
+      model.run();
+      model.feedX(new float[] {3, 4});
+      model.run();
+      model.reset();
+      model.run();
+    }
+    Interpreter.CALLS.forEach(System.out::println);
+  }
+}
+"""
+
+
+def stream_model(**changes: Any) -> AppModel:
+    """A model of one input that carries two states."""
+    return lite_model(inputs=ONE, outputs=ONE, images=None, stream=Stream(2, (8, 8)), **changes)
+
+
+def test_java_code_carries_and_resets_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits.tflite").write_bytes(b"12345")
+    lines = compiled_java(stream_model(), tmp_path, STREAM_MAIN).splitlines()
+    zeros = f"feed {[0] * 8}"
+    carried = [f"feed [0, 0, -64, 63, {index}, 0, 0, 0]" for index in (1, 2)]
+    run = "run {0=null, 1=null, 2=null}"
+    assert lines[2:-1] == [
+        *("feed [1.0, 2.0]", zeros, zeros, run),
+        *("feed [3.0, 4.0]", *carried, run),
+        *("feed [3.0, 4.0]", zeros, zeros, run),
     ]
 
 
@@ -211,7 +256,6 @@ targets:
     protect: {encrypt: {key: env:DIGITS_KEY}}
     integration: {languages: [java], package: org.example.app, class_name: Classifier}
 """
-ONE = (AppTensor("x", DType.FLOAT, (2,)),)
 ENCRYPTED_MAIN = """\
 package org.example.app;
 
@@ -309,8 +353,9 @@ def test_cpp_code_decrypts_and_quantizes(kind: DType, tmp_path: Path) -> None:
         lite_model(images=Images("image", "grayscale", (0.0,), (255.0,)), threads=None),
         hostile_model(),
         quantized_model(DType.INT16, "grayscale"),
+        stream_model(),
     ],
-    ids=["all", "grayscale", "hostile", "quantized"],
+    ids=["all", "grayscale", "hostile", "quantized", "stream"],
 )
 def test_cpp_code_compiles_without_warnings(model: AppModel, tmp_path: Path) -> None:
     write_code(lite_model(inputs=model.inputs, outputs=model.outputs, images=model.images)
@@ -325,8 +370,9 @@ def test_cpp_code_compiles_without_warnings(model: AppModel, tmp_path: Path) -> 
         lite_model(),
         quantized_model(DType.UINT8, encrypted=True),
         quantized_model(DType.INT16, "grayscale"),
+        stream_model(),
     ],
-    ids=["plain", "encrypted", "quantized"],
+    ids=["plain", "encrypted", "quantized", "stream"],
 )
 def test_kotlin_code_compiles_without_warnings(model: AppModel, tmp_path: Path) -> None:
     write_code(model, "kotlin", tmp_path)

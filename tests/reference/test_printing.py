@@ -22,7 +22,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.refs import control, parse_ref
 from mobileprep.graph.tensor import Tensor
-from mobileprep.ops.context import Printed
+from mobileprep.ops.kernel import Printed
 from mobileprep.ops.numerics.texts import as_texts
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.logged_ranges import read_range_log

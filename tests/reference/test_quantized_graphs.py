@@ -13,11 +13,11 @@ import pytest
 from mobileprep import freeze
 from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.graph.control_flow import conditional_nodes
 from mobileprep.graph.files import read_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import output_count
+from mobileprep.graph.reachability import conditional_nodes
 from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, make_transform

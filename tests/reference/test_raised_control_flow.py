@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.graph.control_flow import GATES
 from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import GATES
 from mobileprep.graph.serde import graph_from_bytes
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import converted

@@ -18,11 +18,10 @@ from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2
 from mobileprep.graph import attrs
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import AttrDef, AttrValue, OpDef
 from mobileprep.graph.files import read_graph, write_graph
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import AttrDef, OpDef
 from mobileprep.graph.opdefs.definitions import op_def, op_names
 from mobileprep.graph.opdefs.kernel_classes import kernel_class
 from mobileprep.graph.serde import graph_to_bytes

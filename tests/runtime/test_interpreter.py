@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import pickle
+import time
 import warnings
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,14 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError, UsageError
 from mobileprep.graph.graph import Graph
+from mobileprep.graph.node import Node
+from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.ops.kernel import kernel, registry
+from mobileprep.runtime.executor import described
 from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.runtime.regions import fold
 from tests.ops.graphs import c, f32, i32, n, p
+from tests.transforms.graphs import const, node, placeholder
 
 
 def two_branches() -> Graph:
@@ -311,3 +318,111 @@ def test_seeded_random_values_are_equal_in_every_run() -> None:
 
 def test_random_values_can_be_fed() -> None:
     assert Interpreter(random_graph()).run(["r"], {"r": f32(1, 2, 3)})[0].tolist() == [1, 2, 3]
+
+
+Step = tuple[list[str], float, float, list[list[float]]]
+
+
+def test_observer_gets_nodes_time_and_outputs_in_order() -> None:
+    graph = Graph([placeholder(), node("a", "Neg", "x"), node("b", "Relu", "a")])
+    steps: list[Step] = []
+
+    def observer(
+        nodes: Sequence[Node], start: float, seconds: float, outputs: Sequence[Array]
+    ) -> None:
+        steps.append(([n.name for n in nodes], start, seconds, [x.tolist() for x in outputs]))
+
+    begin = time.perf_counter()
+    Interpreter(graph, observer=observer).run(["b"], {"x": np.array([-2, 1], np.float32)})
+    end = time.perf_counter()
+    assert [(names, outputs) for names, _, _, outputs in steps] == [
+        (["a"], [[2, -1]]),
+        (["b"], [[2, 0]]),
+    ]
+    for _, start, seconds, _ in steps:
+        assert begin <= start
+        assert seconds >= 0
+        assert start + seconds <= end
+    assert steps[0][1] + steps[0][2] <= steps[1][1]
+
+
+def controlled_by(op: str, value: float) -> Graph:
+    """A graph whose output has a control input from a node that reads a constant."""
+    nodes = [const("value", [value]), node("read", op, "value"), node("all", "NoOp", "^read")]
+    return Graph([placeholder(), *nodes, node("out", "Neg", "x ^all")])
+
+
+def test_constant_control_input_is_folded() -> None:
+    names: list[str] = []
+    graph = controlled_by("Identity", 1.0)
+    runner = Interpreter(graph, observer=lambda nodes, *_: names.extend(n.name for n in nodes))
+    runner.run(["out"], {"x": np.array([1], np.float32)})
+    assert names == ["out"]
+
+
+def test_failing_control_input_is_reported() -> None:
+    runner = Interpreter(controlled_by("CheckNumerics", np.nan))
+    with pytest.raises(InvalidGraphError, match="read"):
+        runner.run(["out"], {"x": np.array([1], np.float32)})
+
+
+def test_arrays_are_described_by_type_and_shape() -> None:
+    assert described(np.zeros((1, 2), np.float32)) == "float32[1, 2]"
+    assert described(np.array(b"a", object)) == "object[]"
+    assert described(None) == "nothing"
+
+
+WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def at_offset(values: Array, offset: int) -> memoryview:
+    """The bytes of an array at an offset in a buffer."""
+    return memoryview(bytes(offset) + values.tobytes())[offset:]
+
+
+def folded(value: Any) -> Any:
+    _, constants = fold([], {("w", 0): value}, [("w", 0)], "graph")
+    return constants["w", 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.complex64])
+def test_unaligned_constants_are_copied(dtype: type) -> None:
+    unaligned: Array = np.frombuffer(at_offset(WEIGHTS.astype(dtype), 1), dtype).reshape(2, 3)
+    assert not unaligned.flags.aligned
+    result = folded(unaligned)
+    assert result.flags.aligned
+    assert not result.flags.writeable
+    np.testing.assert_array_equal(result, WEIGHTS.astype(dtype))
+
+
+def test_aligned_constants_are_not_copied() -> None:
+    assert folded(WEIGHTS) is WEIGHTS
+
+
+def test_copies_use_at_most_a_quarter_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    unaligned: Array = np.frombuffer(at_offset(WEIGHTS, 1), np.float32)
+    monkeypatch.setattr("mobileprep.runtime.regions.memory_limit", lambda: 8 * unaligned.nbytes)
+    values = {(name, 0): unaligned for name in "abc"}
+    _, constants = fold([], values, list(values), "graph")
+    assert [constants[tensor].flags.aligned for tensor in values] == [True, True, False]
+
+
+@pytest.mark.parametrize("offset", range(4))
+def test_product_with_unaligned_constant(offset: int) -> None:
+    constant = c("w", WEIGHTS)
+    tensor = constant.attrs["value"].value
+    assert isinstance(tensor, Tensor)
+    tensor.lying_at(at_offset(WEIGHTS, offset), tensor.digest())
+    graph = Graph([p("x"), constant, n("product", "MatMul", "x", "w")])
+    x = np.ones((1, 2), np.float32)
+    (result,) = Interpreter(graph).run(["product"], {"x": x})
+    np.testing.assert_array_equal(result, x @ WEIGHTS)
+
+
+def test_constants_are_computed_once() -> None:
+    graph = Graph([p("x"), c("a", 4.0), n("root", "Sqrt", "a"), n("y", "Mul", "x", "root")])
+    names: list[str] = []
+    runner = Interpreter(graph, observer=lambda nodes, *rest: names.append(nodes[0].name))
+    for _ in range(2):
+        runner.run(["y"], {"x": WEIGHTS})
+    assert names == ["y", "y"]

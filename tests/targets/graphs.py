@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import OpDef
 
 
 def node(name: str, op: str, **types: DType) -> Node:

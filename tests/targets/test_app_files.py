@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.recipe.settings import ABIS
 from mobileprep.targets.app_files import app_files
-from mobileprep.targets.targets import PLATFORMS
+from mobileprep.targets.targets import PLATFORMS, platform_named
 
 PAGES = "-Wl,-z,max-page-size=16384"
 
@@ -241,3 +244,18 @@ def test_xcconfig_loads_all_of_tensorflow_for_each_sdk() -> None:
     assert used <= named
     device = settings(app_files("ios", ("arm64",), "digits", "digits.pb")["app.xcconfig"])
     assert not any("simulator" in key for key in device)
+
+
+def test_platforms_and_abis_match_the_recipe_schema() -> None:
+    text = resources.files("mobileprep").joinpath("schemas/recipe.json").read_text()
+    target = json.loads(text)["$defs"]["target"]["properties"]
+    assert list(PLATFORMS) == target["platform"]["enum"]
+    of_platforms = {name: tuple(abi.name for abi in p.abis) for name, p in PLATFORMS.items()}
+    assert {name: abis for name, abis in of_platforms.items() if abis} == ABIS
+    assert set(target["abis"]["items"]["enum"]) == {abi for abis in ABIS.values() for abi in abis}
+
+
+def test_unknown_platform_suggests_the_nearest() -> None:
+    with pytest.raises(UnsupportedError, match="andriod") as caught:
+        platform_named("andriod")
+    assert caught.value.hint == "did you mean 'android'?"

@@ -10,13 +10,14 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.opdefs.definitions import OLDER_OPS
 from mobileprep.targets.op_lists import RegisteredOps
-from mobileprep.targets.target_check import TargetGap, target_gaps
+from mobileprep.targets.target_check import AppBuild, TargetGap, check_loads, ops_of, target_gaps
 from mobileprep.transforms.older_ops import REPLACEMENTS
+from tests.targets.graphs import with_function
 from tests.transforms.graphs import const, conv, node, placeholder
 
 
@@ -229,3 +230,64 @@ def test_header_must_register_the_ops_and_kernels_of_a_graph() -> None:
     assert gap.message == (
         "`ops_to_register.h` does not register the kernel `EluOp<CPUDevice, float>` of `Elu`"
     )
+
+
+NEWER = Graph([placeholder(), node("n", "Xlog1py", "x x")], versions=Versions(1200, 900))
+
+
+def refused(build: AppBuild, graph: Graph = NEWER) -> tuple[list[str], str]:
+    with pytest.raises(UnsupportedError) as caught:
+        check_loads(graph, build)
+    return caught.value.message.splitlines(), caught.value.hint
+
+
+def test_all_problems_of_all_releases_are_reported_at_once() -> None:
+    lines, hint = refused(AppBuild(("1.15", "2.21"), "android"))
+    assert lines == [
+        "TensorFlow 1.15 (GraphDef version 134) rejects a graph with `min_consumer=900`",
+        "TensorFlow 1.15 does not have the op `Xlog1py` (node `n`)",
+    ]
+    assert hint == (
+        'build the app with TensorFlow 2.21: `registration: {tensorflow: "2.21"}`; to ship it '
+        'anyway, write `registration: {tensorflow: ["1.15", "2.21"], allow: [Xlog1py, versions]}`'
+    )
+
+
+def test_only_allowed_problems_are_accepted() -> None:
+    one = AppBuild(("1.15",), "android", allow=["versions"])
+    lines, hint = refused(one)
+    assert len(lines) == 1
+    assert "allow: [Xlog1py, versions]" in hint
+    (warning,) = one.accepted(NEWER)
+    assert warning == (
+        "TensorFlow 1.15 (GraphDef version 134) rejects a graph with `min_consumer=900`; `allow` "
+        "lists `versions`, so the model ships, but TensorFlow 1.15 cannot load it unless the app "
+        "adds the support"
+    )
+    both = AppBuild(("1.15",), "android", allow=["versions", "Xlog1py"])
+    check_loads(NEWER, both)
+    assert len(list(both.accepted(NEWER))) == 2
+
+
+def test_missing_kernel_is_a_warning_if_allowed() -> None:
+    graph = Graph([placeholder(), node("p", "DecodePng", "x", T=None)])
+    (warning,) = AppBuild(("1.15",), "ios", allow=["DecodePng"]).accepted(graph)
+    assert "but TensorFlow 1.15 cannot run it" in warning
+
+
+def test_declared_custom_ops_are_accepted() -> None:
+    graph = Graph([placeholder(), node("n", "FancyOp", "x")])
+    check_loads(graph, AppBuild(("1.15", "2.21"), "android", custom_ops=["FancyOp"]))
+    lines, hint = refused(AppBuild(("1.15",), "android"), graph)
+    assert lines == ["TensorFlow 1.15 does not have the op `FancyOp` (node `n`)"]
+    assert hint.startswith("if the app registers `FancyOp` itself, declare it: `ops: {FancyOp: {")
+
+
+def test_downgrade_is_suggested_only_if_it_helps() -> None:
+    graph = Graph([placeholder(), node("n", "MaxPool", "x", padding="EXPLICIT")])
+    _, hint = refused(AppBuild(("1.15",), "android"), graph)
+    assert "downgrade" not in hint
+
+
+def test_ops_of_functions_are_included() -> None:
+    assert ops_of(with_function()) == {"Placeholder", "grow", "Exp"}

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.refs import parse_function_ref
 from tests.transforms.graphs import const, conv, node, normal, placeholder
 

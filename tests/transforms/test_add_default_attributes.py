@@ -3,8 +3,8 @@
 import pytest
 
 from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import AttrDef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library
-from mobileprep.graph.opdef import AttrDef, OpDef
 from tests.transforms.graphs import apply, node, placeholder, shown
 
 BOTH = pytest.mark.parametrize("tf115", [True, False])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.graph.attrs import AttrValue
-from mobileprep.graph.functions import drop_unused_functions
 from mobileprep.graph.graph import Graph
+from mobileprep.graph.reachability import drop_unused_functions
 from mobileprep.graph.serde import graph_from_bytes, graph_to_bytes
 from mobileprep.graph.verify import check_graph
 from mobileprep.transforms.base import Context, Result, transform_names

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import ArgDef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.refs import parse_function_ref
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 

@@ -6,10 +6,9 @@ import pytest
 from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import ArgDef, AttrValue, OpDef
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.verify import check_graph
 from mobileprep.ops.kernel import find_kernel
 from mobileprep.transforms.base import Context, make_transform

@@ -5,10 +5,9 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.graph.opdefs.bodies import body_of
 from mobileprep.graph.refs import parse_function_ref
 from tests.transforms.graphs import apply, node, normal, placeholder, run, shown

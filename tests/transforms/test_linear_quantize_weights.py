@@ -7,8 +7,7 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
-from mobileprep.graph.opdefs.kernel_classes import kernel_class
-from mobileprep.graph.opdefs.source_files import kernel_files
+from mobileprep.graph.opdefs.kernel_classes import kernel_class, kernel_files
 from mobileprep.graph.serde import graph_to_bytes
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 

@@ -33,6 +33,7 @@ from mobileprep.building.stages.check.spec import (
 )
 from mobileprep.building.stages.cut.spec import CutStage, cut_spec, stated_spec
 from mobileprep.building.stages.damage.spec import damage_spec
+from mobileprep.building.stages.decoder.spec import CutDecoderStage, cut_decoder_spec
 from mobileprep.building.stages.download.spec import download_spec
 from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labelled
 from mobileprep.building.stages.exceptions.spec import ExceptionPlanner
@@ -153,9 +154,14 @@ class _TargetPlanner:
         if cut:
             assets = frozen.assets
             frozen = Frozen(Upstream(cut[0], GRAPH), Upstream(cut[0], INTERFACE), assets)
+        decoder = self._add_all(cut_decoder_spec(target, frozen))
+        if decoder:
+            frozen = Frozen(
+                Upstream(decoder[0], GRAPH), Upstream(decoder[0], INTERFACE), frozen.assets
+            )
         samples, steps, checks = self._chain(frozen)
         damage = self._add_all(damage_spec(target, frozen, steps))
-        graph = Upstream([freeze, *cut, *steps][-1], GRAPH)
+        graph = Upstream([freeze, *cut, *decoder, *steps][-1], GRAPH)
         file = f"{target.model or self._recipe.name}.{ENDINGS.get(target.artifact, 'pb')}"
         label = f"{len(target.transforms) + 1:02d}-tflite-calibrate"
         used = target.ranges_of_file
@@ -168,7 +174,10 @@ class _TargetPlanner:
         shipped = self._shipped(model, file)
         stated = self._add_all(stated_spec(target, frozen))
         moved = Upstream([*cut, *stated][0], CutStage.RECORD) if cut or stated else None
-        code = self._add_all(integration_spec(target, file, graph, frozen.interface, moved))
+        decoding = Upstream(decoder[0], CutDecoderStage.RECORD) if decoder else None
+        code = self._add_all(
+            integration_spec(target, file, graph, frozen.interface, moved, package, decoding)
+        )
         compress = self._add(compress_spec(target, graph, shipped))
         download = self._add_all(download_spec(target, file, shipped))
         sizes = (compress, *download)
@@ -187,6 +196,7 @@ class _TargetPlanner:
             *(
                 freeze,
                 *cut,
+                *decoder,
                 *stated,
                 *samples,
                 *self._calibrations,
@@ -391,7 +401,9 @@ def target_settings(target: Target) -> Mapping[str, Any]:
             if target.preprocessing == "keep"
             else {"preprocessing": digestible(target.preprocessing)}
         ),
+        **({} if target.decoding == "keep" else {"decoding": target.decoding}),
         **({"min_runtime": target.min_runtime} if target.min_runtime else {}),
+        **({"streaming": target.streaming.steps} if target.streaming else {}),
         # For other artifacts, the transforms below quantize.
         **({"quantize": _quantize_settings(target)} if target.artifact == "tflite" else {}),
         "registration": list(target.registration),

@@ -32,6 +32,7 @@ Section: TypeAlias = Literal[
     "measurement",
     "outputs",
     "preprocessing",
+    "decoding",
     "transforms",
     "check",
     "data",

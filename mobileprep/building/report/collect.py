@@ -19,6 +19,7 @@ from mobileprep.building.stages.check.report import Checked, checked
 from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
 from mobileprep.building.stages.cut.spec import PreprocessingRecord
 from mobileprep.building.stages.damage.spec import DamageRecord
+from mobileprep.building.stages.decoder.spec import DecodingRecord
 from mobileprep.building.stages.download.spec import DownloadRecord
 from mobileprep.building.stages.evaluate.report import EngineLine, engine_line
 from mobileprep.building.stages.exceptions.spec import ExceptionsRecord
@@ -29,6 +30,7 @@ from mobileprep.building.stages.migration.spec import MigrationRecord
 from mobileprep.building.stages.package.spec import (
     CompressRecord,
     KernelsRecord,
+    LiteInterface,
     ModelFacts,
     PackageRecord,
 )
@@ -70,6 +72,7 @@ class Report(Struct, frozen=True):
         download: delta from the installed model; absent in JSON if there is none.
         pipeline: cost of the pipeline that ends with this model; absent in JSON if there is none.
         preprocessing: preprocessing that the app does, if the recipe asks for it.
+        decoding: decoder that the app runs; absent in JSON if the recipe does not ask for it.
         validations: accuracy on each data set of a list of validations, and the gaps between them;
             absent in JSON if there is no list.
         candidate: sizes and cost of the source model, if the recipe has several models; absent in
@@ -79,6 +82,7 @@ class Report(Struct, frozen=True):
         memory: memory while loading and running, if the budget limits it; absent in JSON otherwise.
         exceptions: operators that ``quantize: auto`` excepts from int8 in a .tflite file; absent in
             JSON otherwise.
+        lite: inputs and outputs of a .tflite file; absent in JSON for other files.
         schema_version: version of this format, which increases when a key is renamed or removed.
     """
 
@@ -112,12 +116,14 @@ class Report(Struct, frozen=True):
     memory: Memory | None = None
     schema_version: int = 1
     preprocessing: PreprocessingRecord | None = None
+    decoding: DecodingRecord | None = None
     exceptions: ExceptionsRecord | None = None
     layers: LayersRecord | None = None
+    lite: LiteInterface | None = None
     optional: ClassVar[frozenset[str]] = frozenset(
         {
-            *("candidate", "download", "exceptions", "layers", "measured", "memory", "pipeline"),
-            *("preprocessing", "validations"),
+            *("candidate", "download", "exceptions", "layers", "lite", "measured", "memory"),
+            *("decoding", "pipeline", "preprocessing", "validations"),
         }
     )
     """Fields that are absent from JSON if they are None."""
@@ -175,11 +181,13 @@ def collect_report(
         download=records.first(DownloadRecord),
         pipeline=pipeline,
         preprocessing=records.first(PreprocessingRecord),
+        decoding=records.first(DecodingRecord),
         layers=records.first(LayersRecord),
         validations=records.first(DataSets),
         candidate=records.first(Candidate),
         memory=None if budget is None else budget.memory,
         exceptions=records.first(ExceptionsRecord),
+        lite=package.lite,
     )
 
 

@@ -9,18 +9,19 @@ from mobileprep.building.report.layout import number_text, plain, table
 from mobileprep.building.report.summary import candidates_of, off_by
 from mobileprep.building.stages.budget.report import cost_text, measured_text, slowest_ops
 from mobileprep.building.stages.budget.spec import BudgetLine, OpCost
-from mobileprep.building.stages.calibrate.report import calibration_text
+from mobileprep.building.stages.calibrate.spec import calibration_text
 from mobileprep.building.stages.candidate.report import candidate_markdown
 from mobileprep.building.stages.check.report import Checked
-from mobileprep.building.stages.cut.report import preprocessing_lines
+from mobileprep.building.stages.cut.spec import preprocessing_lines
 from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
 from mobileprep.building.stages.damage.spec import DamageRecord
-from mobileprep.building.stages.download.report import download_text
+from mobileprep.building.stages.decoder.report import decoding_line
+from mobileprep.building.stages.download.spec import download_text
 from mobileprep.building.stages.exceptions.report import exception_markdown
-from mobileprep.building.stages.gaps.report import gap_markdown
+from mobileprep.building.stages.gaps.spec import gap_markdown
 from mobileprep.building.stages.layers.report import layer_markdown
 from mobileprep.building.stages.migration.report import migration_markdown
-from mobileprep.building.stages.package.report import kernels_text
+from mobileprep.building.stages.package.report import kernels_text, lite_lines
 from mobileprep.building.stages.pipeline.report import pipeline_markdown
 from mobileprep.building.stages.transform.report import difference_text
 from mobileprep.building.stages.validate.report import METRIC_HEADINGS, metric_cells
@@ -135,10 +136,16 @@ def _sentences(report: Report) -> Iterator[str]:
     if report.measured is not None:
         yield f"Measured: {measured_text(report.measured)}"
     yield from map(kernels_text, report.kernels)
+    if report.lite is not None:
+        for line in lite_lines(report.lite):
+            heading, _, rest = line.strip().partition(" ")
+            yield plain(f"{heading.capitalize()}: {rest.strip()}")
     if report.preprocessing is not None:
         summary, *compared = preprocessing_lines(report.preprocessing)
         yield f"P{summary[1:]}"
         yield from (f"The app's preprocessing {line.strip()}" for line in compared)
+    if report.decoding is not None:
+        yield f"D{decoding_line(report.decoding)[1:]}"
 
 
 def _check(check: Checked) -> Iterator[str]:

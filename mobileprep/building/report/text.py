@@ -8,17 +8,18 @@ from typing import Any, Final
 from mobileprep.building.report.collect import Report, accuracies
 from mobileprep.building.report.layout import wrapped
 from mobileprep.building.stages.budget.report import budget_lines, cost_text, measured_lines
-from mobileprep.building.stages.calibrate.report import calibration_lines
+from mobileprep.building.stages.calibrate.spec import calibration_lines
 from mobileprep.building.stages.check.report import check_lines
-from mobileprep.building.stages.cut.report import preprocessing_lines
+from mobileprep.building.stages.cut.spec import preprocessing_lines
 from mobileprep.building.stages.damage.report import damage_lines
-from mobileprep.building.stages.download.report import download_text
+from mobileprep.building.stages.decoder.report import decoding_line
+from mobileprep.building.stages.download.spec import download_text
 from mobileprep.building.stages.evaluate.report import engine_lines
 from mobileprep.building.stages.exceptions.report import exception_lines
-from mobileprep.building.stages.gaps.report import gap_lines
+from mobileprep.building.stages.gaps.spec import gap_lines
 from mobileprep.building.stages.layers.report import layer_lines
 from mobileprep.building.stages.migration.report import migration_lines
-from mobileprep.building.stages.package.report import kernels_text, model_line
+from mobileprep.building.stages.package.report import kernels_text, lite_lines, model_line
 from mobileprep.building.stages.pipeline.report import pipeline_lines
 from mobileprep.building.stages.transform.report import step_remarks, step_table
 from mobileprep.building.stages.validate.report import accuracy_lines
@@ -46,6 +47,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += step_remarks(step)
     rest += [f"  warning: {warning}" for warning in report.warnings]
     rest.append(model_line(report.model, report.compressed))
+    rest += [] if report.lite is None else lite_lines(report.lite)
     rest += [] if report.download is None else [f"download {download_text(report.download)}"]
     rest += budget_lines(report.budget)
     rest += [] if report.cost is None else [f"cost     {cost_text(report.cost)}"]
@@ -80,6 +82,8 @@ def _optional_lines(report: Report, width: int) -> Iterator[str]:
         yield from layer_lines(report.layers, width)
     if report.preprocessing is not None:
         yield from preprocessing_lines(report.preprocessing)
+    if report.decoding is not None:
+        yield decoding_line(report.decoding)
     if report.migration is not None:
         yield from migration_lines(report.migration)
     if report.pipeline is not None:

@@ -9,7 +9,7 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
-from mobileprep.inspection.benchmarking.runs import default_layers, filled, usual_shape
+from mobileprep.inspection.benchmark_runs import default_layers, filled, usual_shape
 from mobileprep.runtime.feeding.files import tensor_info
 
 

@@ -19,8 +19,7 @@ from mobileprep.cli._shared.terminal import columns, is_terminal, show
 from mobileprep.core.files import unreadable
 from mobileprep.core.printable import plain
 from mobileprep.errors import RecipeError, UsageError
-from mobileprep.recipe.load import load_recipe
-from mobileprep.recipe.loading import check_names
+from mobileprep.recipe.load import check_names, load_recipe
 from mobileprep.recipe.model import Recipe, Step
 from mobileprep.recipe.tree import InvalidRecipeError, render
 

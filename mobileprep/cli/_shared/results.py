@@ -18,7 +18,7 @@ from mobileprep.core.files import read_bytes
 from mobileprep.core.printable import plain
 from mobileprep.errors import UsageError
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.context import Printed, Printer
+from mobileprep.ops.kernel import Printed, Printer
 
 _MOST_LABELS = 16 << 20
 

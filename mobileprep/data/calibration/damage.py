@@ -9,11 +9,10 @@ import numpy as np
 from msgspec import Struct
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.control_flow import conditional_nodes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import output_types, signature_of
-from mobileprep.graph.reachability import dependents
+from mobileprep.graph.reachability import conditional_nodes, dependents
 from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.numerics.differences import Damage, DamageSum, Grid

@@ -8,10 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef
 from mobileprep.graph.graph import Function, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef
 from mobileprep.graph.opdefs.definitions import output_slots, signature_of
 from mobileprep.graph.refs import Ref
 

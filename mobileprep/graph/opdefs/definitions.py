@@ -10,10 +10,9 @@ from typing import Any, Final
 from mobileprep.errors import InvalidGraphError, UnsupportedError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import ArgDef, AttrDef, AttrValue, OpDef
 from mobileprep.graph.graph import Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.serde import opdef_from_proto
 
@@ -33,8 +32,8 @@ def op_def(name: str, release: str = NEWEST) -> OpDef | None:
 
 
 def any_op_def(name: str) -> OpDef | None:
-    """Return the newest definition of an op, otherwise that of 1.15, or None."""
-    return op_def(name) or op_def(name, TF115)
+    """Return the newest definition of an op, else that of 1.15 or of its library, or None."""
+    return op_def(name) or op_def(name, TF115) or _LIBRARY_OPS.get(name)
 
 
 def op_names(release: str) -> list[str]:
@@ -49,6 +48,21 @@ def slip_in(op: str) -> str:
         return ""
     near = nearest_hint(op, names)
     return f"no TensorFlow has an op {op!r}" + (f"; {near}" if near else "")
+
+
+def _gather_tree(name: str) -> OpDef:
+    inputs = ("step_ids", "parent_ids", "max_sequence_lengths", "end_token")
+    kinds = ((DType.INVALID, "T"), (DType.INVALID, "T"), (DType.INT32, ""), (DType.INVALID, "T"))
+    return OpDef(
+        name,
+        tuple(ArgDef(arg, *kind) for arg, kind in zip(inputs, kinds, strict=True)),
+        (ArgDef("beams", DType.INVALID, "T"),),
+        (AttrDef("T", "type"),),
+    )
+
+
+# Ops of tf.contrib.seq2seq and of TensorFlow Addons.
+_LIBRARY_OPS: Final = {name: _gather_tree(name) for name in ("GatherTree", "Addons>GatherTree")}
 
 
 @lru_cache(maxsize=4096)

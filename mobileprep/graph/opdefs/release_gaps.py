@@ -7,10 +7,9 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from mobileprep.graph.attrs import AttrValue
+from mobileprep.graph.attrs import AttrDef, AttrValue, OpDef
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import FUSED_BATCH_NORMS
-from mobileprep.graph.opdef import AttrDef, OpDef
 from mobileprep.graph.opdefs.definitions import NEWEST, TF115, op_def
 from mobileprep.graph.opdefs.kernel_classes import kernel_class
 

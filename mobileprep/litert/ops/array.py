@@ -158,9 +158,12 @@ def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     masks["begin_mask"] &= ~masks["shrink_axis_mask"]
     bounds = [as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3)]
     shape = scope.output_shape(node)
-    if not node.attr_int("ellipsis_mask", 0) and not node.attr_int("new_axis_mask", 0):
-        return scope.emit("STRIDED_SLICE", [inputs[0], *bounds], shape, **masks)
     count = bounds[0].shape[0] if bounds[0].shape else -1
+    # TFLM needs bounds for all axes.
+    is_short = count < (inputs[0].rank or 0) and all(value.data is not None for value in bounds)
+    is_plain = not node.attr_int("ellipsis_mask", 0) and not node.attr_int("new_axis_mask", 0)
+    if is_plain and not is_short:
+        return scope.emit("STRIDED_SLICE", [inputs[0], *bounds], shape, **masks)
     if inputs[0].rank is None or count < 0:
         msg = "the rank of its input is not known"
         raise CannotExpressError(msg, GIVE_SHAPES)

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.bypass import constant_behind, source_behind
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.program import Op, Program, Value, builtin
+from mobileprep.litert.recurrent_loops import is_zero
 from mobileprep.litert.scope import ACTIVATION, Scope, lowering
 from mobileprep.litert.types import need_float
 
@@ -31,7 +31,6 @@ _SIZED_BY: Final[Mapping[str, int | None]] = {
     **dict.fromkeys(("TRANSPOSE", "EXPAND_DIMS", "SPARSE_TO_DENSE", "MULTINOMIAL"), 1),
     **dict.fromkeys(("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_MAX", "UNSORTED_SEGMENT_MIN"), 2),
 }
-_ZEROS: Final = frozenset({"Fill", "ZerosLike", "BroadcastTo"})
 
 
 @lowering("UnidirectionalSequenceLSTM")
@@ -98,22 +97,27 @@ def has_unsafe_states(program: Program) -> bool:
     """Return whether a runtime would handle the memory of a state of open size wrongly.
 
     It reserves the memory of variables before it runs the first operator whose output's size it
-    does not know, with the sizes in the file, and does not reserve more later. If the size of a
-    variable changes, it loses constants that a DEQUANTIZE computed in an earlier run.
+    does not know, with the sizes in the file, and does not reserve more later. Delegates move
+    operators, so each such operator may be the first, unless it depends on the variable. If the
+    size of a variable changes, runtimes lose constants that a DEQUANTIZE computed before.
     """
-    is_late, has_open = False, False
-    for op in program.ops:
-        is_open = any(v.is_variable and -1 in (v.shape or (-1,)) for v in op.outputs)
-        if is_late and is_open:
-            return True
-        has_open = has_open or is_open
-        is_late = is_late or _is_sized_late(op)
-    return has_open and any(
-        op.code == "DEQUANTIZE" and op.constant(0) is not None for op in program.ops
-    )
+    values = [value for op in program.ops for value in op.outputs]
+    states = [v for v in values if v.is_variable and -1 in (v.shape or (-1,))]
+    if states and any(op.code == "DEQUANTIZE" and op.constant(0) is not None for op in program.ops):
+        return True
+    for state in states:
+        behind = {state}
+        for op in program.ops:
+            if not behind.isdisjoint(op.operands):
+                behind.update(op.outputs)
+            elif _is_sized_late(op):
+                return True
+    return False
 
 
 def _is_sized_late(op: Op) -> bool:
+    if op.code == "TOPK_V2" and -1 in (op.operands[0].shape or (-1,)):
+        return True
     if op.code not in _SIZED_BY:
         return False
     start = _SIZED_BY[op.code]
@@ -170,7 +174,7 @@ def _variable(scope: Scope, node: Node, index: int, first: Value, x: Value) -> V
     """Return a variable that each run sets to its first value."""
     shape = first.shape
     target = Value("", DType.FLOAT, shape, is_variable=True)
-    if _is_zero(scope, node, index):
+    if is_zero(scope.graph, node.data_inputs[index]):
         scope.ops.append(Op("ZEROS_LIKE", (_like(scope, first, x),), (target,)))
         return target
     if first.data is not None:
@@ -180,18 +184,6 @@ def _variable(scope: Scope, node: Node, index: int, first: Value, x: Value) -> V
     ones = scope.integers_constant([1] * len(shape or ()), "ones")
     scope.ops.append(builtin("TILE", [first, ones], [target]))
     return target
-
-
-def _is_zero(scope: Scope, node: Node, index: int) -> bool:
-    """Return whether an input of a node contains only zeros."""
-    ref = source_behind(scope.graph, node.data_inputs[index])
-    source = scope.graph[ref.node]
-    if source.op == "ZerosLike":
-        return True
-    if source.op in _ZEROS:
-        ref = source.data_inputs[1 if source.op == "Fill" else 0]
-    value = constant_behind(scope.graph, ref)
-    return value is not None and not value.array().any()
 
 
 def _like(scope: Scope, first: Value, x: Value) -> Value:

@@ -269,8 +269,12 @@ def _last_rows(scope: Scope, node: Node, indices: Value, rows: Value) -> tuple[V
 def _one_row(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     target, indices, rows = inputs
     need([target], _MOVED)
-    start = reshaped(scope, indices, (1,))
-    if target.rank is not None and target.rank > 1:
-        rest = scope.integers_constant([0] * (target.rank - 1), "start")
-        start = scope.emit("CONCATENATION", [start, rest], (target.rank,), axis=0)
+    rest = [0] * ((target.rank or 1) - 1)
+    if indices.data is not None:
+        start = scope.integers_constant([*indices.data.reshape(-1), *rest], "start")
+    else:
+        start = reshaped(scope, indices, (1,))
+        if rest:
+            others = scope.integers_constant(rest, "start")
+            start = scope.emit("CONCATENATION", [start, others], (target.rank or 1,), axis=0)
     return scope.emit("DYNAMIC_UPDATE_SLICE", [target, rows, start], target.shape)

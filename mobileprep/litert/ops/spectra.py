@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.flexbuffer import number_map
+from mobileprep.formats.tflite.flatbuffer import number_map
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.arithmetic import Arithmetic

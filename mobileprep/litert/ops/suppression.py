@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.flexbuffer import number_map
+from mobileprep.formats.tflite.flatbuffer import number_map
 from mobileprep.graph.node import Node
 from mobileprep.litert.arithmetic import Arithmetic, IndexArithmetic
 from mobileprep.litert.ops.segments import joined

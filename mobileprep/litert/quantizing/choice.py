@@ -74,7 +74,10 @@ class OperatorChoice(Struct, frozen=True):
 
 
 def choose(
-    program: Program, options: Integers, ranges: Mapping[DType, Mapping[str, Range]]
+    program: Program,
+    options: Integers,
+    ranges: Mapping[DType, Mapping[str, Range]],
+    float_ops: frozenset[Op] = frozenset(),
 ) -> OperatorChoice:
     """Choose the operators that compute in integers.
 
@@ -82,6 +85,7 @@ def choose(
         program: the float program.
         options: the options.
         ranges: for each activation type, the ranges of tensors by name.
+        float_ops: operators that stay float.
     """
     ops = frozenset(op.node.op for op in program.ops if op.node is not None)
     rules = Rules("quantize", options.rules, eightbit=ops - _LOOKUP_OPS, modes=tuple(MODES))
@@ -90,6 +94,8 @@ def choose(
     computing: dict[Value, DType] = {}
     for op in program.ops:
         if op.code in SIZES or is_state_op(op) or not (results(op) or activations(op)):
+            continue
+        if op in float_ops:
             continue
         settings = settings_of(op, rules)
         kind = _kind(op, settings, options, computing)
@@ -128,10 +134,10 @@ def _kind(op: Op, settings: Settings, options: Integers, computing: Mapping[Valu
     kernel = KERNELS.get(op.code)
     if kernel is None or (kernel.rule != "same" and op.node is not None):
         return options.kind
-    made = {computing[value] for value in operands(op) if value in computing}
-    if not made:
+    sources = {computing[value] for value in operands(op) if value in computing}
+    if not sources:
         return options.kind
-    kind = DType.INT16 if DType.INT16 in made else DType.INT8
+    kind = DType.INT16 if DType.INT16 in sources else DType.INT8
     return kind if kind in kernel.types else options.kind
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from mobileprep.litert.quantizing.kernels import (
     LAYERS,
     MODES,
     SIZES,
+    EndType,
     Integers,
     IntegerSteps,
     Range,
@@ -25,6 +26,7 @@ from mobileprep.litert.quantizing.kernels import (
     quantized_bias,
     steps_of,
 )
+from mobileprep.litert.quantizing.loops import float_ops, ranges_within
 from mobileprep.litert.quantizing.scales import Scales, activations, is_float
 from mobileprep.litert.quantizing.sequences import (
     HIDDEN,
@@ -223,11 +225,15 @@ class Quantized(Struct, frozen=True):
 
 
 def quantized(
-    program: Program, options: Integers, trained: dict[str, Range], min_runtime: str = ""
+    program: Program,
+    options: Integers,
+    trained: dict[str, Range],
+    min_runtime: str = "",
+    states: Collection[str] = (),
 ) -> Quantized:
     """Convert operators to integers, as far as the runtime and the ranges allow.
 
-    Bodies of loops and branches stay float. Layers that stay float store their weights like
+    Loop variables, and branches, stay float. Layers that stay float store their weights like
     ``in_few_bits``, in 8 bits or as a rule says.
 
     Args:
@@ -235,23 +241,57 @@ def quantized(
         options: the options.
         trained: the ranges of FAKE_QUANT operators, by the name of the tensor that they clip.
         min_runtime: the oldest release that must run the file; empty for any.
+        states: names of inputs and outputs that stay float.
 
     Raises:
         UsageError: the range of an integer input or output is unknown.
     """
+    return _quantized(program, options, trained, min_runtime, frozenset(), states)
+
+
+def _quantized(
+    program: Program,
+    options: Integers,
+    trained: dict[str, Range],
+    min_runtime: str,
+    floats: frozenset[Op],
+    states: Collection[str] = (),
+) -> Quantized:
     ranges = known_ranges(program, options, trained)
-    choice = choose(program, options, ranges)
+    within = {op: inner for op in program.ops if (inner := ranges_within(op, options.ranges))}
+    choice = choose(program, options, ranges, floats | within.keys())
 
     def settings_of(op: Op) -> WeightSettings | None:
         settings = choice.settings_of(op)
         return None if op in choice.kinds or settings.mode == "float" else settings.weights
 
     notes = list(choice.notes())
-    program = program.mapped(
-        lambda inner: in_few_bits(inner, settings_of, min_runtime, notes.append)
+
+    def in_integers(op: Op) -> Op:
+        """Return a loop whose body computes in integers if the ranges within it are known."""
+        subgraphs = [inner.mapped(stored) for inner in op.subgraphs]
+        if op in within:
+            body, sixteen = op.subgraphs[1], ranges_within(op, options.sixteen)
+            own = replace(
+                options,
+                ranges=within[op],
+                sixteen=sixteen,
+                input_type="float",
+                output_type="float",
+            )
+            done = _quantized(body, own, {}, min_runtime, float_ops(body))
+            notes.extend(done.notes)
+            subgraphs[1] = done.program
+        return replace(op, subgraphs=tuple(subgraphs))
+
+    def stored(inner: Program) -> Program:
+        return in_few_bits(inner, settings_of, min_runtime, notes.append)
+
+    program = stored(
+        program.with_ops([in_integers(op) if op.subgraphs else op for op in program.ops])
     )
     rewriter = Rewriter(program, choice, ranges)
-    ends = _Ends(rewriter, choice.scales[options.kind], ranges[options.kind], options)
+    ends = _Ends(rewriter, choice.scales[options.kind], ranges[options.kind], options, states)
     inputs = tuple(ends.input(port) for port in program.inputs)
     for op in program.ops:
         rewriter.add(op)
@@ -297,10 +337,11 @@ class _Ends(Struct, frozen=True):
     scales: Scales
     ranges: dict[str, Range]
     options: Integers
+    states: Collection[str]
 
     def input(self, port: Port) -> Port:
         """Return an input with the quantization that its readers expect."""
-        if self.options.input_type == "float" or not is_float(port.value):
+        if self._is_float(port, self.options.input_type):
             return port
         steps = self._steps(port, "input")
         form = _form(port.value, port.value.name, steps)
@@ -312,7 +353,7 @@ class _Ends(Struct, frozen=True):
         return Port(port.name, fed)
 
     def output(self, port: Port) -> Port:
-        if self.options.output_type == "float" or not is_float(port.value):
+        if self._is_float(port, self.options.output_type):
             return Port(port.name, self.rewriter.as_float(port.value))
         steps = self._steps(port, "output")
         form = self.rewriter.as_integers(port.value, steps)
@@ -321,6 +362,9 @@ class _Ends(Struct, frozen=True):
         unsigned = _unsigned(port.value, steps)
         self.rewriter.ops.append(builtin("QUANTIZE", [form], [unsigned]))
         return Port(port.name, unsigned)
+
+    def _is_float(self, port: Port, kind: EndType) -> bool:
+        return kind == "float" or not is_float(port.value) or port.name in self.states
 
     def _steps(self, port: Port, what: str) -> IntegerSteps:
         steps = self.scales.steps(port.value)

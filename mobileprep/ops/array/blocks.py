@@ -15,8 +15,7 @@ from mobileprep.ops.arrays import (
     distinct_axes_of,
     integers,
 )
-from mobileprep.ops.cost import free
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import free, kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     OutputShapes,

@@ -10,8 +10,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import axis_of, integers, numpy_attr, scalar
-from mobileprep.ops.cost import free, per_input
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import free, kernel, per_input
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     OutputShapes,

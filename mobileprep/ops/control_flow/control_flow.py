@@ -11,9 +11,15 @@ from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.identity import declared_once_shape
-from mobileprep.ops.context import STREAMS, Printed, RunContext, context_kernel
-from mobileprep.ops.cost import flop_rule, free
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import (
+    STREAMS,
+    Printed,
+    RunContext,
+    context_kernel,
+    flop_rule,
+    free,
+    kernel,
+)
 from mobileprep.ops.numerics.differences import edges, summary
 from mobileprep.ops.numerics.texts import one_text
 from mobileprep.ops.shape_function import (

@@ -18,8 +18,7 @@ from mobileprep.ops.arrays import (
     object_of,
     scalar,
 )
-from mobileprep.ops.context import RunContext, context_kernel
-from mobileprep.ops.cost import free
+from mobileprep.ops.kernel import RunContext, context_kernel, free
 from mobileprep.ops.numerics.allocation import check_bytes, check_kept
 from mobileprep.ops.shape_function import (
     UNKNOWN,

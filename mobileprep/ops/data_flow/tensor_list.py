@@ -13,7 +13,6 @@ from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_element, handle_of, integers, object_of, scalar
-from mobileprep.ops.cost import free
 from mobileprep.ops.data_flow.tensor_array import (
     Blanks,
     check_places,
@@ -22,7 +21,7 @@ from mobileprep.ops.data_flow.tensor_array import (
     split_rows,
     stacked,
 )
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import free, kernel
 from mobileprep.ops.numerics.allocation import check_kept
 from mobileprep.ops.shape_function import (
     UNKNOWN,

@@ -13,8 +13,7 @@ from mobileprep.core.limits import spend
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers
-from mobileprep.ops.cost import Sizes, flop_rule, free, per_output
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import Sizes, flop_rule, free, kernel, per_output
 from mobileprep.ops.numerics.resizing import (
     Sampling,
     resize_area,

@@ -16,8 +16,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import handle_of, object_of
-from mobileprep.ops.context import RunContext, context_kernel
-from mobileprep.ops.cost import free
+from mobileprep.ops.kernel import RunContext, context_kernel, free
 from mobileprep.ops.numerics.texts import as_texts, one_text
 from mobileprep.ops.shape_function import (
     OutputShapes,

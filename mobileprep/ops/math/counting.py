@@ -10,16 +10,14 @@ import numpy as np
 from mobileprep.formats.dtypes import narrow_max
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.array.gathering import check_indices
-from mobileprep.ops.array.scattering import Write
+from mobileprep.ops.array.gathering import Write, check_indices
 from mobileprep.ops.arrays import (
     check_allocation,
     dimensions,
     integers,
     scalar,
 )
-from mobileprep.ops.cost import Sizes, flop_rule, free, per_input
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import Sizes, flop_rule, free, kernel, per_input
 from mobileprep.ops.math.reduce import bound
 from mobileprep.ops.ragged.ragged import checked_splits
 from mobileprep.ops.shape_function import (
@@ -32,7 +30,7 @@ from mobileprep.ops.shape_function import (
     shape_fn,
     with_rank,
 )
-from mobileprep.ops.sparse.math import sparse_shape
+from mobileprep.ops.sparse.sparse import sparse_shape
 
 
 @kernel("Bincount", "DenseBincount", flops=free)

@@ -11,8 +11,7 @@ from mobileprep.core.limits import spend_products
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, same_type
-from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import Sizes, UnknownCostError, flop_rule, kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     OutputShapes,

@@ -12,8 +12,7 @@ from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import as_array, axes_of, axis_of, numpy_attr, scalar
-from mobileprep.ops.cost import Sizes, flop_rule, free, per_input, per_output
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import Sizes, flop_rule, free, kernel, per_input, per_output
 from mobileprep.ops.shape_function import (
     OutputShapes,
     ShapeArgs,

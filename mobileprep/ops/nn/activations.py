@@ -14,8 +14,7 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import as_array
-from mobileprep.ops.cost import Sizes, flop_rule, per_input, per_output
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import Sizes, flop_rule, kernel, per_input, per_output
 from mobileprep.ops.math.arithmetic import Unary
 from mobileprep.ops.numerics.quantization import clipped
 from mobileprep.ops.shape_function import (

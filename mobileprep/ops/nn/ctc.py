@@ -12,8 +12,7 @@ import numpy as np
 from mobileprep.core.limits import STEP, spend
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.cost import Sizes, flop_rule, per_input
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import Sizes, flop_rule, kernel, per_input
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     OutputShapes,

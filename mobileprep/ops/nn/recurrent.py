@@ -11,8 +11,7 @@ from msgspec import Struct
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import scalar
-from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import Sizes, flop_rule, kernel
 from mobileprep.ops.math.products import product
 from mobileprep.ops.shape_function import UNKNOWN, OutputShapes, ShapeArgs, dim, shape_fn, with_rank
 

@@ -17,8 +17,7 @@ from mobileprep.graph.attrs import TensorShape
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation
-from mobileprep.ops.cost import flop_rule, per_output
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import flop_rule, kernel, per_output
 from mobileprep.ops.math.arithmetic import bias_add_shape
 from mobileprep.ops.nn.activations import normalized_shape
 from mobileprep.ops.numerics.quantization import (

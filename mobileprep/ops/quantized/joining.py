@@ -9,12 +9,11 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.array.joining import concatenated_shape
-from mobileprep.ops.array.shape import reshape, reshape_shape
+from mobileprep.ops.array.identity import reshape, reshape_shape
+from mobileprep.ops.array.slicing import concatenated_shape
 from mobileprep.ops.arrays import axis_of, check_allocation, integers, scalar
-from mobileprep.ops.cost import free
 from mobileprep.ops.image.resize import bilinear_flops, resize_shape
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import free, kernel
 from mobileprep.ops.numerics.quantization import (
     EVERY_BYTE,
     Dequantizer,

@@ -12,8 +12,7 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import check_allocation, integers, same_type, scalar
-from mobileprep.ops.cost import Sizes, flop_rule, free
-from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernel import Sizes, flop_rule, free, kernel
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     OutputShapes,

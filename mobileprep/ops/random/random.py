@@ -12,8 +12,7 @@ from mobileprep.graph.dropout import DROPS
 from mobileprep.graph.node import Node
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers, numpy_attr
-from mobileprep.ops.context import RunContext, context_kernel
-from mobileprep.ops.cost import free
+from mobileprep.ops.kernel import RunContext, context_kernel, free
 from mobileprep.ops.shape_function import (
     UNKNOWN,
     OutputShapes,

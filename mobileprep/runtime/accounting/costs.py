@@ -20,7 +20,7 @@ from mobileprep.graph.op_sets import NEXT_ITERATIONS
 from mobileprep.graph.opdefs.definitions import output_types, signature_of
 from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.cost import Sizes, count_flops
+from mobileprep.ops.kernel import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from mobileprep.runtime.engines.subgraph import known_ref

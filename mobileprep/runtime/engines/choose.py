@@ -14,7 +14,7 @@ from typing import Final
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.context import Printer
+from mobileprep.ops.kernel import Printer
 from mobileprep.runtime.engines.agreement import Convert, Engine
 from mobileprep.runtime.engines.subgraph import folders_near, with_found_assets
 

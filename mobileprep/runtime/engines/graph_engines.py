@@ -17,7 +17,7 @@ from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.serde import graph_to_chunks
 from mobileprep.graph.tensor import Array
-from mobileprep.ops.context import Observer, Printer
+from mobileprep.ops.kernel import Observer, Printer
 from mobileprep.runtime.engines.subgraph import (
     TableFiller,
     checked_feeds,

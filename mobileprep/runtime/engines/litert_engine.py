@@ -22,6 +22,7 @@ from mobileprep.errors import (
     UnsupportedError,
     UsageError,
 )
+from mobileprep.formats.tflite.streaming import Streaming
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.op_sets import PLACEHOLDERS
 from mobileprep.graph.refs import Ref, parse_ref
@@ -66,6 +67,7 @@ class LiteRtEngine:
         self._threads = threads if threads > 0 else None
         self._library = _interpreters()
         self._interpreters: dict[bool, Any] = {}
+        self._allocated: set[bool] = set()
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``."""
@@ -102,7 +104,8 @@ class LiteRtEngine:
 
     def _run(self, numbers: Sequence[int], feeds: Mapping[str, Array]) -> list[Array]:
         interpreter, outputs = self._opened(all_kept=False)
-        if not set(numbers) <= outputs:
+        all_kept = not set(numbers) <= outputs
+        if all_kept:
             # The memory of intermediate tensors is reused, unless the interpreter preserves them.
             interpreter, _ = self._opened(all_kept=True)
         inputs = {name: self._number(Ref(name)) for name in feeds}
@@ -114,8 +117,12 @@ class LiteRtEngine:
         ]
         for name in changed:
             interpreter.resize_tensor_input(inputs[name], feeds[name].shape)
+        # A network may not run with the size 1 that a file has for open sizes.
         if changed:
+            self._allocated.discard(all_kept)
+        if all_kept not in self._allocated:
             interpreter.allocate_tensors()
+            self._allocated.add(all_kept)
         for name, array in feeds.items():
             # ascontiguousarray would add an axis to a scalar.
             interpreter.set_tensor(inputs[name], np.asarray(array, order="C"))
@@ -155,7 +162,6 @@ class LiteRtEngine:
                     **self._model, num_threads=self._threads, **options
                 )
                 self._check_memory(interpreter)
-                interpreter.allocate_tensors()
             except (RuntimeError, ValueError) as error:
                 raise self._refused(error) from error
             self._interpreters[all_kept] = interpreter
@@ -166,7 +172,8 @@ class LiteRtEngine:
 class LiteRtModel:
     """A .tflite file with the tensor names of its source graph.
 
-    Feeds and fetches of quantized tensors are converted from and to floats.
+    Feeds and fetches of quantized tensors are converted from and to floats. A file that runs a few
+    time steps at a time runs whole sequences, unless its states are fed.
 
     Args:
         path: the file, whose signature has the names.
@@ -184,10 +191,51 @@ class LiteRtModel:
         lite = read_tflite(path) if content is None else parse_tflite(content, str(path))
         self._names = {str(parse_ref(name)): tensor for name, tensor in lite.names.items()}
         self._graph = lite.graph
+        self._path = path
+        self._streaming = lite.streaming
         self._engine = LiteRtEngine(lite.graph, path, threads, content)
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``; only inputs and outputs have names."""
+        streaming = self._streaming
+        if streaming is None or any(state.input in feeds for state in streaming.states):
+            return self._run(fetches, feeds)
+        return self._stream(streaming, fetches, feeds)
+
+    def _stream(
+        self, streaming: Streaming, fetches: Sequence[str], feeds: Mapping[str, Array]
+    ) -> list[Array]:
+        """Run a whole sequence, a few time steps at a time; missing steps at its end are zeros."""
+        fed, fetched = (
+            {str(parse_ref(name)): axis for name, axis in axes.items()}
+            for axes in (streaming.inputs, streaming.outputs)
+        )
+        arrays = {str(parse_ref(name)): array for name, array in feeds.items()}
+        axes = [fetched.get(str(parse_ref(name))) for name in fetches]
+        length = max((a.shape[fed[name]] for name, a in arrays.items() if name in fed), default=0)
+        rest = -length % streaming.steps
+        if not length or (rest and None in axes):
+            message = (
+                f"a sequence of {length} time steps, and the file runs {streaming.steps} at a time"
+            )
+            hint = f"give a multiple of {streaming.steps} time steps"
+            raise UnsupportedError(message, hint, str(self._path))
+        padded = {n: _padded(a, fed[n], rest) if n in fed else a for n, a in arrays.items()}
+        ends = [state.output for state in streaming.states]
+        states = {s.input: np.zeros(s.shape, s.dtype) for s in streaming.states}
+        results: list[list[Array]] = []
+        for start in range(0, length, streaming.steps):
+            places = range(start, start + streaming.steps)
+            rows = {n: a.take(places, fed[n]) if n in fed else a for n, a in padded.items()}
+            outputs = self._run([*fetches, *ends], {**rows, **states})
+            results.append(outputs[: len(fetches)])
+            states = dict(zip(states, outputs[len(fetches) :], strict=True))
+        return [
+            column[-1] if axis is None else np.concatenate(column, axis).take(range(length), axis)
+            for axis, column in zip(axes, zip(*results, strict=True), strict=True)
+        ]
+
+    def _run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         named = ((self._tensor(name), array) for name, array in feeds.items())
         inputs = {name: self._quantized(name, array) for name, array in named}
         names = [self._tensor(name) for name in fetches]
@@ -213,6 +261,12 @@ class LiteRtModel:
 
     def _tensor(self, name: str) -> str:
         return self._names.get(str(parse_ref(name)), name)
+
+
+def _padded(sequence: Array, axis: int, count: int) -> Array:
+    """Append zeros along an axis."""
+    widths = [(0, count if i == axis else 0) for i in range(sequence.ndim)]
+    return np.pad(sequence, widths) if count else sequence
 
 
 # A converted model holds its own copy of the weights.

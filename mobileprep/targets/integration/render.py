@@ -20,6 +20,7 @@ from mobileprep.graph.refs import parse_ref
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.sampling.inputs import fed_tensors
 from mobileprep.targets.integration import texts
+from mobileprep.targets.integration.ctc import Decoding
 from mobileprep.targets.integration.templating import environment
 from mobileprep.targets.integration.texts import Code
 
@@ -73,6 +74,18 @@ class Images(Struct, frozen=True):
     std: tuple[float, ...]
 
 
+class Stream(Struct, frozen=True):
+    """How a .tflite file runs a stream.
+
+    Args:
+        steps: number of time steps of each call.
+        states: bytes of each state. The states are the last inputs and outputs of the file.
+    """
+
+    steps: int
+    states: tuple[int, ...]
+
+
 class AppModel(Struct, frozen=True, kw_only=True):
     """A model in an app.
 
@@ -88,7 +101,9 @@ class AppModel(Struct, frozen=True, kw_only=True):
         threads: number of threads that compute an op; None for the runtime's default.
         preprocessing: conversion of decoded images or audio to an input, which the code does
             instead of the graph; None if the app does it.
+        decoding: CTC decoder of an output, which the code runs instead of the graph, or None.
         ranks: whether to write a function that finds the highest scores.
+        stream: how a .tflite file runs a stream; None for whole inputs.
         package: package or namespace, with dots.
         class_name: name of the class.
     """
@@ -103,7 +118,9 @@ class AppModel(Struct, frozen=True, kw_only=True):
     labels: str | None = None
     threads: int | None = None
     preprocessing: Preprocessing | None = None
+    decoding: Decoding | None = None
     ranks: bool = False
+    stream: Stream | None = None
     package: str
     class_name: str
 
@@ -456,6 +473,9 @@ def _variables(model: AppModel) -> dict[str, object]:
         "magic_bytes": list(MAGIC),
         "inputs": inputs,
         "outputs": outputs,
+        "steps": _steps(model.stream),
+        "fed_count": len(inputs) + _state_count(model.stream),
+        "fetched_count": len(outputs) + _state_count(model.stream),
         "buffers": _buffers((*inputs, *outputs)) if model.artifact == "tflite" else [],
         "quantized_inputs": any(named.quantized for named in inputs),
         "quantized_outputs": any(named.quantized for named in outputs),
@@ -464,7 +484,18 @@ def _variables(model: AppModel) -> dict[str, object]:
         "images": images,
         "channels": _channels(images) if images is not None else [],
         **_preprocessing(model, inputs),
+        **_decoding(model),
     }
+
+
+def _state_count(stream: Stream | None) -> int:
+    return 0 if stream is None else len(stream.states)
+
+
+def _steps(stream: Stream | None) -> Code:
+    """Return the time steps of a call, for comments."""
+    count = 0 if stream is None else stream.steps
+    return Code("time step" if count == 1 else f"{count} time steps")
 
 
 def _preprocessing(model: AppModel, inputs: Sequence[Named]) -> dict[str, object]:
@@ -488,6 +519,23 @@ def _preprocessing(model: AppModel, inputs: Sequence[Named]) -> dict[str, object
         "pre_rounds": not is_float and pre.resize is not None and pre.interpolation == "bilinear",
         "crop": "" if pre.central_crop is None else Code(repr(pre.central_crop)),
     }
+
+
+def _decoding(model: AppModel) -> dict[str, object]:
+    """Return the variables of the templates for the CTC decoder of the model.
+
+    Raises:
+        UnsupportedError: the shape of the logits does not have the number of classes.
+    """
+    ctc = model.decoding
+    if ctc is None:
+        return {"ctc": None}
+    shape = next(t.shape for t in model.outputs if t.name == ctc.logits)
+    if shape is None or len(shape) != 3 or shape[2] < 2:
+        given = "unknown" if shape is None else list(shape)
+        message = f"the shape of {ctc.logits!r} is {given}, not [steps, batch, classes]"
+        raise UnsupportedError(message, "give the shapes of 'inputs', so that it is known")
+    return {"ctc": ctc, "ctc_classes": shape[2], "ctc_blank": ctc.blank % shape[2]}
 
 
 def _failures(model: AppModel) -> dict[str, Code]:

@@ -15,11 +15,10 @@ from mobileprep.core import parallel
 from mobileprep.core.loading import Author, blaming, load_file
 from mobileprep.errors import MobileprepError, TransformError, UsageError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.functions import drop_unused_functions
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.op_sets import BATCH_NORMS, SCALINGS
-from mobileprep.graph.reachability import nodes_of
+from mobileprep.graph.reachability import drop_unused_functions, nodes_of
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.graph.verify import check_inputs

@@ -27,7 +27,7 @@ from mobileprep.graph.reachability import dependents
 from mobileprep.graph.refs import Ref, control
 from mobileprep.transforms.base import refuse
 from mobileprep.transforms.insert_fake_quant.layers import LAYERS, weights_of
-from mobileprep.transforms.insert_fake_quant.nodes import NewNodes
+from mobileprep.transforms.insert_fake_quant.quantizers import NewNodes
 from mobileprep.transforms.rewriting.batch_norms import epsilon, is_inference
 from mobileprep.transforms.rewriting.layers import layer_kind, layout
 

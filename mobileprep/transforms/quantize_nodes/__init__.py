@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from mobileprep.core.declare import Option
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.range_file import read_range_file
-from mobileprep.graph.control_flow import loop_nodes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
+from mobileprep.graph.reachability import loop_nodes
 from mobileprep.graph.refs import FreshNames, Ref
 from mobileprep.graph.rewrite import Renames, rename_inputs
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform

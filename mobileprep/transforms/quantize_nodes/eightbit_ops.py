@@ -15,12 +15,11 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
 from mobileprep.graph.attrs import AttrValue
 from mobileprep.graph.bypass import constant_behind
-from mobileprep.graph.control_flow import conditional_nodes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.opdefs.definitions import input_types, output_types, signature_of
 from mobileprep.graph.pattern import Match, NodeMatch, OpTypePattern, op
-from mobileprep.graph.reachability import closure, dependents
+from mobileprep.graph.reachability import closure, conditional_nodes, dependents
 from mobileprep.graph.refs import FreshNames, Ref, control, edge
 from mobileprep.graph.rewrite import Renames, Rewritten, Rule, rename_inputs, rewrite
 from mobileprep.ops.nn.conv import has_channel_groups

@@ -14,13 +14,12 @@ from msgspec.structs import replace
 
 from mobileprep.errors import MobileprepError, UnsupportedError, nearest_hint
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.branches import Branches
 from mobileprep.graph.bypass import IDENTITIES
-from mobileprep.graph.control_flow import conditional_nodes
+from mobileprep.graph.frames import Branches
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, SWITCHES
-from mobileprep.graph.reachability import closure, execution_order
+from mobileprep.graph.reachability import closure, conditional_nodes, execution_order
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node

@@ -18,10 +18,9 @@ from msgspec import Struct
 import mobileprep.transforms.quantize_nodes.nodes as make
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.bypass import IDENTITIES
-from mobileprep.graph.control_flow import loop_nodes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.reachability import closure, without_newly_unused
+from mobileprep.graph.reachability import closure, loop_nodes, without_newly_unused
 from mobileprep.graph.refs import Edge, FreshNames, Ref, control, edge
 from mobileprep.graph.tensor import Tensor
 from mobileprep.transforms.base import Context, Result

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from mobileprep.core.declare import Option
-from mobileprep.graph.control_flow import GATES, conditional_nodes
-from mobileprep.graph.functions import drop_unused_functions
 from mobileprep.graph.graph import Graph
-from mobileprep.graph.reachability import dependents, ends, nodes_of, reachable
+from mobileprep.graph.reachability import (
+    GATES,
+    conditional_nodes,
+    dependents,
+    drop_unused_functions,
+    ends,
+    nodes_of,
+    reachable,
+)
 from mobileprep.graph.refs import Ref, edge, parse_ref
 from mobileprep.graph.verify import check_graph, check_tensors
 from mobileprep.runtime.functions.inline import inline_calls

@@ -17,7 +17,7 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.branches import Branches, Conditions
+from mobileprep.graph.frames import Branches, Conditions
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
 from mobileprep.graph.op_sets import FEEDABLE, MERGES, SWITCHES

@@ -12,12 +12,11 @@ from msgspec.structs import replace
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import AttrValue, FuncRef, TensorShape
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef, TensorShape
 from mobileprep.graph.bypass import IDENTITIES, constant_behind
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import ENTERS, MERGES, NEXT_ITERATIONS, SWITCHES
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.bodies import Body, function_of
 from mobileprep.graph.opdefs.definitions import any_op_def, output_types, signature_of
 from mobileprep.graph.reachability import without_dangling

@@ -32,9 +32,14 @@ from mobileprep.transforms.reconstruct_weights.shared import (
     measured,
     shared_weights,
 )
-from mobileprep.transforms.rewriting.biases import BiasedLayer, replaced, shifted, with_biases
 from mobileprep.transforms.rewriting.clipping import range_with_zero
-from mobileprep.transforms.rewriting.layers import data_input
+from mobileprep.transforms.rewriting.layers import (
+    BiasedLayer,
+    data_input,
+    replaced,
+    shifted,
+    with_biases,
+)
 
 # Largest number of products in a sum: four matrices of 288 MB.
 _MOST_PRODUCTS: Final = 6144

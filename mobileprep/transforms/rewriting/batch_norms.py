@@ -10,11 +10,10 @@ from msgspec import Struct
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.bypass import node_behind
-from mobileprep.graph.control_flow import SWITCHES
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.op_sets import FUSED_BATCH_NORMS, GLOBAL_BATCH_NORM
-from mobileprep.graph.reachability import closure
+from mobileprep.graph.reachability import SWITCHES, closure
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Array, Tensor
 from mobileprep.graph.verify import check_inputs

@@ -14,10 +14,9 @@ from mobileprep.core.parallel import at_once
 from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.attrs import TensorShape
-from mobileprep.graph.control_flow import conditional_nodes
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
-from mobileprep.graph.reachability import unused
+from mobileprep.graph.reachability import conditional_nodes, unused
 from mobileprep.graph.refs import Ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import threading
 import time
 from collections.abc import Callable
@@ -12,8 +13,9 @@ from typing import ClassVar
 
 import pytest
 
+from mobileprep.building.pipeline import execute
 from mobileprep.building.pipeline import execute as execution
-from mobileprep.building.pipeline.execute import Executor, Handover
+from mobileprep.building.pipeline.execute import Executor, Handover, return_free_memory
 from mobileprep.building.pipeline.output import Output, Record
 from mobileprep.building.pipeline.runner import build
 from mobileprep.building.pipeline.state import State
@@ -342,3 +344,32 @@ def test_fresh_stage_releases_its_inputs(store: Store, said: list[str]) -> None:
     executor.run(SHARED[0])
     assert executor.is_fresh(SHARED[0])
     assert said == ["r/a"]
+
+
+class Library:
+    """A C library that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def malloc_trim(self, pad: int) -> None:
+        self.asked.append(pad)
+
+
+def test_all_is_asked_for_on_linux_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: library)
+    monkeypatch.setattr(execute.sys, "platform", "linux")
+    return_free_memory()
+    assert library.asked == [0]
+    monkeypatch.setattr(execute.sys, "platform", "darwin")
+    return_free_memory()
+    assert library.asked == [0]
+
+
+def test_library_without_malloc_trim_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr(ctypes, "CDLL", opened.append)
+    monkeypatch.setattr(execute.sys, "platform", "linux")
+    return_free_memory()
+    assert opened == [None]

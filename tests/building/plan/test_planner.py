@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert, to_builtins
 
 from mobileprep.building.plan import engines
-from mobileprep.building.plan.engines import RunningStage
+from mobileprep.building.plan.engines import EngineRecord, RunningStage
 from mobileprep.building.plan.fingerprints import changes_of, components
 from mobileprep.building.plan.planner import plan_recipes
-from mobileprep.building.plan.spec import Plan, PlannedPage, StageSpec, Upstream
+from mobileprep.building.plan.spec import (
+    CacheEntryError,
+    Plan,
+    PlannedPage,
+    StageSpec,
+    Upstream,
+    read_record,
+)
+from mobileprep.building.stages.budget.spec import BudgetLine, BudgetRecord
+from mobileprep.building.stages.calibrate.spec import CalibrationRecord
 from mobileprep.building.stages.check.spec import CheckRecord, DefaultCheckRecord, SamplesRecord
 from mobileprep.building.stages.freeze.spec import FreezeRecord
-from mobileprep.building.stages.package.spec import PackageRecord
+from mobileprep.building.stages.package.spec import (
+    CompressRecord,
+    KernelsRecord,
+    ModelFacts,
+    PackageRecord,
+)
 from mobileprep.building.stages.transform.spec import TransformRecord
 from mobileprep.building.stages.validate.spec import ValidationRecord
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.recipe.load import load_recipe
+from mobileprep.targets.migration.records import Route
 from tests.building.stages.kinds import STAGES
 
 HEAD = """
@@ -605,3 +622,55 @@ def test_quantized_targets_get_a_default_check(folder: Path, steps: str, quantiz
     assert [bool(target.upstreams(DefaultCheckRecord)) for target in plan.targets] == [
         *(bool(quantize), False, False, False)
     ]
+
+
+KERNELS = KernelsRecord("1.15", 3, None)
+ENGINE = EngineRecord("openvino", 1e-4, "9.1", 3, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        BudgetRecord((BudgetLine("flops", 5, 7), BudgetLine("latency_ms", 0.5, 1.5, "a rate"))),
+        CompressRecord(7, "deflate"),
+        PackageRecord(ModelFacts("m.pb", 1, 2, 3, 4), {"Relu": 1}, ("careful",), (KERNELS,)),
+        CheckRecord("fold_constants", "y", 0.5, 0.25, None, ENGINE),
+        CheckRecord("fold_constants", "y", 0.5, 0.25, 1.0, EngineRecord("numpy", 1e-4)),
+        FreezeRecord(1, 2, 3, 4, {"Add": 1}, 5, ("a", "b"), (), {}),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_record_round_trip(record: Any) -> None:
+    data = json.loads(json.dumps(to_builtins(record)))
+    again = convert(data, type(record))
+    assert again == record
+    assert repr(again) == repr(record)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (CompressRecord, "[]"),
+        (CompressRecord, "{"),
+        (CompressRecord, "[" * 50_000),
+        (CompressRecord, '{"bytes": 1}'),
+        (CompressRecord, '{"bytes": true, "compressor": ""}'),
+        (CompressRecord, '{"bytes": null, "compressor": ""}'),
+        (CompressRecord, '{"bytes": 1.5, "compressor": ""}'),
+        (CompressRecord, '{"bytes": 1, "compressor": 2}'),
+        (CompressRecord, f'{{"bytes": {10**400}, "compressor": ""}}'),
+        (BudgetRecord, '{"lines": "ab"}'),
+        (BudgetRecord, '{"lines": [7]}'),
+        (BudgetRecord, '{"lines": [{"name": "flops", "found": "5", "limit": 7}]}'),
+        (CalibrationRecord, '{"ranges": [1]}'),
+        (CalibrationRecord, '{"ranges": {"a": [1, "b"]}}'),
+        (CalibrationRecord, f'{{"ranges": {{"a": [1, {10**400}]}}}}'),
+        (Route, '{"runtime": "none", "verdict": "as-is"}'),
+    ],
+    ids=str,
+)
+def test_invalid_json_is_refused(kind: type, text: str) -> None:
+    upstream = Upstream("r/task", "output.json")
+    with pytest.raises(CacheEntryError, match=r"output\.json makes no sense") as caught:
+        read_record(kind, text.encode(), upstream)
+    assert caught.value.tasks == (upstream.task,)

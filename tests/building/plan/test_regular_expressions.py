@@ -29,7 +29,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.tensor import Tensor
-from mobileprep.ops.strings import conversion as regex
+from mobileprep.ops.strings import strings as regex
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Plugin, Step
 from mobileprep.recipe.settings import InputFile

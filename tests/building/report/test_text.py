@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
-from mobileprep.building.report.text import report_text
+from mobileprep.building.report.collect import report_data
+from mobileprep.building.report.markdown import reports_markdown
+from mobileprep.building.report.text import quantization_text, report_text
+from mobileprep.building.stages.damage.report import damage_lines
+from mobileprep.building.stages.damage.spec import DamageRecord, TensorRecord
+from mobileprep.building.stages.layers.report import layer_lines
+from mobileprep.building.stages.layers.spec import (
+    LayerErrorRecord,
+    LayerRecord,
+    LayersRecord,
+    OutputErrorRecord,
+    OutputRecord,
+    SharesRecord,
+)
 from mobileprep.building.stages.package.spec import KernelsRecord
 from tests.building.report.reports import (
     FREEZE,
@@ -18,6 +33,7 @@ from tests.building.report.reports import (
     make_report,
     step,
 )
+from tests.building.report.test_markdown import REPORT
 
 GOLDEN = """\
 digits/phone
@@ -221,3 +237,135 @@ def test_calibrations_are_shown() -> None:
     from_file = structs.replace(MEASURED, origin="ranges.yaml", is_measured=False, unseen=())
     text = report_text(make_report(calibrations=[structs.replace(from_file, samples=1, tensors=1)]))
     assert "ranges   of 1 tensor from ranges.yaml, by percentile 99.99 on 1 sample\n" in text
+
+
+SHARES = SharesRecord(0.45, -0.002, 0.55, 0.002)
+
+
+def layer(name: str, alone: float | None) -> LayerRecord:
+    error = LayerErrorRecord(10.0, alone, None if alone is None else SHARES)
+    return LayerRecord(name, "CONV_2D", (None, error))
+
+
+LAYERS = LayersRecord(
+    "data/c.npz",
+    4,
+    ("equalize_ranges",),
+    (
+        layer("a_1", 30.0),
+        layer("joined", None),
+        *(layer(f"b{i}", 20.0 + i) for i in range(4)),
+        layer("worst", -3.25),
+    ),
+    (OutputRecord("y", (OutputErrorRecord(12.0, SHARES), OutputErrorRecord(20.5, SHARES))),),
+)
+
+
+def test_five_worst_layers_and_outputs_are_listed() -> None:
+    assert list(layer_lines(LAYERS, 80)) == [
+        (
+            "layers   7 compared with float on 4 samples of data/c.npz; those that lose most "
+            "alone, and why:"
+        ),
+        "  layer  op         dB  dB alone  weights  clipping  rounding  rest",
+        "  worst  CONV_2D  10.0      -3.2     45 %       0 %      55 %   0 %",
+        "  b0     CONV_2D  10.0      20.0     45 %       0 %      55 %   0 %",
+        "  b1     CONV_2D  10.0      21.0     45 %       0 %      55 %   0 %",
+        "  b2     CONV_2D  10.0      22.0     45 %       0 %      55 %   0 %",
+        "  b3     CONV_2D  10.0      23.0     45 %       0 %      55 %   0 %",
+        (
+            "  output y: 12.0 dB, after equalize_ranges 20.5 dB; weights 45 %, clipping 0 %, "
+            "rounding 55 %, rest 0 %"
+        ),
+    ]
+
+
+def test_exact_outputs_have_no_causes() -> None:
+    exact = OutputRecord("y", (None, OutputErrorRecord(200.0, None)))
+    lines = list(layer_lines(replace(LAYERS, layers=LAYERS.layers[1:2], outputs=(exact,)), 80))
+    assert lines[2] == "  joined  CONV_2D  10.0         -        -         -         -     -"
+    assert lines[3] == "  output y: -, after equalize_ranges 200.0 dB"
+
+
+def test_unmeasured_layers_have_a_reason() -> None:
+    record = LayersRecord("data/c.npz", 0, unmeasured="no kernel of Foo")
+    assert list(layer_lines(record, 80)) == ["layers   not compared with float: no kernel of Foo"]
+    markdown = reports_markdown([replace(REPORT, layers=record)])
+    assert "\nLayers are not compared with float: no kernel of Foo.\n" in markdown
+
+
+def test_layers_are_in_all_reports() -> None:
+    report = replace(REPORT, layers=LAYERS)
+    assert "layers   7 compared" in report_text(report)
+    markdown = reports_markdown([report])
+    assert "| worst | CONV&#95;2D | 10.0 | -3.2 | 45 % | 0 % | 55 % | 0 % |" in markdown
+    assert "\nOutput y: 12.0 dB, after equalize&#95;ranges 20.5 dB; weights 45 %" in markdown
+    assert report_data(report)["layers"]["layers"][0]["errors"][0] is None
+    assert "layers" not in report_data(REPORT)
+
+
+TENSORS = (
+    TensorRecord("net/conv", "Conv2D", False, False, 20.5, 0.99567, None, None),
+    TensorRecord("net/conv/weights", "Const", True, True, 35.0, 1.0, 0.0, 0.2891),
+    TensorRecord("net/relu", "Relu6", False, True, 37.0, 0.9998, 0.0123, 0.325),
+    TensorRecord("net/more", "Relu6", False, True, 38.0, 1.0, 0.0, 0.3),
+    TensorRecord("net/best", "Relu6", False, True, 39.0, 1.0, 0.0, 0.29),
+)
+DAMAGE = DamageRecord("data/test.npz", 16, TENSORS)
+
+
+def quantization_step(name: str, **options: object) -> dict[str, object]:
+    return {"name": name, "options": options}
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ([], ""),
+        ([quantization_step("fold_constants"), quantization_step("sort_by_execution_order")], ""),
+        ([quantization_step("quantize_weights", minimum_size=1024)], "weights"),
+        ([quantization_step("linear_quantize_weights")], "weights, 8 bits"),
+        ([quantization_step("linear_quantize_weights", bits=4)], "weights, 4 bits"),
+        ([quantization_step("cast_weights", type="bfloat16")], "weights, bfloat16"),
+        ([quantization_step("round_weights", num_steps=256)], "round"),
+        ([quantization_step("quantize_nodes", ranges="observed")], "nodes, observed"),
+        ([quantization_step("quantize_nodes")], "nodes, as the original"),
+        (
+            [quantization_step("round_weights"), quantization_step("quantize_weights")],
+            "round and weights",
+        ),
+    ],
+)
+def test_text_describes_the_quantization_of_a_chain(steps, text: str) -> None:
+    assert quantization_text({"transforms": steps}) == text
+
+
+def test_worst_activations_and_weights_are_listed() -> None:
+    assert list(damage_lines(DAMAGE, 80)) == [
+        (
+            "tensors  5 compared with float on 16 samples of data/test.npz, those that lost most "
+            "(rounding alone has an RMSE of 0.289 of the scale):"
+        ),
+        "  tensor            of         dB  cosine  clipped  RMSE/scale",
+        "  net/conv          Conv2D   20.5  0.9957        -           -",
+        "  net/relu          Relu6    37.0  0.9998    1.23%       0.325",
+        "  net/more          Relu6    38.0  1.0000    0.00%       0.300",
+        "  net/conv/weights  weights  35.0  1.0000    0.00%       0.289",
+    ]
+
+
+def test_narrow_terminal_has_numbers_below_names() -> None:
+    lines = list(damage_lines(DAMAGE, 52))[1:]
+    assert lines[1] == "  net/conv"
+    assert lines[2].split() == ["Conv2D", "20.5", "0.9957", "-", "-"]
+    assert max(map(len, lines)) <= 52
+
+
+def test_unmeasured_damage_has_a_reason() -> None:
+    damage = DamageRecord("data/test.npz", 0, unmeasured="no kernel of Foo")
+    assert list(damage_lines(damage, 80)) == ["tensors  not compared with float: no kernel of Foo"]
+
+
+def test_text_describes_the_quantization_of_a_tflite_target() -> None:
+    assert quantization_text({"transforms": [], "quantize": {"mode": "int8"}}) == "int8"
+    assert quantization_text({"transforms": [], "quantize": {"mode": "none"}}) == ""

@@ -15,9 +15,9 @@ from mobileprep.building.stages.budget.spec import BudgetStage
 from mobileprep.core.files import sha256_bytes
 from mobileprep.errors import AccuracyError, RecipeError
 from mobileprep.graph import attrs as attr
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import constant
-from mobileprep.graph.opdef import OpDef
 from mobileprep.graph.serde import serialized_size
 from mobileprep.graph.tensor import Tensor
 from mobileprep.recipe.settings import Budget, InputSpec, OpLimits

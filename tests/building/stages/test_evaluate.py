@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,17 @@ import pytest
 
 from mobileprep.building.plan.engines import EngineChoice
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.evaluate.outputs import KeptOutputs
-from mobileprep.building.stages.evaluate.run import evaluated, run
+from mobileprep.building.stages.evaluate.run import (
+    KeptOutputs,
+    each_pair,
+    evaluated,
+    kept_outputs,
+    run,
+)
 from mobileprep.building.stages.evaluate.spec import EvaluateStage, MeasuredMetric
 from mobileprep.data.source import Batch, Unread
 from mobileprep.data.survey import runs
-from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.errors import AccuracyError, CorruptFileError, UnsupportedError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr
@@ -350,3 +356,179 @@ def test_tables_are_initialized_from_asset_files(tmp_path: Path) -> None:
     words = np.array([b"no", b"up", b"yes", b"no"])
     arrays = {"x": words, "label": np.array([1, 2, 0, 1])}
     assert top1(tmp_path, arrays, graph=graph, words_txt=b"yes\nno\nup\n") == 1
+
+
+MEASURING_X = np.random.default_rng(0).standard_normal((150, 3)).astype(np.float32)
+MEASURING_LABEL = MEASURING_X.argmax(axis=1)
+
+
+def measuring_evaluation(
+    folder: Path, arrays: dict[str, Any], *metrics: MeasuredMetric, code: str = ""
+) -> Job[EvaluateStage]:
+    write_arrays(folder / "test.npz", arrays)
+    (folder / "metric.py").write_text(code)
+    graph = classifier()
+    graph = Graph([*graph.nodes, op("z", "Neg", "y")])
+    stored = {
+        "graph": graph,
+        "interface": interface("y", "z"),
+        "assets": assets(folder),
+    }
+    stage = EvaluateStage(
+        data=files(folder / "test.npz", "data/test.npz"),
+        metrics=metrics,
+        functions={"metric m.py": files(folder / "metric.py", "m.py")},
+        engine=NUMPY,
+        **slots(*stored),
+    )
+    return job(folder, stage, **stored)
+
+
+def test_each_metric_has_its_own_output_and_labels(tmp_path: Path) -> None:
+    done = measuring_evaluation(
+        tmp_path,
+        {"x": MEASURING_X, "label": MEASURING_LABEL, "target": -MEASURING_X - 1},
+        MeasuredMetric(metric="top1"),
+        MeasuredMetric(metric="mean_squared_error", outputs=("z:0",), labels="target"),
+        MeasuredMetric(metric="agreement", labels=None),
+        MeasuredMetric(metric="score", python="metric m.py", outputs=()),
+        code="def score(outputs, labels):\n    return len(outputs['z']) + len(labels)\n",
+    )
+    run(done)
+    top1, error, agreement, own = json_output(done, "evaluation.json")["metrics"]
+    assert top1 == {"metric": "top1", "outputs": ["y"], "value": 1.0, "classes": 3}
+    assert (error["outputs"], error["value"]) == (["z"], pytest.approx(1, abs=1e-6))
+    assert agreement == {"metric": "agreement", "outputs": [], "value": None, "classes": None}
+    assert own == {"metric": "score", "outputs": ["y"], "value": 300.0, "classes": None}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "metric", "warned"),
+    [
+        ({"x": MEASURING_X, "label": MEASURING_LABEL}, "top1", False),
+        ({"x": MEASURING_X}, "agreement", True),
+        ({"x": MEASURING_X, "weights": MEASURING_X}, "agreement", True),
+    ],
+)
+def test_default_metric_depends_on_labels(
+    tmp_path: Path, arrays: dict[str, Any], metric: str, warned: bool
+) -> None:
+    done = measuring_evaluation(
+        tmp_path, arrays, MeasuredMetric(metric="auto", labels_needed=False)
+    )
+    run(done)
+    record = json_output(done, "evaluation.json")
+    assert [m["metric"] for m in record["metrics"]] == [metric]
+    assert ["without labels" in warning for warning in record["warnings"]] == [True] * warned
+
+
+def test_misspelled_labels_are_refused(tmp_path: Path) -> None:
+    automatic = MeasuredMetric(metric="auto", labels_needed=False)
+    with pytest.raises(AccuracyError, match="no array 'label'; it has labels, x") as caught:
+        run(
+            measuring_evaluation(tmp_path, {"x": MEASURING_X, "labels": MEASURING_LABEL}, automatic)
+        )
+    assert caught.value.hint == "did you mean 'labels'?"
+
+
+def test_unknown_output_suggests_the_nearest_name(tmp_path: Path) -> None:
+    metric = MeasuredMetric(metric="top1", outputs=("zz",), place="recipe.yaml:7:7")
+    with pytest.raises(AccuracyError, match="the model has no output 'zz'; it has y, z") as caught:
+        run(measuring_evaluation(tmp_path, {"x": MEASURING_X, "label": MEASURING_LABEL}, metric))
+    assert (caught.value.hint, caught.value.where) == ("did you mean 'z'?", "recipe.yaml:7:7")
+
+
+def test_labels_of_a_function_may_be_none(tmp_path: Path) -> None:
+    metric = MeasuredMetric(metric="score", python="metric m.py", labels_needed=False)
+    code = "def score(outputs, labels):\n    return labels is None\n"
+    done = measuring_evaluation(tmp_path, {"x": MEASURING_X}, metric, code=code)
+    run(done)
+    assert json_output(done, "evaluation.json")["metrics"][0]["value"] == 1.0
+
+
+def test_error_of_a_function_is_reported_with_its_line(tmp_path: Path) -> None:
+    metric = MeasuredMetric(metric="score", python="metric m.py")
+    code = "def score(outputs, labels):\n    return outputs['gone']\n"
+    with pytest.raises(AccuracyError, match="KeyError: 'gone'") as caught:
+        run(
+            measuring_evaluation(
+                tmp_path, {"x": MEASURING_X, "label": MEASURING_LABEL}, metric, code=code
+            )
+        )
+    assert caught.value.where == f"{tmp_path / 'metric.py'}:2"
+
+
+def test_samples_are_numbered_across_batches(tmp_path: Path) -> None:
+    label = MEASURING_LABEL.copy()
+    label[140] = 9
+    with pytest.raises(AccuracyError, match="the first is 9, of sample 140"):
+        run(
+            measuring_evaluation(
+                tmp_path, {"x": MEASURING_X, "label": label}, MeasuredMetric(metric="top1")
+            )
+        )
+
+
+def test_outputs_are_read_back_by_batch(tmp_path: Path) -> None:
+    path = tmp_path / "outputs.npz"
+    with kept_outputs(path) as keep:
+        for size in (2, 11, 0):
+            keep([np.arange(size), np.float32(size)], size)
+    batches = list(KeptOutputs(path, 2).each_batch())
+    assert [(count, a.tolist(), b.item()) for count, (a, b) in batches] == [
+        (2, [0, 1], 2.0),
+        (11, list(range(11)), 11.0),
+        (0, [], 0.0),
+    ]
+
+
+def test_failure_stores_no_outputs(tmp_path: Path) -> None:
+    path = tmp_path / "outputs.npz"
+    with pytest.raises(AccuracyError), kept_outputs(path) as keep:
+        keep([np.zeros(3)], 3)
+        raise AccuracyError
+    assert not path.exists()
+    with pytest.raises(CorruptFileError):
+        list(KeptOutputs(path, 1).each_batch())
+
+
+def test_memory_does_not_grow_with_the_batches(tmp_path: Path) -> None:
+    path, batch = tmp_path / "outputs.npz", np.zeros((64, 1000))
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        with kept_outputs(path) as keep:
+            for _ in range(count):
+                keep([batch], len(batch))
+        for _ in KeptOutputs(path, 1).each_batch():
+            pass
+        allocated = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return allocated
+
+    # Only the names of entries remain in memory.
+    assert peak(40) < peak(4) + batch.nbytes / 2
+
+
+@pytest.mark.parametrize("sizes", [(64, 1), (1, 64), (64, 100), (7, 3), (64, 64), (200, 1)])
+def test_outputs_of_different_batch_sizes_are_paired(
+    tmp_path: Path, sizes: tuple[int, int]
+) -> None:
+    """Transforms such as strip_unused_nodes may fix the batch size."""
+    samples = 130
+    values = np.arange(samples * 2).reshape(samples, 2)
+    stored = []
+    for number, size in enumerate(sizes):
+        path = tmp_path / f"{number}.npz"
+        with kept_outputs(path) as keep:
+            for at in range(0, samples, size):
+                few = values[at : at + size]
+                keep([few, np.float32(1)], len(few))
+        stored.append(KeptOutputs(path, 2))
+    seen = 0
+    for count, (pair, of_batch) in each_pair(*stored):
+        assert pair is not None
+        assert [array.tolist() for array in pair] == [values[seen : seen + count].tolist()] * 2
+        assert (of_batch is not None) == (min(sizes[0], samples) == min(sizes[1], samples))
+        seen += count
+    assert seen == samples

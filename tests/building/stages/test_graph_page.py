@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.building.plan.spec import Upstream
+from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.package.run import compressed_size
 from mobileprep.building.stages.page import run as module
-from mobileprep.building.stages.page.run import compressed_graph, write_graph_page
+from mobileprep.building.stages.page.run import compressed_graph, run_nodes, write_graph_page
+from mobileprep.building.stages.page.spec import NodesStage
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.graph.tensor import Tensor
-from tests.building.stages.jobs import classifier
+from mobileprep.recipe.settings import InputSpec
+from tests.building.stages.jobs import classifier, job, json_output
 
 
 def page_record(folder: Path, graph: Graph, before: Graph | None = None) -> Any:
@@ -60,3 +64,47 @@ def test_constants_are_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     another = graph.with_nodes([*graph.nodes, constant("more", Tensor.of(np.float32(1)))])
     assert compressed_graph(another) > before - 1000
     assert len(sizes) == 1  # the bytes between the constants
+
+
+RANGES = 'version: 1\ntensors:\n  "y": {min: -1.0, max: 2.0}\n'
+
+
+def node_record(folder: Path, *, ranges: str = "", inputs: tuple[InputSpec, ...] = ()) -> Any:
+    """Run the stage and return its record."""
+    stored: dict[str, Any] = {"graph": classifier()}
+    if ranges:
+        (folder / "ranges.yaml").write_text(ranges)
+        stored["ranges 1"] = folder / "ranges.yaml"
+    stage = NodesStage(
+        inputs=inputs,
+        graph=Upstream("r/earlier", "graph"),
+        ranges=(Upstream("r/calibrate", "ranges.yaml"),) if ranges else (),
+    )
+    done: Job[NodesStage] = job(folder, stage, **stored)
+    run_nodes(done)
+    return json_output(done, "nodes.json")
+
+
+def test_nodes_of_the_graph_are_recorded(tmp_path: Path) -> None:
+    record = node_record(tmp_path)
+    assert record["graph"]["names"] == [node.name for node in classifier()]
+    assert record["graph"]["weights"] == []  # nine elements are too few for a distribution
+    assert record["ranges"] == []
+
+
+def test_declared_shapes_are_recorded(tmp_path: Path) -> None:
+    def shape(**options: Any) -> str:
+        graph = node_record(tmp_path, **options)["graph"]
+        return str(graph["texts"][graph["shapes"][graph["names"].index("y")][0]])
+
+    declared = shape(inputs=(InputSpec("x", "float32", (7, 3)),))
+    assert shape() != declared
+    assert "7" in declared
+
+
+def test_ranges_of_calibrations_are_recorded(tmp_path: Path) -> None:
+    assert node_record(tmp_path, ranges=RANGES)["ranges"] == [["y", -1.0, 2.0]]
+
+
+def test_record_is_reproducible(tmp_path: Path) -> None:
+    assert json.dumps(node_record(tmp_path)) == json.dumps(node_record(tmp_path))

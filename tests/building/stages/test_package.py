@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,25 @@ import pytest
 from msgspec import structs
 
 from mobileprep.building.stages.base import Job
-from mobileprep.building.stages.package.run import run_package
-from mobileprep.building.stages.package.spec import PackageStage
-from mobileprep.building.stages.running import write_assets
+from mobileprep.building.stages.package.run import compressed_size, run_compress, run_package
+from mobileprep.building.stages.package.spec import CompressStage, PackageStage
+from mobileprep.building.stages.running import asset_folder, write_assets
 from mobileprep.core.files import map_file
-from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.errors import ArtifactError, InvalidGraphError, UnsupportedError
+from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.formats.tflite.records import NARROW, text_bytes, unpacked
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.files import read_graph, read_shipped_graph
+from mobileprep.graph.files import read_graph, read_shipped_graph, write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import constant
 from mobileprep.graph.serde import graph_to_bytes
+from mobileprep.graph.statistics import (
+    ChannelStatistics,
+    with_statistics,
+    without_statistics,
+)
 from mobileprep.graph.tensor import Tensor
 from mobileprep.recipe.validation_settings import Quantize, QuantizeRule
 from tests.building.stages.jobs import (
@@ -394,3 +401,95 @@ def test_source_that_would_replace_one_of_tensorflow_is_refused(tmp_path: Path) 
     done = package(tmp_path, registration=("1.15",), ops=ops, op_sources=sources)
     with pytest.raises(UnsupportedError, match=r"TensorFlow has a file `relu_op\.cc` too"):
         run_package(done)
+
+
+def data(size: int) -> bytes:
+    return (bytes(i * i % 251 for i in range(1024)) * (size // 1024 + 1))[:size]
+
+
+def test_record_has_the_size_and_the_compressor(tmp_path: Path) -> None:
+    (tmp_path / "model.pb").write_bytes(data(5000))
+    stage = CompressStage(compressor="deflate by X 1", **slots("model"))
+    done = job(tmp_path, stage, model=tmp_path / "model.pb")
+    run_compress(done)
+    size = compressed_size([data(5000)])
+    assert json_output(done, "compress.json") == {"bytes": size, "compressor": "deflate by X 1"}
+
+
+def test_size_of_a_graph_without_its_file(tmp_path: Path) -> None:
+    weights = np.random.default_rng(1).standard_normal((40, 500)).astype(np.float32)
+    node = constant("weights", Tensor.packed(weights))
+    statistics = ChannelStatistics(np.zeros(3), np.ones(3))
+    graph = Graph([node, with_statistics(constant("bias", Tensor.packed(weights[0])), statistics)])
+    stage = CompressStage(compressor="deflate by X 1", **slots("graph"))
+    done = job(tmp_path, stage, graph=graph)
+    run_compress(done)
+    write_graph(tmp_path / "model.pb", without_statistics(graph))
+    size = compressed_size([(tmp_path / "model.pb").read_bytes()])
+    assert json_output(done, "compress.json")["bytes"] == size
+
+
+BLOCK = 4 << 20
+SLICE = 1 << 20
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK, 9 * BLOCK + 5])
+def test_size_is_that_of_a_zlib_stream(size: int) -> None:
+    whole = data(size)
+    stream = b"\x78\x01"
+    for at in range(0, size, BLOCK):
+        packer = zlib.compressobj(1, wbits=-15, memLevel=9)
+        block = whole[at : at + BLOCK]
+        stream += b"".join(packer.compress(block[k : k + SLICE]) for k in range(0, BLOCK, SLICE))
+        stream += packer.flush(zlib.Z_FULL_FLUSH)
+    stream += b"\x03\x00" + zlib.adler32(whole).to_bytes(4, "big")
+    assert zlib.decompress(stream) == whole
+    assert compressed_size([whole]) == len(stream)
+
+
+def test_blocks_add_little_to_the_size() -> None:
+    whole = np.random.default_rng(3).standard_normal(3 << 20).astype(np.float32).tobytes()
+    packer = zlib.compressobj(1, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
+    single = len(packer.compress(whole) + packer.flush())
+    assert abs(compressed_size([whole]) - single) < single / 10_000
+
+
+@pytest.mark.parametrize("kind", ["dense", "repeating"])
+def test_size_is_near_that_of_the_best_zlib_level(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    weights = rng.standard_normal(1 << 19).astype(np.float32)
+    if kind == "repeating":
+        weights = weights[:256][rng.integers(0, 256, 1 << 19)]
+    whole = weights.tobytes()
+    assert compressed_size([whole]) < 1.1 * len(zlib.compress(whole, 9))
+
+
+def test_size_does_not_depend_on_the_pieces() -> None:
+    whole = data(3 * BLOCK)
+    pieces = [whole[:7], whole[7 : 2 * BLOCK + 9], whole[2 * BLOCK + 9 :]]
+    assert compressed_size(pieces) == compressed_size([whole])
+
+
+def test_asset_files_round_trip(tmp_path: Path) -> None:
+    words, empty = tmp_path / "words.txt", tmp_path / "empty"
+    words.write_bytes(b"yes\nno\n\0")
+    empty.touch()
+    path = tmp_path / "assets.npz"
+    write_assets(path, {"more/words.txt": words, "none": empty})
+    with asset_folder(path) as folder:
+        paths = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
+        assert sorted(paths) == ["more/words.txt", "none"]
+        assert paths["more/words.txt"].read_bytes() == b"yes\nno\n\0"
+    assert not folder.exists()
+
+
+def test_directory_is_empty_without_assets(tmp_path: Path) -> None:
+    with asset_folder(assets(tmp_path)) as folder:
+        assert list(folder.iterdir()) == []
+
+
+def test_asset_name_outside_of_the_directory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.npz"
+    write_arrays(path, {"../out": np.zeros(1, np.uint8)})
+    with pytest.raises(ArtifactError, match="leads out"), asset_folder(path):
+        pass

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from mobileprep.building.stages.pipeline.counts import Count, binomial_percentile
+from mobileprep.building.stages.pipeline.run import Count, binomial_percentile
 from mobileprep.building.stages.pipeline.spec import Amounts
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.building.verify import bare_folders, manifests, verify
-from mobileprep.recipe.loading import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import built, built_once
 
 __all__ = ["built", "built_once"]

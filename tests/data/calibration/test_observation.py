@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from mobileprep.data.calibration.observation import Subject, Watcher
-from mobileprep.data.calibration.ranges import ranges_of
+from mobileprep.data.calibration.observation import Subject, Watcher, ranges_of
 from mobileprep.data.options import Method
 from mobileprep.data.source import Batch
 from mobileprep.errors import AccuracyError, UnsupportedError

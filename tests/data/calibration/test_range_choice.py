@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from mobileprep.data.calibration.range_choice import Calibrated, Trial, calibrated
-from mobileprep.data.calibration.readers import Reader
+from mobileprep.data.calibration.range_choice import Calibrated, Reader, Trial, calibrated
 from mobileprep.data.calibration.shards import observed
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph import attrs as attr

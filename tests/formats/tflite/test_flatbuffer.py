@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.formats.tflite.flatbuffer import FlatBufferWriter, root_table
-from mobileprep.formats.tflite.flexbuffer import number_map
+from mobileprep.formats.tflite.flatbuffer import FlatBufferWriter, number_map, root_table
 from mobileprep.formats.tflite.layout import layout
 
 REASON = "flatbuffers, a dependency of ai-edge-litert, is not installed"

@@ -21,6 +21,10 @@ from mobileprep.formats.tflite.records import (
     Quantization,
     SignatureRecord,
     SubGraphRecord,
+    fault_of_texts,
+    packed,
+    text_bytes,
+    unpacked,
 )
 from mobileprep.formats.tflite.writer import model_bytes
 from tests.fuzz.flatbuffer import places
@@ -256,3 +260,43 @@ def test_blocks_have_the_scales_of_another_tensor() -> None:
 def test_blocks_that_do_not_fit_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(CorruptFileError, match=message):
         read_model(blocks(**changes), "m.tflite")
+
+
+def test_first_integer_is_in_the_lowest_bits() -> None:
+    assert packed(np.int8([[7, -7, 1]]), 4).tobytes() == bytes([0x97, 0x01])
+    assert packed(np.int8([1, -2, 0, -1, 1]), 2).tobytes() == bytes([0b11001001, 1])
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 9])
+def test_unpacked_integers_are_those_that_were_packed(bits: int, count: int) -> None:
+    levels = np.arange(count, dtype=np.int8) * 3 % (1 << bits) - (1 << (bits - 1))
+    stored = packed(levels, bits).tobytes()
+    assert len(stored) == -(-count * bits // 8)
+    np.testing.assert_array_equal(unpacked(stored, bits, (1, count)), [levels])
+
+
+def test_string_buffer_layout() -> None:
+    data = text_bytes([b"a", b"", b"bc\0"])
+    assert np.frombuffer(data, "<i4", 5).tolist() == [3, 20, 21, 21, 24]
+    assert data[20:] == b"abc\0"
+    assert fault_of_texts(data, 3) == ""
+
+
+def numbers(*values: int) -> bytes:
+    return np.array(values, "<i4").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"\1\0\0\0", "has 4 bytes, too few for strings"),
+        (numbers(2, 16, 16), "has 2 strings, but its shape has 1"),
+        (numbers(1, 12), "has 8 bytes, too few for the places of 1 strings"),
+        (numbers(1, 8, 12), "has strings outside of its buffer"),
+        (numbers(1, 12, 13), "has strings outside of its buffer"),
+        (numbers(1, 12, -1), "has strings outside of its buffer"),
+    ],
+)
+def test_invalid_string_buffers_are_reported(content: bytes, fault: str) -> None:
+    assert fault_of_texts(content, 1) == fault

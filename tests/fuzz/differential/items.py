@@ -10,10 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library, Versions
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.opdefs.definitions import any_op_def
 from mobileprep.graph.refs import parse_function_ref, parse_ref
 from tests.litert.graphs import const, op

@@ -6,7 +6,7 @@ import random
 from functools import lru_cache
 from pathlib import Path
 
-from mobileprep.inspection.measured_ops import MeasuredOp
+from mobileprep.building.device_measurements import MeasuredOp
 from mobileprep.targets.measurements import Measurement, measurement_bytes
 from mobileprep.targets.op_classes import ClassCost
 from tests.fuzz import seeds

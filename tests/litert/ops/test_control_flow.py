@@ -13,10 +13,9 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph import attrs as attr
-from mobileprep.graph.attrs import AttrValue, FuncRef
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
 from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
-from mobileprep.graph.opdef import ArgDef, OpDef
 from mobileprep.graph.refs import parse_function_ref
 from tests.litert.graphs import answered, codes, expected, model
 from tests.litert.one_op import check_graph, compare

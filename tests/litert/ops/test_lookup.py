@@ -22,7 +22,7 @@ from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from tests.litert.graphs import codes, model, op
 from tests.litert.one_op import check_graph, numbers
 from tests.ops.lookup.test_tables import INT64, STRING, filled, from_file, table, text_const
-from tests.ops.strings.test_joining import texts
+from tests.ops.strings.test_conversion import texts
 from tests.transforms.graphs import const, node
 
 WORDS = texts("no", "maybe", "yes", "")

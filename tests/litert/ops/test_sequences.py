@@ -1,4 +1,4 @@
-"""Bucketize and CTC decoding."""
+"""Bucketize, CTC decoding, and the trees of beam searches."""
 
 from __future__ import annotations
 
@@ -27,3 +27,19 @@ def test_greedy_decoding(blank: int, is_merged: bool, open_sizes: int) -> None:
     lengths = np.int32([12, 7, 1, 9])
     options = {"blank_index": blank, "merge_repeated": is_merged, "open_sizes": open_sizes}
     check("CTCGreedyDecoder", [numbers(12, 4, 3), lengths], outputs=4, **options)
+
+
+@pytest.mark.parametrize("op", ["GatherTree", "Addons>GatherTree"])
+@pytest.mark.parametrize("open_sizes", [0, 1, 2, 3])
+@pytest.mark.parametrize("lengths", [[6, 6, 6], [4, 0, 6], [1, 9, 2]])
+def test_beam_trees(op: str, lengths: list[int], open_sizes: int) -> None:
+    random = np.random.default_rng(0)
+    # The end token 2 occurs within the sequences, too.
+    ids, parents = (random.integers(0, most, (6, 3, 4), np.int32) for most in (9, 4))
+    inputs = [ids, parents, np.int32(lengths), np.int32(2)]
+    assert "WHILE" in check(op, inputs, open_sizes=open_sizes)
+
+
+def test_beam_tree_of_int64() -> None:
+    ids, parents = np.int64([[[5, 6]], [[7, 8]]]), np.int64([[[0, 0]], [[1, 0]]])
+    check("GatherTree", [ids, parents, np.int32([2]), np.int64(1)])

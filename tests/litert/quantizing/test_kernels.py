@@ -21,7 +21,7 @@ from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, EndType, Integers
 from mobileprep.litert.quantizing.quantize import quantized
 from mobileprep.litert.quantizing.sequences import SEQUENCE
-from mobileprep.ops.math.special import erf
+from mobileprep.ops.math.arithmetic import erf
 from tests.litert.graphs import answered, codes, const, feed, numpy_type, op
 from tests.litert.integer_op import (
     as_floats,

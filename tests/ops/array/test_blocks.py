@@ -1,4 +1,4 @@
-"""Space to depth, space to batch, and back."""
+"""Blocks, padding, and transposing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import case, case_tests, refused, unlike
+from tests.ops.cases import Partly, case, case_tests, refused, unlike
 from tests.ops.graphs import i32, run
 
 OP_CASES = [
@@ -40,8 +40,6 @@ OP_CASES = [
     unlike(case("SpaceToBatchND", [(2, 4, 6), (0,), (0, 2)], [(-1, 4, 6)])),
     case("BatchToSpaceND", [(4, 1, 5), [2], [[1, 1]]], [(2, 0, 5)]),
 ]
-
-test_shapes_and_costs = case_tests(OP_CASES)
 
 
 PIXELS = i32(range(1, 17)).reshape(1, 4, 4, 1)
@@ -88,3 +86,58 @@ def test_space_to_depth_and_back() -> None:
         [11, 12, 15, 16],
     ]
     np.testing.assert_array_equal(run("DepthToSpace", blocks, block_size=2), PIXELS)
+
+
+OP_CASES += [
+    case("Tile", [(2, 3), [4, 5]], [(8, 15)]),
+    case("Tile", [(2, -1), [4, 5]], [(8, -1)]),
+    case("Tile", [(2, 0), Partly((4, -1))], [(8, 0)]),
+    case("Tile", [(2, 3), (2,)], [(-1, -1)]),
+    case("Tile", [None, (-1,)], [None]),
+    refused("Tile", [(2, 3), [4]]),
+    case("Pad", [(2, 3), [[1, 2], [0, 4]]], [(5, 7)]),
+    case("Pad", [(2, -1), [[1, 2], [0, 4]]], [(5, -1)]),
+    case("Pad", [None, [[1, 2], [0, 4]]], [(-1, -1)]),
+    case("Pad", [(2, 3), (2, 2)], [(-1, -1)]),
+    case("Pad", [(2, 3), (-1, 2)], [(-1, -1)]),
+    case("Pad", [None, (-1, 2)], [None]),
+    refused("Pad", [(2, 3), [[1, 2]]]),
+    refused("Pad", [(2, 3), (2,)]),
+    case("PadV2", [(2, 3), [[1, 2], [0, 4]], 0.0], [(5, 7)]),
+    case("MirrorPad", [(3, 4), [[1, 2], [0, 1]]], [(6, 5)], mode="REFLECT"),
+    case("Tile", [(), (0,)], [()]),
+    case("Pad", [(), (0, 2)], [()]),
+]
+
+
+@pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC"])
+def test_mirror_pad_of_a_scalar(mode: str) -> None:
+    out = run("MirrorPad", np.float32(3), np.zeros((0, 2), np.int32), mode=mode)
+    assert (out.shape, out.tolist()) == ((), 3)
+
+
+OP_CASES += [
+    case("Transpose", [(4, 5, 6), [2, 0, 1]], [(6, 4, 5)]),
+    case("Transpose", [None, [1, 0]], [(-1, -1)]),
+    case("Transpose", [(4, 5), (2,)], [(-1, -1)]),
+    unlike(case("Transpose", [(4,), (1,)], [(4,)])),
+    unlike(case("Transpose", [(4, 4), (2,)], [(4, 4)])),
+    case("Transpose", [None, (3,)], [(-1, -1, -1)]),
+    case("Transpose", [None, (-1,)], [None]),
+    unlike(case("Transpose", [None, (255,)], [None])),
+    unlike(case("Transpose", [None, (254,)], [(-1,) * 254])),
+    unlike(refused("Transpose", [(4, 5), [0, 0]])),
+    refused("Transpose", [(4, 5), [0]]),
+    case("ConjugateTranspose", [(4, -1), [1, 0]], [(-1, 4)]),
+    case("InvertPermutation", [(4,)], [(4,)]),
+    refused("InvertPermutation", [(4, 4)]),
+    unlike(case("Transpose", [None, (0,)], [()])),
+]
+
+
+def test_conjugate_transpose_of_bool() -> None:
+    out = run("ConjugateTranspose", np.array([[True, False]]), i32([1, 0]))
+    assert (out.dtype, out.tolist()) == (np.bool_, [[True], [False]])
+
+
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -1,4 +1,4 @@
-"""Parsing of serialized examples to dense, sparse, and ragged tensors."""
+"""Files, CSV lines, summaries, and serialized Examples."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.examples import example, floats_of, integers_of, texts_of
-from tests.ops.graphs import f32, run_all
-from tests.ops.strings.test_joining import scalar, texts
+from tests.ops.graphs import f32, i32, run_all
+from tests.ops.strings.test_conversion import scalar, texts
 
 
 def serialized(*examples: bytes) -> np.ndarray:
@@ -141,5 +141,71 @@ OP_CASES = [
         dense_keys=("b",),
     ),
 ]
+
+
+OP_CASES += [
+    case("AudioSummaryV2", [(), (2, 3), ()], [()]),
+    case("HistogramSummary", [(), (2, 3)], [()]),
+    case("ImageSummary", [(), (1, 2, 3, 1)], [()]),
+    case("MergeSummary", [(), ()], [()]),
+    case("ScalarSummary", [(), ()], [()]),
+    case("Timestamp", [], [()]),
+]
+
+
+NEEDED = np.zeros(0, np.float32)
+
+
+def test_column_types_and_defaults():
+    lines = texts('1,2.5,"a ""b"", c"', ",,")
+    result = run_all("DecodeCSV", lines, i32([7]), f32([0.5]), texts("?"))
+    assert [c.tolist() for c in result] == [[1, 7], [2.5, 0.5], [b'a "b", c', b"?"]]
+
+
+def test_selected_columns_delimiter_and_na_value():
+    attrs = {"select_cols": (1,), "field_delim": ";", "na_value": "NA"}
+    assert run_all("DecodeCSV", texts("a;2", "b;NA"), i32([9]), **attrs)[0].tolist() == [2, 9]
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ("1,2", "2 fields"),
+        ('a"', "not quoted"),
+        ('"a', "does not end"),
+        ("", "0 fields"),
+        ("x", "is not a number"),
+    ],
+)
+def test_invalid_records_are_refused(line, match):
+    with pytest.raises(InvalidGraphError, match=match):
+        run_all("DecodeCSV", texts(line), NEEDED)
+
+
+def test_missing_required_field_is_refused():
+    with pytest.raises(InvalidGraphError, match="without a default is missing"):
+        run_all("DecodeCSV", texts(",1"), NEEDED, NEEDED)
+
+
+OP_CASES += [
+    case(
+        "DecodeCSV", [(4, -1), (1,), (0,)], [(4, -1), (4, -1)], OUT_TYPE=(DType.FLOAT, DType.INT32)
+    ),
+]
+
+
+OP_CASES += [
+    case("ReadFile", [()], [()]),
+    case("WriteFile", [(), ()], []),
+    case("SerializeTensor", [(2, 3)], [()]),
+    case("ParseTensor", [()], [None], out_type=DType.FLOAT),
+    case("ShardedFilename", [(), (), ()], [()]),
+    case("MergeV2Checkpoints", [(3,), ()], []),
+    case("RestoreV2", [(), (2,), (2,)], [None, None], dtypes=(DType.FLOAT, DType.FLOAT)),
+    case("Save", [(), (1,), (2, 3)], [], T=(DType.FLOAT,)),
+    case("SaveSlices", [(), (1,), (1,), (2, 3)], [], T=(DType.FLOAT,)),
+    case("SaveV2", [(), (1,), (1,), (2, 3)], [], dtypes=(DType.FLOAT,)),
+]
+
 
 test_shapes_and_costs = case_tests(OP_CASES)

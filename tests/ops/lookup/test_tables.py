@@ -14,7 +14,7 @@ from mobileprep.graph.node import Node, constant
 from mobileprep.graph.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import case, case_tests, unlike
-from tests.ops.strings.test_joining import scalar, texts
+from tests.ops.strings.test_conversion import scalar, texts
 from tests.transforms.graphs import const, node
 
 INT64, STRING = DType.INT64, DType.STRING

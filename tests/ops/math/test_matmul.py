@@ -1,9 +1,9 @@
-"""Matrix products."""
+"""Matrix products and Einsum."""
 
 from __future__ import annotations
 
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import case, case_tests, refused, unlike
+from tests.ops.cases import case, case_tests, cost, refused, unlike
 
 F = DType.FLOAT
 
@@ -28,5 +28,22 @@ OP_CASES = [
     case("BatchMatMulV3", [(2, 3), (3, 5)], [(2, 5)], 60, Ta=F, Tb=F, Tout=F),
     unlike(case("BatchMatMulV2", [(2, 3), None], [None], None)),
 ]
+
+
+OP_CASES += [
+    case("Einsum", [(2, 3), (3, 5)], [(2, 5)], 60, equation="ab,bc->ac"),
+    unlike(case("Einsum", [(2, 3)], [(3, 2)], 0, equation="ab -> ba")),
+    case("Einsum", [(2, 3)], [(2,)], 4, equation="ab->a"),
+    case("Einsum", [(-1, 3), (3, 5)], [(-1, 5)], None, equation="ab,bc->ac"),
+    case("Einsum", [None, (3, 5)], [(-1, 5)], None, equation="ab,bc->ac"),
+    unlike(case("Einsum", [(2, 3), (3, 5)], [None], None, equation="...b,bc->...c")),
+    refused("Einsum", [(2, 3), (4, 5)], equation="ab,bc->ac"),
+    refused("Einsum", [(2, 3, 4), (4, 5)], equation="ab,bc->ac"),
+]
+
+
+def test_invalid_equation_has_no_cost() -> None:
+    cost("Einsum", [(2, 3, 4), (4, 5)], [(2, 5)], None, equation="ab,bc->ac").check()
+
 
 test_shapes_and_costs = case_tests(OP_CASES)

@@ -71,8 +71,6 @@ COSTS = [
     cost(V2, [(4, 9, 8, 3), (4,), (4,)], [(4, 4, 3, 3)], None, padding="VALID"),
 ]
 
-test_shapes_and_costs = case_tests(SHAPES, COSTS)
-
 
 def test_max_pool_v2() -> None:
     x = np.arange(12, dtype=np.float32).reshape(1, 3, 4, 1)
@@ -114,3 +112,15 @@ def test_avg_pool_ignores_padding() -> None:
     assert result[0, :, :, 0].tolist() == [[2, 3.5], [6.5, 8]]
     assert run("AvgPool", x, **window, padding="VALID").ravel().tolist() == [2]
     assert run("MaxPool", -x, **window, padding="SAME")[0, :, :, 0].tolist() == [[0, -2], [-6, -8]]
+
+
+SHAPES += [
+    shapes("MaxPoolWithArgmax", [(4, 9, 8, 3)], [(4, 4, 3, 3)] * 2, **TWO),
+    shapes("MaxPoolWithArgmax", [(4, -1, 8, 3)], [(4, -1, 3, 3)] * 2, **TWO),
+    shapes("MaxPoolWithArgmax", [(9, 8, 3)], None, **TWO),
+]
+
+COSTS += [cost("MaxPoolWithArgmax", [(4, 9, 8, 3)], [(4, 4, 3, 3)] * 2, 6 * 144, **TWO)]
+
+
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

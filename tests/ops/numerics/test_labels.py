@@ -7,14 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.ops.numerics.texts import (
     INTEGERS,
+    as_texts,
     class_count,
     counts_fault,
+    decode_wav,
+    each_text,
     labels_fault,
     no_scores,
+    one_text,
     range_fault,
+    texts,
 )
+from tests.ops.sounds import wav
 
 
 @pytest.mark.parametrize(
@@ -128,3 +135,55 @@ def test_class_count_is_the_only_other_axis(shape: tuple[int, ...], count: int |
 
 def test_output_without_scores_is_reported() -> None:
     assert no_scores("of shape [1]")[0].endswith("and the first output is of shape [1]")
+
+
+def test_strings_keep_order_and_trailing_zeros() -> None:
+    array = as_texts([b"a\0", b"", b"ccc", b"d"], (2, 2))
+    assert array[1, 0] == b"ccc"
+    assert texts(array) == [b"a\0", b"", b"ccc", b"d"]
+
+
+def test_each_text() -> None:
+    result = each_text(bytes.upper, as_texts([b"a", b"b"], (1, 2)))
+    assert result.tolist() == [[b"A", b"B"]]
+
+
+def test_one_text() -> None:
+    assert one_text(as_texts([b"a"], ())) == b"a"
+    assert one_text(as_texts([b"a"], (1, 1))) == b"a"
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_one_text_needs_one_element(count: int) -> None:
+    with pytest.raises(ValueError, match=f"one text is needed, not {count}"):
+        one_text(as_texts([b"a"] * count, (count,)))
+
+
+def test_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="strings are needed, not int32"):
+        texts(np.int32([1]))
+
+
+SAMPLES = np.array([[0, -32768], [32767, 16384]])
+
+
+def test_samples_are_scaled() -> None:
+    result, rate = decode_wav(wav(SAMPLES, rate=8000))
+    np.testing.assert_array_equal(result, [[0, -1], [32767 / 32768, 0.5]])
+    assert (result.dtype, rate) == (np.float32, 8000)
+
+
+def test_empty_file() -> None:
+    result, _ = decode_wav(wav(SAMPLES[:0]))
+    assert result.shape == (0, 2)
+
+
+@pytest.mark.parametrize("end", [0, 3, 20, 50, -1])
+def test_truncated_files_are_refused(end: int) -> None:
+    with pytest.raises(CorruptFileError, match=r"^WAV file: is damaged: \S"):
+        decode_wav(wav(SAMPLES)[:end])
+
+
+def test_other_widths_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="samples of 8 bits"):
+        decode_wav(wav(SAMPLES[:1] % 200, width=1))

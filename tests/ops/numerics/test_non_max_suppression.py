@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.ops.numerics.boxes import (
+from mobileprep.ops.image.non_max_suppression import (
     Boxes,
     SuppressionLimits,
     suppress,

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mobileprep.ops.sparse.math import summed
+from mobileprep.ops.sparse.sparse import summed
 
 
 def test_segment_sum() -> None:

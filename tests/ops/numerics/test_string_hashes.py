@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
-from mobileprep.ops.numerics.hashes import combined_fingerprints, fingerprint64, siphash
+from mobileprep.ops.numerics.hashes import combined_fingerprints, fingerprint64, hash64, siphash
 
 # From pyfarmhash 0.5.1: lengths on both sides of each branch.
 FARM = [
@@ -86,3 +88,25 @@ def test_combined_fingerprints() -> None:
     first, second = (np.array(column, np.uint64) for column in zip(*pairs, strict=True))
     result = combined_fingerprints(first, second)
     assert result.tolist() == [expected_cat(a, b) for a, b in pairs]
+
+
+MULTIPLIER = 0xC6A4A7935BD1E995
+
+
+def murmur(data: bytes, seed: int = 0xDECAFCAFFE) -> int:
+    hash_ = seed ^ (len(data) * MULTIPLIER & MASK)
+    whole = len(data) // 8 * 8
+    for start in range(0, whole, 8):
+        word = int.from_bytes(data[start : start + 8], "little") * MULTIPLIER & MASK
+        word = (word ^ word >> 47) * MULTIPLIER & MASK
+        hash_ = (hash_ ^ word) * MULTIPLIER & MASK
+    if data[whole:]:
+        hash_ = (hash_ ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & MASK
+    hash_ = (hash_ ^ hash_ >> 47) * MULTIPLIER & MASK
+    return hash_ ^ hash_ >> 47
+
+
+@pytest.mark.parametrize("length", [*range(18), 63, 64, 65, 100, (1 << 18) + 9])
+def test_hash64(length: int) -> None:
+    data = random.Random(length).randbytes(length)
+    assert hash64(data) == murmur(data)

@@ -28,8 +28,6 @@ COSTS = [
     cost("QuantizedReshape", [(2, 6), (2,), (), ()], [(3, 4), (), ()], 0),
 ]
 
-test_shapes_and_costs = case_tests(SHAPES, COSTS)
-
 
 def test_concat_uses_the_largest_range() -> None:
     # The ranges are 1, 1/2, and 1/5 of 0 to 255: their bytes count 1, 1/2, and 1/5.
@@ -43,3 +41,16 @@ def test_concat_uses_the_largest_range() -> None:
         out, low, high = outputs
         assert out.tolist() == [[10, 10, 50, 10]]
         assert (float(low), float(high)) == (0, 255)
+
+
+RESIZE = "QuantizedResizeBilinear"
+
+SHAPES += [
+    shapes(RESIZE, [(2, 4, 5, 3), [7, 8], (), ()], [(2, 7, 8, 3), (), ()]),
+    shapes(RESIZE, [(4, 5, 3), [7, 8], (), ()], None),
+]
+
+COSTS += [cost(RESIZE, [(1, 4, 5, 3), (2,), (), ()], [(1, 7, 8, 3), (), ()], 9 * 168)]
+
+
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

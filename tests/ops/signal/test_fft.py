@@ -7,7 +7,9 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.cases import case_tests, cost, shapes
-from tests.ops.graphs import run
+from tests.ops.graphs import f32, i32, run, run_all
+from tests.ops.pictures import text
+from tests.ops.sounds import wav
 
 PLAIN = {"FFT": 1, "IFFT": 1, "FFT2D": 2, "IFFT2D": 2, "FFT3D": 3, "IFFT3D": 3}
 
@@ -53,8 +55,6 @@ COSTS = [
     cost("FFT", [(5, 2)], [(5, 2)], 5 * 10),
 ]
 
-test_shapes_and_costs = case_tests(SHAPES, COSTS)
-
 
 def test_fft_matches_its_definition() -> None:
     x = np.array([1, 2, 0, -1j], np.complex64)
@@ -89,3 +89,144 @@ def test_rfft_and_irfft() -> None:
 @pytest.mark.parametrize("op", ["FFT", "IFFT2D"])
 def test_fft_of_empty_tensor(op: str) -> None:
     assert run(op, np.zeros((2, 3, 0), np.complex64)).shape == (2, 3, 0)
+
+
+SHAPES += [
+    shapes("Mfcc", [(2, 98, 257), ()], [(2, 98, 13)]),
+    shapes("Mfcc", [(-1, 98, 257), ()], [(-1, 98, 20)], dct_coefficient_count=20),
+    shapes("Mfcc", [None, ()], [(-1, -1, 13)]),
+    shapes("Mfcc", [(98, 257), ()], None),
+]
+
+COSTS += [
+    # 5 for each of 9 frequencies, 40 logarithms, and 13 sums of 40 products
+    cost("Mfcc", [(2, 3, 9), ()], [(2, 3, 13)], 6 * (45 + 40 + 1040)),
+    cost(
+        "Mfcc",
+        [(2, 3, 9), ()],
+        [(2, 3, 4)],
+        6 * (45 + 10 + 80),
+        filterbank_channel_count=10,
+        dct_coefficient_count=4,
+    ),
+]
+
+
+SHAPES += [
+    shapes("DecodeWav", [()], [(-1, -1), ()]),
+    shapes("DecodeWav", [()], [(16000, 2), ()], desired_samples=16000, desired_channels=2),
+]
+
+COSTS += [cost("DecodeWav", [()], [(16000, 2), ()], 0)]
+
+
+SPECTROGRAM = "AudioSpectrogram"
+
+SHAPES += [
+    # 1 + (100 - 10) / 6 windows, and 16 / 2 + 1 frequencies
+    shapes(SPECTROGRAM, [(100, 2)], [(2, 16, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(10, 2)], [(2, 1, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(9, 2)], [(2, 0, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(100, 2)], [(2, 11, 9)], window_size=16, stride=8),
+    shapes(SPECTROGRAM, [(100, 2)], [(2, 11, 17)], window_size=17, stride=8),
+    shapes(SPECTROGRAM, [(0, 2)], [(2, 0, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(12, 2)], [(2, 3, 9)], window_size=10, stride=1),
+    shapes(SPECTROGRAM, [(-1, 2)], [(2, -1, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(100,)], None, window_size=10, stride=6),
+]
+
+COSTS += [
+    # a window of 10, half of 5 x 16 x log2 16, and for each of 9 two squares, a sum, and a root
+    cost(SPECTROGRAM, [(100, 2)], [(2, 16, 9)], 32 * (10 + 160 + 36), window_size=10),
+    cost(
+        SPECTROGRAM,
+        [(100, 2)],
+        [(2, 16, 9)],
+        32 * (10 + 160 + 27),
+        window_size=10,
+        magnitude_squared=True,
+    ),
+]
+
+AUDIO = text(wav(np.array([[16384, -16384], [8192, 0], [0, 8192]]), rate=8000))
+
+
+def test_decode_wav() -> None:
+    samples, rate = run_all("DecodeWav", AUDIO)
+    np.testing.assert_array_equal(samples, [[0.5, -0.5], [0.25, 0], [0, 0.25]])
+    assert (rate.tolist(), rate.dtype) == (8000, np.int32)
+
+
+def test_decode_wav_with_desired_samples_and_channels() -> None:
+    cut, _ = run_all("DecodeWav", AUDIO, desired_samples=1, desired_channels=1)
+    np.testing.assert_array_equal(cut, [[0.5]])
+    filled, _ = run_all("DecodeWav", AUDIO, desired_samples=4, desired_channels=3)
+    expected = [[0.5, -0.5, -0.5], [0.25, 0, 0], [0, 0.25, 0.25], [0, 0, 0]]
+    np.testing.assert_array_equal(filled, expected)
+
+
+def test_spectrogram_of_a_tone() -> None:
+    tone = np.cos(2 * np.pi * 8 * np.arange(64) / 32)[:, None]
+    result = run("AudioSpectrogram", f32(tone), window_size=32, stride=16, magnitude_squared=False)
+    assert result.shape == (1, 3, 17)
+    # Half of the window length from the tone, and half of that from the window.
+    np.testing.assert_allclose(result[0, 0, 7:10], [4, 8, 4], rtol=1e-5)
+    np.testing.assert_allclose(result[0, :, :6], 0, atol=1e-5)
+
+
+def test_window_is_padded_to_a_power_of_two() -> None:
+    samples = f32(np.ones((10, 2)))
+    result = run("AudioSpectrogram", samples, window_size=5, stride=2, magnitude_squared=True)
+    assert result.shape == (2, 3, 5)
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(5) / 5)
+    expected = np.abs(np.fft.rfft(hann, 8)) ** 2
+    np.testing.assert_allclose(result[1, 2], expected, rtol=1e-6)
+
+
+def test_spectrogram_of_short_audio_is_empty() -> None:
+    result = run("AudioSpectrogram", f32(np.ones((3, 1))), window_size=4, stride=1)
+    assert result.shape == (1, 0, 3)
+
+
+@pytest.mark.parametrize(("window", "stride"), [(1, 1), (4, 0), (1 << 30, 1)])
+def test_invalid_windows_are_refused(window: int, stride: int) -> None:
+    with pytest.raises(InvalidGraphError, match="node 'y'"):
+        run("AudioSpectrogram", f32(np.ones((8, 1))), window_size=window, stride=stride)
+
+
+def test_mfcc_of_silence() -> None:
+    result = run("Mfcc", np.zeros((1, 2, 257), np.float32), i32(16000))
+    assert result.shape == (1, 2, 13)
+    # The first cosine is 1: the sum of 40 logarithms, times the root of 2 / 40.
+    np.testing.assert_allclose(result[0, :, 0], np.log(1e-12) * np.sqrt(80), rtol=1e-6)
+    np.testing.assert_allclose(result[0, :, 1:], 0, atol=1e-4)
+
+
+def test_mfcc_of_a_flat_spectrum() -> None:
+    result = run("Mfcc", np.ones((1, 1, 257), np.float32), i32(16000), dct_coefficient_count=40)
+    grid = (np.arange(40)[:, None] + 0.5) * np.arange(40)[None] * (np.pi / 40)
+    cosines = np.cos(grid) * np.sqrt(2 / 40)
+    cosines[:, 0] /= 2
+    energy = np.exp(cosines @ result[0, 0])
+    step = 8000 / 256
+    edges = 700 * np.expm1(np.linspace(*(1127 * np.log1p(np.array([20, 4000]) / 700)), 42) / 1127)
+    widths = (edges[2:] - edges[:-2]) / 2 / step
+    np.testing.assert_allclose(energy[-10:], widths[-10:], rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("rate", "attrs"),
+    [
+        (0, {}),
+        (4000, {}),
+        (16000, {"lower_frequency_limit": 5000.0}),
+        (16000, {"dct_coefficient_count": 41}),
+        (16000, {"filterbank_channel_count": 0}),
+    ],
+)
+def test_invalid_mfcc_bands_are_refused(rate: int, attrs: dict) -> None:
+    with pytest.raises(InvalidGraphError, match="node 'y'"):
+        run("Mfcc", np.ones((1, 1, 257), np.float32), i32(rate), **attrs)
+
+
+test_shapes_and_costs = case_tests(SHAPES, COSTS)

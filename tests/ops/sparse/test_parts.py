@@ -1,4 +1,4 @@
-"""Sparse tensor ops."""
+"""Sparse tensors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ops.sparse.math import flat_places, in_order, sparse_shape
+from mobileprep.ops.sparse.sparse import flat_places, in_order, sparse_shape
+from tests.ops.cases import case, case_tests, refused, unlike
 from tests.ops.graphs import f32, i32, run, run_all
-from tests.ops.strings.test_joining import texts
+from tests.ops.strings.test_conversion import texts
 
 
 def i64(*values: Any) -> np.ndarray:
@@ -149,3 +150,96 @@ def test_row_major_order() -> None:
     assert flat_places(i64([0, 1, 2], [1, 0, 3], [1, 2, 0]), (2, 3, 4)).tolist() == [6, 15, 20]
     assert in_order(i64([1, 0], [0, 5], [1, 0], [0, 2])).tolist() == [3, 1, 0, 2]
     assert in_order(np.zeros((3, 0), np.int64)).tolist() == [0, 1, 2]
+
+
+REDUCED = ("SparseReduceMax", "SparseReduceSum")
+ELEMENTWISE = ("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul")
+
+OP_CASES = [
+    *(case(op, [(4, 2), (4,), [5, 6], [1]], [(5,)], 4) for op in REDUCED),
+    case("SparseReduceSum", [(4, 2), (4,), [5, 6], [-1]], [(5, 1)], 4, keep_dims=True),
+    case("SparseReduceSum", [(4, 2), (4,), [5, 6], (1,)], [None], 4),
+    case("SparseReduceSum", [(4, 2), (-1,), (2,), [1]], [None], None),
+    unlike(refused("SparseReduceSum", [(4, 2), (4,), [5, 6], [2]])),
+    case("SparseTensorDenseMatMul", [(4, 2), (4,), [5, 6], (6, 7)], [(5, 7)], 56),
+    case(
+        "SparseTensorDenseMatMul",
+        [(4, 2), (4,), [5, 6], (7, 5)],
+        [(6, 7)],
+        56,
+        adjoint_a=True,
+        adjoint_b=True,
+    ),
+    case("SparseTensorDenseMatMul", [(4, 2), (4,), (2,), (6, 7)], [(-1, 7)], None),
+    refused("SparseTensorDenseMatMul", [(4, 2), (4,), [5, 6], (5, 7)]),
+    *(case(op, [(4, 2), (4,), (2,), (5, 6)], [(4,)], 4) for op in ELEMENTWISE),
+    unlike(case("SparseDenseCwiseAdd", [None, (4,), (2,), (5, 6)], [(-1,)], 4)),
+    unlike(refused("SparseDenseCwiseAdd", [(4,), (4,), (2,), (5, 6)])),
+    case("SparseSoftmax", [(4, 2), (4,), (2,)], [(4,)], 20),
+    case("SparseSoftmax", [(-1, 2), (-1,), (2,)], [(-1,)], None),
+    refused("SparseSoftmax", [(4, 2), (4, 1), (2,)]),
+]
+
+
+OP_CASES += [
+    case("SparseReorder", [(4, 2), (4,), (2,)], [(4, 2), (4,)]),
+    unlike(case("SparseReshape", [(4, 2), (2,), (3,)], [(4, 3), (3,)])),
+    unlike(case("SparseReshape", [None, (2,), (3,)], [(-1, 3), (3,)])),
+    refused("SparseReshape", [(4, 2), (2,), (3, 1)]),
+    case("SparseFillEmptyRows", [(4, 2), (4,), [5, 6], 0.0], [(-1, 2), (-1,), (5,), (4,)]),
+    unlike(case("SparseFillEmptyRows", [(-1, 2), (4,), (2,), 0.0], [(-1, 2), (-1,), (-1,), (-1,)])),
+    refused("SparseFillEmptyRows", [(4,), (4,), (2,), 0.0]),
+    case("SparseSlice", [(4, 2), (4,), (2,), (2,), (2,)], [(-1, 2), (-1,), (2,)]),
+    unlike(refused("SparseSlice", [(4, 2), (4,), (2, 1), (2,), (2,)])),
+    case(
+        "SparseConcat", [(4, 2), (5, 2), (4,), (5,), (2,), (2,)], [(9, 2), (9,), (2,)], concat_dim=0
+    ),
+    case(
+        "SparseConcat",
+        [(4, -1), (-1, 2), (4,), (5,), (-1,), (2,)],
+        [(9, 2), (9,), (2,)],
+        concat_dim=0,
+    ),
+    case(
+        "SparseConcat", [(4, 2), None, (4,), None, (2,), (2,)], [(-1, 2), (-1,), (2,)], concat_dim=0
+    ),
+    refused("SparseConcat", [(4, 2), (5, 3), (4,), (5,), (2,), (2,)], concat_dim=0),
+    refused("SparseConcat", [(4, 2), (5, 2), (3,), (5,), (2,), (2,)], concat_dim=0),
+    refused("SparseConcat", [(4, 2), (5, 2), (4,), (5,), (2,), (3,)], concat_dim=0),
+    refused("SparseConcat", [(4,), (5, 2), (4,), (5,), (2,), (2,)], concat_dim=0),
+]
+
+
+OP_CASES += [
+    case("SparseSegmentSum", [(7, 3), (4,), (4,)], [(-1, 3)], 12),
+    case("SparseSegmentSumWithNumSegments", [(7, 3), (4,), (4,), 5], [(5, 3)], 12),
+    case("SparseSegmentSumWithNumSegments", [(7, 3), (4,), (4,), ()], [(-1, 3)], 12),
+    case("SparseSegmentSum", [(0, 3), (4,), (4,)], [(-1, 3)], 0),
+    case("SparseSegmentSum", [None, (4,), (4,)], [None], None),
+    refused("SparseSegmentSum", [(), (4,), (4,)]),
+    case("SparseSegmentMean", [(7, 3), (4,), (4,)], [(-1, 3)], None),
+    case("SparseSegmentSqrtN", [(7, 3), (4,), (4,)], [(-1, 3)], None),
+    case("SparseSegmentMeanWithNumSegments", [(7, 3), (4,), (4,), 5], [(5, 3)], 27),
+    case("SparseSegmentSqrtNWithNumSegments", [(7, 3), (4,), (4,), 5], [(5, 3)], 27),
+    case("SparseSegmentSum", [(7,), (4,), (4,)], [(-1,)], 4),
+]
+
+
+OP_CASES += [
+    case(
+        "SparseCross",
+        [(4, 2), (4,), (2,), (3, 5)],
+        [(-1, 2), (-1,), (2,)],
+        N=1,
+        hashed_output=True,
+        num_buckets=7,
+        hash_key=1,
+        sparse_types=(DType.INT64,),
+        dense_types=(DType.INT64,),
+        out_type=DType.INT64,
+        internal_type=DType.INT64,
+    ),
+]
+
+
+test_shapes_and_costs = case_tests(OP_CASES)

@@ -27,7 +27,7 @@ from mobileprep.transforms.quantize_nodes import ranged_tensors
 from tests.litert.test_convert import network
 from tests.litert.test_recurrent import layer, sequence
 from tests.ops.lookup.test_tables import filled
-from tests.ops.strings.test_joining import texts
+from tests.ops.strings.test_conversion import texts
 from tests.transforms.graphs import const, conv, node, normal, placeholder
 from tests.transforms.test_raise_control_flow import FLAG, choice, doubling
 

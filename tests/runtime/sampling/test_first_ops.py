@@ -7,11 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Ref
 from mobileprep.runtime.sampling.findings import FirstOps
-from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.first_ops import (
+    ValueRange,
+    first_ops,
+    largest_movement,
+    movements,
+    standing_still,
+    type_limits,
+    value_ranges,
+)
+from mobileprep.runtime.sampling.inputs import FedTensor
 from tests.transforms.graphs import const, conv, node, placeholder
 
 
@@ -234,3 +244,185 @@ def test_limits_per_channel_are_combined() -> None:
     quantized = node("q", "FakeQuantWithMinMaxVarsPerChannel", "x low high", T=None)
     nodes = [const("low", [-1.0, -3.0]), const("high", [2.0, 1.0]), quantized]
     assert infer(*nodes).limits == (-3, 2)
+
+
+def runs(*values: object, kind: type = np.float32) -> list[list[np.ndarray]]:
+    """Runs of a single output."""
+    return [[np.asarray(v, kind)] for v in values]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "share"),
+    [
+        # Largest difference from the first sample, divided by the largest magnitude.
+        (runs([0, 4], [1, 4], [0, 2]), 0.5),
+        (runs([0, -8], [2, -8]), 0.25),
+        (runs([1, 1], [1, 1]), 0),
+        (runs([0, 0], [0, 0]), 0),
+        # Without another run, the rows of one run are compared.
+        (runs([[0, 4], [2, 4]]), 0.5),
+        (runs([[0, 4], [0, 4], [0, 1]]), 0.75),
+        (runs([[1, 2]]), None),
+        (runs(3), None),
+        (runs([1, 2], [1, 2, 3]), 1),
+        (runs([], []), 0),
+        (runs([]), 0),
+        # Elements that are NaN or infinite in any run are ignored.
+        (runs([np.nan, 4], [1, 3]), 0.25),
+        (runs([np.nan], [1]), 0),
+        # Integers and strings move by the share of changed elements.
+        (runs([1, 2, 3, 4], [1, 2, 3, 5], [1, 0, 0, 0], kind=np.int32), 0.75),
+        (runs([True, False], [True, True], kind=np.bool_), 0.5),
+        (runs([10, 20], [10, 15], kind=np.uint8), 0.25),
+        (runs([b"a", b"b"], [b"a", b"c"], kind=object), 0.5),
+    ],
+)
+def test_movement_is_relative_to_the_peak(
+    outputs: list[list[np.ndarray]], share: float | None
+) -> None:
+    assert movements(outputs) == [share]
+
+
+def test_movement_of_each_output() -> None:
+    both = [[np.float32([0, 4]), np.float32([5])], [np.float32([1, 4]), np.float32([5])]]
+    assert movements(both) == [0.25, 0]
+    assert largest_movement(both) == 0.25
+
+
+def test_movement_of_a_single_sample_is_one() -> None:
+    assert largest_movement(runs([[1, 2]])) == 1
+    assert largest_movement([]) == 1
+
+
+def test_moving_outputs_are_not_reported() -> None:
+    assert standing_still(["a"], runs([0, 100], [1, 100])) == []
+    assert standing_still(["a"], runs([[1, 2]])) == []
+
+
+def test_constant_outputs_are_reported() -> None:
+    one, two = np.float32([100, 0]), np.float32([100, 0.5])
+    [message] = standing_still(["a", "b"], [[one, one], [two, one * 2]])
+    assert message.startswith(
+        "outputs hardly move from sample to sample: 'a' by 0.005 of the peak; "
+        "the check proves little of them"
+    )
+    assert "'b'" not in message
+
+
+def test_empty_or_nan_outputs_are_reported_once() -> None:
+    empty, lost, fine = np.zeros((0, 2)), np.array([np.nan, np.inf]), np.array([1.0, 2.0])
+    messages = standing_still(["e", "l", "f"], [[empty, lost, fine], [empty, lost, fine * 2]])
+    assert [line.split(";")[0] for line in messages] == [
+        "outputs have no elements: 'e'",
+        "the source gives nothing but NaN or infinity for 'l': the samples are unusable",
+    ]
+
+
+def test_output_with_elements_in_any_run_is_not_empty() -> None:
+    assert standing_still(["a"], [[np.zeros(0)], [np.ones(2)]]) == []
+
+
+def test_partly_nan_output_is_compared() -> None:
+    assert standing_still(["a"], runs([np.nan, 0, 4], [1, 2, np.inf])) == []
+    [message] = standing_still(["a"], runs([np.nan, 4], [np.nan, 4]))
+    assert message.startswith("outputs hardly move")
+
+
+def test_string_output_is_compared() -> None:
+    [message] = standing_still(["a"], runs([b"x"], [b"x"], kind=object))
+    assert message.startswith("outputs hardly move from sample to sample: 'a' by 0 ")
+
+
+def ranges(
+    name: str = "x", dtype: DType = DType.FLOAT, shape: Any = (1, 8), **ops: Any
+) -> list[tuple[float, float]]:
+    result = value_ranges(FedTensor(name, dtype, shape), FirstOps(**ops))
+    return [(r.low, r.high) for r in result]
+
+
+def test_8_bit_types_use_their_full_range() -> None:
+    assert ranges(dtype=DType.UINT8, rows=5) == [(0, 255)]
+    assert ranges(dtype=DType.INT8) == [(-128, 127)]
+    assert type_limits(DType.INT32) is None
+    assert type_limits(DType.STRING) is None
+    assert type_limits(DType.BOOL) is None
+
+
+def test_integers() -> None:
+    assert ranges(dtype=DType.INT32, rows=5) == [(0, 4)]
+    assert ranges(dtype=DType.INT32, is_image=True) == [(0, 255)]
+    assert ranges(dtype=DType.INT64) == [(0, 1)]
+
+
+def test_limits_override_names_and_layers() -> None:
+    result = ranges("keep_prob", shape=(), limits=(-3.0, 4.0), layers=[(2.0, 1.0)])
+    assert result == [(-3, 4)]
+
+
+def test_names_override_layers() -> None:
+    assert ranges("keep_prob", shape=(), layers=[(2.0, 1.0)]) == [(1, 1)]
+    assert ranges("rnn_state", layers=[(2.0, 1.0)]) == [(-0.5, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_state"),
+    [
+        ("state", True),
+        ("states", True),
+        ("net/hidden_state", True),
+        ("lstm_state_c", True),
+        ("LSTM_State", True),
+        ("statement", False),
+        ("estate", False),
+    ],
+)
+def test_states_are_detected_by_name(name: str, is_state: bool) -> None:
+    assert (ranges(name) == [(-0.5, 0.5)]) is is_state
+
+
+def test_unknown_ranges_are_the_usual_ones() -> None:
+    usual = [(0, 1), (-1, 1), (0, 255)]
+    assert ranges() == usual
+    assert ranges(layers=[(1.0, 0.0)]) == usual
+    assert ranges(shape=None) == usual
+    # Layers that disagree on the scale are ignored.
+    assert ranges(layers=[(2.0, -1.0), (1.0, 0.0)]) == usual
+
+
+def test_audio_ranges() -> None:
+    usual = [(-1, 1), (-32768, 32767)]
+    assert ranges(is_audio=True) == usual
+    assert ranges(shape=(1, 16000)) == usual
+    assert ranges(is_audio=True, layers=[(1 / 32768, 0.0)]) == [(-32768, 32767)]
+    assert ranges(is_audio=True, layers=[(1.5, 0.0)]) == [(-1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        ((2.0, -1.0), (0, 1)),
+        ((1.0, 0.0001), (-1, 1)),
+        ((1 / 127.5, -1.0), (0, 255)),
+        ((-1 / 127.5, 1.0), (0, 255)),
+        # A scale without an offset does not center the values.
+        ((2.0, 0.0), (0, 1)),
+        ((1 / 255, 0.0), (0, 255)),
+    ],
+)
+def test_usual_range_closest_to_the_scale_is_used(
+    layer: tuple[float, float], expected: tuple[float, float]
+) -> None:
+    assert ranges(layers=[layer], is_image=True) == [expected]
+
+
+def test_unusual_ranges_are_computed_from_the_scale() -> None:
+    # (x - 1000) / 10 is between -2 and 2 for x between 980 and 1020.
+    assert ranges(layers=[(0.1, -100.0)]) == [(980, 1020)]
+    assert ranges(layers=[(-0.1, 100.0)]) == [(980, 1020)]
+    assert ranges(layers=[(0.1, -100.0)], is_image=True) == [(0, 255)]
+
+
+def test_range_as_text() -> None:
+    assert str(ValueRange(0, 1)) == "0 to 1 (the graph does not show the range)"
+    assert str(ValueRange(0.5, 0.5, "its name tells")) == "0.5 (its name tells)"
+    assert str(ValueRange(-1 / 3, 255, "so")) == "-0.3333 to 255 (so)"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
-from mobileprep.errors import InternalError, UnsupportedError
+from mobileprep.errors import InternalError, InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.targets.integration.render import (
     OF_LITERT,
@@ -16,9 +19,24 @@ from mobileprep.targets.integration.render import (
     AppTensor,
     Images,
     Language,
+    Stream,
+    app_tensors,
     integration_code,
 )
 from mobileprep.targets.integration.templating import environment
+from mobileprep.targets.integration.texts import (
+    c_text,
+    camel,
+    dims_text,
+    float_text,
+    java_text,
+    kotlin_text,
+    pascal,
+    snake,
+    upper,
+    words_of,
+)
+from tests.building.stages.jobs import classifier
 from tests.targets.app_models import HOSTILE, app_model, hostile_model, lite_model
 
 HARMLESS = [f"n{i}" for i in range(len(HOSTILE))]
@@ -121,6 +139,15 @@ def test_litert_code_contains_the_values_of_the_model(language: Language) -> Non
     assert re.search(r"threadCount = 2|hreads\(.*2\)", text)
 
 
+@pytest.mark.parametrize("language", OF_LITERT)
+def test_litert_code_of_a_stream_has_a_reset(language: Language) -> None:
+    text = "".join(integration_code(lite_model(stream=Stream(4, (24, 16))), language).values())
+    assert re.search(r"\breset\(\)", text, re.IGNORECASE)
+    assert "takes the next 4 time steps" in text
+    plain = "".join(integration_code(lite_model(), language).values())
+    assert "time step" not in plain
+
+
 def test_litert_files_are_in_the_directories_of_their_language() -> None:
     files = {language: set(integration_code(lite_model(), language)) for language in OF_LITERT}
     assert files == {
@@ -203,3 +230,99 @@ def test_unsupported_languages_and_dtypes_are_refused() -> None:
         integration_code(lite_model(), "objc")
     with pytest.raises(UnsupportedError, match="takes no double"):
         integration_code(app_model(artifact="tflite"), "swift")
+
+
+def test_dtypes_and_shapes_come_from_the_graph_and_recipe() -> None:
+    inputs, outputs = app_tensors(classifier(), ["x"], ["y:0"], {"x": (5, -1)})
+    assert inputs == (AppTensor("x", DType.FLOAT, (5, 3)),)
+    assert outputs == (AppTensor("y:0", DType.FLOAT, (5, 3)),)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(["no"], ["y"]), (["x"], ["no"])])
+def test_unknown_name_is_refused(inputs: list[str], outputs: list[str]) -> None:
+    with pytest.raises(InvalidGraphError, match="'no' is not in the graph"):
+        app_tensors(classifier(), inputs, outputs, {})
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "row"),
+    [
+        ((2, 3), 6, None),
+        ((), 1, None),
+        ((-1, 2, 3), None, 6),
+        ((-1, -1), None, None),
+        ((-1, 0), None, None),
+        (None, None, None),
+        ((1 << 16, 1 << 16), None, None),
+    ],
+)
+def test_elements_are_counted_if_sizes_are_known(
+    shape: tuple[int, ...] | None, count: int | None, row: int | None
+) -> None:
+    tensor = AppTensor("x", DType.FLOAT, shape)
+    assert (tensor.count, tensor.row) == (count, row)
+
+
+ANY_TEXT = st.text() | st.sampled_from(HOSTILE)
+
+
+@given(ANY_TEXT)
+def test_c_literals_preserve_the_bytes(text: str) -> None:
+    literal = c_text(text)
+    # Python reads octal escapes of three digits as C does.
+    assert ast.literal_eval(f"b{literal}") == text.encode()
+    assert "?" not in literal
+
+
+@given(ANY_TEXT)
+def test_java_literals_avoid_unicode_escapes_below_256(text: str) -> None:
+    literal = java_text(text)
+    units = ast.literal_eval(literal).encode("utf-16-le", "surrogatepass")
+    assert units == text.encode("utf-16-le")
+    assert "\\u00" not in literal
+    assert literal.isascii() and literal.isprintable()
+
+
+@given(ANY_TEXT)
+def test_kotlin_literals_have_no_templates(text: str) -> None:
+    literal = kotlin_text(text)
+    units = ast.literal_eval(literal).encode("utf-16-le", "surrogatepass")
+    assert units == text.encode("utf-16-le")
+    assert "$" not in literal and literal.isascii() and literal.isprintable()
+
+
+def test_floats_have_the_shortest_exact_form() -> None:
+    strings = [float_text(v) for v in (127.5, 1, 0.017124753831663668, 1e-5, -0.0)]
+    assert strings == ["127.5f", "1.0f", "0.017124753f", "1e-05f", "-0.0f"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
+def test_numbers_outside_of_float32_are_refused(value: float) -> None:
+    with pytest.raises(UnsupportedError, match="not a float32 number"):
+        float_text(value)
+
+
+def test_sizes_are_listed() -> None:
+    assert dims_text((-1, 28, 28)) == "-1, 28, 28"
+    assert dims_text(()) == ""
+
+
+def test_identifier_uses_the_last_part_of_a_name() -> None:
+    (words,) = words_of(["InceptionV3/Predictions/Reshape_1"], "output")
+    assert words == ("Reshape", "1", "output")
+    assert pascal(words) == "Reshape1Output"
+    assert camel(words) == "reshape1Output"
+    assert snake(words) == "reshape_1_output"
+    assert upper(words) == "RESHAPE_1_OUTPUT"
+
+
+def test_names_with_equal_last_parts_keep_all_parts() -> None:
+    assert words_of(["a/y", "b/y"], "output") == [("a", "y", "output"), ("b", "y", "output")]
+
+
+@given(st.lists(ANY_TEXT, max_size=8))
+def test_identifiers_are_valid_and_distinct(names: list[str]) -> None:
+    for spell in (pascal, camel, snake, upper):
+        identifiers = [spell(words) for words in words_of(names, "input")]
+        assert all(name.isidentifier() and name.isascii() for name in identifiers)
+        assert len({name.casefold() for name in identifiers}) == len(names)

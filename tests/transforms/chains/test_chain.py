@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from mobileprep.errors import TransformError, UsageError
+from mobileprep.graph.attrs import OpDef
 from mobileprep.graph.graph import Function, Graph, Library
-from mobileprep.graph.opdef import OpDef
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.chains.chain import ChainStep, StepRecord, run_chain
-from tests.transforms.graphs import const, node, placeholder
+from mobileprep.transforms.chains.chain import (
+    ChainStep,
+    StepRecord,
+    cautions,
+    norms_foreseen,
+    norms_left,
+    run_chain,
+)
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder
 
 CONTEXT = Context(("x",), ("out",))
 
@@ -119,3 +127,89 @@ def test_a_step_whose_errors_are_ignored_leaves_the_output() -> None:
     after, (record,) = run_chain(graph(), [step], CONTEXT)
     assert "out" in after
     assert "ignored" in record.warnings[0]
+
+
+PLAIN = Graph([placeholder(), node("out", "Relu", "x")])
+LOOP = Graph([*PLAIN.nodes, node("switch", "Switch", "x x")])
+NORMED = Graph([*PLAIN.nodes, node("norm", "FusedBatchNormV3", "x")])
+QUANTIZED = Graph(
+    [*PLAIN.nodes, const("c", [1], np.uint8), node("back", "Dequantize", "c", T=None)]
+)
+
+
+@pytest.mark.parametrize(
+    ("graph", "earlier", "name", "options", "told"),
+    [
+        (LOOP, [], "remove_nodes", {"op": ("Identity",)}, "control flow"),
+        (NORMED, [], "quantize_nodes", {}, "before the batch norms are folded"),
+        (PLAIN, ["quantize_weights"], "quantize_weights", {}, "a second time"),
+        (QUANTIZED, [], "quantize_weights", {}, "a second time"),
+    ],
+)
+def test_known_trap_is_a_warning(graph, earlier, name, options, told) -> None:
+    (caution,) = cautions(graph, earlier, name, options)
+    assert caution.startswith(name)
+    assert told in caution
+
+
+@pytest.mark.parametrize(
+    ("graph", "earlier", "name", "options"),
+    [
+        (PLAIN, [], "remove_nodes", {"op": ("Identity",)}),
+        (LOOP, [], "remove_nodes", {"op": ("CheckNumerics",)}),
+        (NORMED, ["fold_old_batch_norms"], "quantize_nodes", {}),
+        (PLAIN, ["round_weights"], "quantize_weights", {}),
+    ],
+)
+def test_no_warning_without_a_reason(graph, earlier, name, options) -> None:
+    assert cautions(graph, earlier, name, options) == ()
+
+
+def _graph(op="FusedBatchNormV3", training=False):
+    stats = [const(n, abs(normal(32, seed=i)) + 0.5) for i, n in enumerate("gbmv")]
+    norm = node("norm", op, "layer g b m v", is_training=training, epsilon=0.001)
+    weights = const("w", normal(3, 3, 4, 32))
+    return Graph(
+        [placeholder(), weights, conv("layer", "x w"), *stats, norm, node("out", "Relu", "norm")]
+    )
+
+
+def test_no_warning_without_remaining_norms():
+    assert norms_left(apply("optimize", _graph()).graph, CONTEXT) == ""
+    assert norms_left(Graph([placeholder(), node("out", "Relu", "x")]), CONTEXT) == ""
+
+
+def test_nothing_is_said_of_one_that_nothing_folds():
+    assert norms_left(_graph(training=True), CONTEXT) == ""
+
+
+def test_foldable_norm_is_reported_with_the_transform():
+    left = apply("fold_old_batch_norms", _graph())
+    assert left.skipped == {"FusedBatchNormV3, which fuse_batch_norms folds": 1}
+    assert norms_left(left.graph, CONTEXT) == (
+        "1 batch norm is left that can be folded: put fuse_batch_norms, or optimize, which "
+        "contains it, at the end of the chain"
+    )
+
+
+def test_norm_foldable_in_another_order_is_reported():
+    quantized = apply("quantize_weights", _graph()).graph
+    assert any(n.op == "Dequantize" for n in quantized)
+    assert norms_left(quantized, CONTEXT) == (
+        "1 batch norm is left that can be folded: put fuse_batch_norms, or optimize, which "
+        "contains it, before weights are quantized"
+    )
+    folded = apply("quantize_weights", apply("optimize", _graph()).graph).graph
+    assert norms_left(folded, CONTEXT) == ""
+
+
+def test_unfolded_norms_are_predicted():
+    assert norms_foreseen(_graph(), ["fold_batch_norms", "fold_old_batch_norms"]) == (
+        "no step of the chain folds 1 FusedBatchNormV3 of the model: put fuse_batch_norms, or "
+        "optimize, which contains it, into it"
+    )
+    assert norms_foreseen(_graph(), ["optimize"]) == ""
+    old = _graph("FusedBatchNorm")
+    assert norms_foreseen(old, ["fold_old_batch_norms"]) == ""
+    assert "1 FusedBatchNorm of the model" in norms_foreseen(old, ["fold_batch_norms"])
+    assert norms_foreseen(_graph(training=True), []) == ""

@@ -8,7 +8,7 @@ import { exceptions } from "./exceptions.js";
 import { GraphView } from "./graph.js";
 import { layers } from "./layers.js";
 import { Target } from "./model.js";
-import { accuracy, budgets, candidates, files, ops, overview, pipeline, section, stages, stepsTable } from "./sections.js";
+import { accuracy, budgets, candidates, ends, files, ops, overview, pipeline, section, stages, stepsTable } from "./sections.js";
 
 const read = (id) => {
   const found = document.getElementById(id);
@@ -21,7 +21,7 @@ let other = read("compared");
 const main = el("main", { id: "main", tabindex: -1 });
 const links = el("ul");
 const TITLES = { overview: "Overview", candidates: "Models", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", exceptions: "Exceptions", layers: "Layers", scopes: "Scopes", tensors: "Tensors",
-  ops: "Ops", budgets: "Budgets", pipeline: "Pipeline", files: "Files", stages: "Build", compare: "Compare" };
+  ops: "Ops", budgets: "Budgets", pipeline: "Pipeline", ends: "Inputs and outputs", files: "Files", stages: "Build", compare: "Compare" };
 
 function link(titles) {
   replace(links, [...main.querySelectorAll("section")].map((part) => el("li", null, el("a", { href: `#${part.id}` }, titles[part.id]))));
@@ -56,6 +56,7 @@ function show(raw) {
     ops(target),
     budgets(target),
     pipeline(target),
+    ends(target),
     files(target),
     stages(data.stages),
     compare);

@@ -199,6 +199,20 @@ export function pipeline(target) {
     found.basis ? el("p", { class: "quiet" }, found.basis) : null);
 }
 
+export function ends(target) {
+  const { lite: found } = target.report;
+  if (!found) return null;
+  const stream = found.streaming;
+  const states = new Map(stream ? stream.states.flatMap((s) => [[s.input, `state: ${s.output} of the previous call, zeros at first`], [s.output, `state: becomes ${s.input} of the next call`]]) : []);
+  const axes = stream ? { ...stream.inputs, ...stream.outputs } : {};
+  const note = (end, kind) => states.get(end.name)
+    || [end.name in axes ? `axis ${axes[end.name]} is time` : "", kind === "input" && end.shape.includes(-1) ? "open sizes: resize it before a run" : ""].filter(Boolean).join("; ");
+  const rows = (list, kind) => list.map((end) => [short(end.name), kind, end.dtype, end.shape.map((s) => (s < 0 ? "?" : s)).join(" \u00d7 "), note(end, kind)]);
+  const title = stream ? `Inputs and outputs of a call, which runs ${whole(stream.steps)} time step${stream.steps === 1 ? "" : "s"}` : "Inputs and outputs of the file";
+  return section("ends", "Inputs and outputs",
+    table(title, ["tensor", "kind", "type", "sizes", "notes"], [...rows(found.inputs, "input"), ...rows(found.outputs, "output")], { "data-chart": "ends" }));
+}
+
 export function files(target) {
   const entries = Object.entries(target.report.files).sort((a, b) => b[1] - a[1]);
   const top = most(entries.map((e) => e[1]));

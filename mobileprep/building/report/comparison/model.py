@@ -252,20 +252,13 @@ def comparison_title(one: Comparison) -> str:
     return f"{name}: {state}" if state else name
 
 
-def comparison_lines(
-    one: Comparison, width: int | None = None, listed: int | None = LISTED
-) -> list[str]:
-    """Return the lines of a comparison.
-
-    Args:
-        width: maximum line width in characters, or None for no limit.
-        listed: maximum number of ranges, tensors, and nodes to list, or None for all.
-    """
-    body = _lines(one, listed)
+def comparison_lines(one: Comparison, width: int | None = None) -> list[str]:
+    """Return the lines of a comparison, wrapped at a width unless it is None."""
+    body = _lines(one)
     return list(body) if width is None else [p for line in body for p in wrapped(line, width)]
 
 
-def _lines(one: Comparison, listed: int | None) -> Iterator[str]:
+def _lines(one: Comparison) -> Iterator[str]:
     for cause in one.causes:
         yield f"cause    {cause_text(cause)}{f' ({cause.place})' if cause.place else ''}"
     if one.untold and one.state == "changed":
@@ -281,23 +274,23 @@ def _lines(one: Comparison, listed: int | None) -> Iterator[str]:
     yield from (f"output   {figure_text(f)} of its peak off" for f in one.outputs)
     if one.ops:
         yield f"ops      {', '.join(map(figure_text, one.ops))}"
-    yield from _some("range", [range_text(change) for change in one.ranges], listed)
-    yield from _some("tensor", [f"{figure_text(f)} dB" for f in one.tensors], listed)
+    yield from _some("range", [range_text(change) for change in one.ranges])
+    yield from _some("tensor", [f"{figure_text(f)} dB" for f in one.tensors])
     yield from (f"  new warning: {warning}" for warning in one.warnings)
     yield from (f"  warning is gone: {warning}" for warning in one.solved)
     if one.nodes is not None:
-        yield from _nodes(one.nodes, listed)
+        yield from _nodes(one.nodes)
 
 
-def _nodes(nodes: NodeChanges, listed: int | None) -> Iterator[str]:
+def _nodes(nodes: NodeChanges) -> Iterator[str]:
     if nodes.changes or nodes.untold:
         yield f"nodes    {nodes_text(nodes)}"
-    yield from _some("", [change.told for change in nodes.changes], listed)
+    yield from _some("", [change.told for change in nodes.changes])
 
 
-def _some(title: str, lines: Sequence[str], listed: int | None) -> Iterator[str]:
+def _some(title: str, lines: Sequence[str]) -> Iterator[str]:
     """Yield the first lines, each with a title, and the number of omitted lines."""
-    shown = lines if listed is None else lines[:listed]
+    shown = lines[:LISTED]
     yield from (f"{title:<8} {line}" for line in shown)
     if len(lines) > len(shown):
         yield f"{'':<8} ... and {len(lines) - len(shown):,} more (--json has all)"

@@ -20,9 +20,8 @@ from mobileprep.building.stages.running import (
     with_assets,
 )
 from mobileprep.core.files import sha256_bytes, sha256_file, write_text
-from mobileprep.data.calibration.observation import Subject
+from mobileprep.data.calibration.observation import Subject, check_fresh
 from mobileprep.data.calibration.range_choice import calibrated
-from mobileprep.data.calibration.ranges import check_fresh
 from mobileprep.data.calibration.shards import observed
 from mobileprep.data.opening import open_dataset
 from mobileprep.data.options import AUTO, MOVING_AVERAGE, Method

@@ -1,4 +1,4 @@
-"""The stage `calibrate`: its parameters, inputs, outputs, and records."""
+"""The stage `calibrate`: its parameters, inputs, outputs, record, and lines of the report."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CalibrateStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "calibrate"
-    stage_version: ClassVar[int] = 7
+    stage_version: ClassVar[int] = 8
     RANGES: ClassVar[str] = "ranges.yaml"
     DATA: ClassVar[str] = "data.json"
     RECORD: ClassVar[str] = "calibration.json"
@@ -147,3 +147,19 @@ def calibration_members(target: Target) -> Iterator[StageFile]:
         return
     for files in calibration_files(target.calibration):
         yield from () if files is None else files.members
+
+
+def calibration_lines(calibration: CalibrationRecord) -> Iterator[str]:
+    yield f"ranges   {calibration_text(calibration)}"
+    yield from (f"  warning: {warning}" for warning in calibration.warnings)
+
+
+def calibration_text(record: CalibrationRecord) -> str:
+    """Describe the number of ranges, their source and method, and the number of missing ones."""
+    tensors = f"{record.tensors:,} tensor{'s' * (record.tensors != 1)}"
+    samples = f"{record.samples:,} sample{'s' * (record.samples != 1)}"
+    if record.is_measured:
+        text = f"of {tensors} measured by {record.method} on {samples} of {record.origin}"
+    else:
+        text = f"of {tensors} from {record.origin}, by {record.method} on {samples}"
+    return f"{text}; {len(record.unseen):,} not reached" if record.unseen else text

@@ -177,7 +177,7 @@ def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
         section=section,
         labels=labels_of(target),
         count=check.samples,
-        inputs=target.inputs,
+        inputs=target.inputs if data is not None else _with_whole_calls(target),
         engine=engine_choice(target),
         graph=frozen.graph,
         interface=frozen.interface,
@@ -185,6 +185,24 @@ def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
     )
     where = places(target, "check", "inputs", "outputs", "engine")
     return StageSpec("samples", stage, {**where, "data": target.place((section, "data"))})
+
+
+# Drawn sequences have at least this length.
+_DRAWN_STEPS: Final = 16
+
+
+def _with_whole_calls(target: Target) -> tuple[InputSpec, ...]:
+    """Return the inputs, with a multiple of the time steps of a call instead of open sizes."""
+    if target.streaming is None:
+        return target.inputs
+    steps = target.streaming.steps
+    length = -(-_DRAWN_STEPS // steps) * steps
+    return tuple(
+        spec
+        if spec.shape is None
+        else replace(spec, shape=tuple(length if s < 0 else s for s in spec.shape))
+        for spec in target.inputs
+    )
 
 
 def check_spec(

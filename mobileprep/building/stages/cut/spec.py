@@ -1,7 +1,8 @@
-"""The stage `cut`: its parameters, inputs, outputs, and record."""
+"""The stage `cut`: its parameters, inputs, outputs, record, and lines of the report."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from msgspec import Struct
@@ -119,3 +120,14 @@ def _file_data(target: Target) -> Data | None:
     sections = (target.validation, target.calibration, target.check)
     named = (section.data for section in sections if section is not None)
     return next((d for d in named if d is not None and d.kind in ("pictures", "wav")), None)
+
+
+def preprocessing_lines(record: PreprocessingRecord) -> Iterator[str]:
+    """Yield the preprocessing and, if it was cut from the graph, the comparison with the source."""
+    yield f"preprocessing: {record.summary}; input {record.preprocessing.input}"
+    if record.largest_difference is not None and record.tolerance is not None:
+        samples = f"{record.samples} sample{'s' * (record.samples != 1)}"
+        yield (
+            f"  agrees with the graph on {samples} ({record.data}): largest difference "
+            f"{record.largest_difference:.2g} of the peak, at most {record.tolerance:.0e}"
+        )

@@ -1,4 +1,4 @@
-"""The stage `download`: its parameters, inputs, outputs, and record."""
+"""The stage `download`: its parameters, inputs, outputs, record, and lines of the report."""
 
 from __future__ import annotations
 
@@ -66,3 +66,8 @@ def download_spec(target: Target, file: str, model: Upstream) -> StageSpec | Non
         model=model,
     )
     return StageSpec(f"{target.folder}/download", stage, places(target, "download"))
+
+
+def download_text(download: DownloadRecord) -> str:
+    """Format the size of the delta: ``9,009 bytes as a delta of 232,178``."""
+    return f"{download.bytes:,} bytes as a delta of {download.previous_bytes:,}"

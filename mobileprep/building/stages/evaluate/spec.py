@@ -12,15 +12,16 @@ from mobileprep.building.plan.sources import data_files, single_file
 from mobileprep.building.plan.spec import Files, StageSpec, places
 from mobileprep.building.stages.freeze.spec import Frozen
 from mobileprep.core.declare import Located
-from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import Data, InputFile, InputSpec
 from mobileprep.recipe.validation_settings import (
+    AUTO,
     USUAL_LABELS,
     MetricChoice,
     MetricFunction,
     NamedValidation,
     Validation,
+    metric_facts,
 )
 
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from mobileprep.building.plan.spec import PUBLISHED, Files
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.cut.spec import PreprocessingRecord
+from mobileprep.building.stages.decoder.spec import DecodingRecord
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.integration.spec import IntegrationStage
+from mobileprep.building.stages.package.spec import PackageRecord
 from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.core.files import write_text
 from mobileprep.data.file_samples import class_names, text_lines
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.streaming import Streaming
 from mobileprep.recipe.validation_settings import EndType
-from mobileprep.targets.integration.render import AppModel, AppTensor, integration_code
+from mobileprep.targets.integration.render import AppModel, AppTensor, Stream, integration_code
 
 FOLDER = "integration"
 _BACKGROUND: Final = frozenset({"background", "dummy", "none", "???"})
@@ -66,6 +71,9 @@ def _labels(job: Job[IntegrationStage], file: Files, model: AppModel) -> list[st
     count = output.shape[-1] if output.shape else -1
     if count < 0 or len(names) == count:
         return names
+    if model.decoding is not None and len(names) == count - 1:
+        # The blank has no label.
+        return names
     facts = f"{file.name} has {len(names)} labels, and the output {output.name!r} {count} scores"
     place = job.place("integration")
     if len(names) == count - 1:
@@ -80,7 +88,11 @@ def _labels(job: Job[IntegrationStage], file: Files, model: AppModel) -> list[st
 def _app_model(job: Job[IntegrationStage]) -> AppModel:
     settings = job.asked
     interface = job.record(Interface, settings.interface)
-    inputs, outputs = app_ends(job, job.graph(settings.graph), interface)
+    streaming = None
+    if settings.packaged is not None:
+        lite = job.record(PackageRecord, settings.packaged).lite
+        streaming = None if lite is None else lite.streaming
+    inputs, outputs = app_ends(job, job.graph(settings.graph), interface, streaming)
     return AppModel(
         file=settings.file,
         artifact=settings.artifact,
@@ -96,9 +108,22 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
             if settings.moved is None
             else job.record(PreprocessingRecord, settings.moved).preprocessing
         ),
+        decoding=(
+            None
+            if settings.decoding is None
+            else job.record(DecodingRecord, settings.decoding).decoding
+        ),
         ranks=settings.integration.labels is not None,
+        stream=None if streaming is None else Stream(streaming.steps, _sizes(streaming)),
         package=settings.integration.package,
         class_name=settings.integration.class_name,
+    )
+
+
+def _sizes(streaming: Streaming) -> tuple[int, ...]:
+    """Return the bytes of each state."""
+    return tuple(
+        math.prod(state.shape) * np.dtype(state.dtype).itemsize for state in streaming.states
     )
 
 

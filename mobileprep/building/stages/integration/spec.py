@@ -6,7 +6,12 @@ from typing import ClassVar
 
 from mobileprep.building.plan.sources import single_file
 from mobileprep.building.plan.spec import Files, Stage, StageSpec, Upstream, places
-from mobileprep.building.stages.package.spec import app_classes, app_images, encrypted_file
+from mobileprep.building.stages.package.spec import (
+    PackageStage,
+    app_classes,
+    app_images,
+    encrypted_file,
+)
 from mobileprep.data.options import Reading
 from mobileprep.recipe.model import Integration, Target
 from mobileprep.recipe.settings import Artifact, InputSpec
@@ -30,7 +35,9 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
         classes: file that lists the classes: `labels` of the recipe, or those of the samples.
         graph: the graph after all transforms.
         interface: inputs and outputs.
+        packaged: record of the package of a .tflite file that runs a stream, or None.
         moved: record of the preprocessing that the code does instead of the graph, or None.
+        decoding: record of the decoder that the code runs instead of the graph, or None.
     """
 
     stage_name: ClassVar[str] = "integration"
@@ -49,11 +56,19 @@ class IntegrationStage(Stage, frozen=True, kw_only=True):
     classes: Files | None = None
     graph: Upstream
     interface: Upstream
+    packaged: Upstream | None = None
     moved: Upstream | None = None
+    decoding: Upstream | None = None
 
 
 def integration_spec(
-    target: Target, file: str, graph: Upstream, interface: Upstream, moved: Upstream | None
+    target: Target,
+    file: str,
+    graph: Upstream,
+    interface: Upstream,
+    moved: Upstream | None,
+    package: str,
+    decoding: Upstream | None,
 ) -> StageSpec | None:
     """Return the stage that generates the code, if the recipe asks for it."""
     if target.integration is None:
@@ -76,7 +91,9 @@ def integration_spec(
         classes=single_file(classes) if classes is not None else None,
         graph=graph,
         interface=interface,
+        packaged=None if target.streaming is None else Upstream(package, PackageStage.RECORD),
         moved=moved,
+        decoding=decoding,
     )
     where = places(target, "integration", "inputs", "outputs")
     return StageSpec(f"{target.folder}/integration", stage, where)

@@ -16,7 +16,7 @@ from mobileprep.building.stages.exceptions.spec import (
     nodes_by_mode,
 )
 from mobileprep.building.stages.freeze.spec import Interface
-from mobileprep.building.stages.package.spec import PackageStage
+from mobileprep.building.stages.package.spec import LiteEnd, LiteInterface, PackageStage
 from mobileprep.building.stages.page.run import app_ends, images_of
 from mobileprep.building.stages.running import placed, with_assets
 from mobileprep.core.files import write_bytes, write_text
@@ -26,6 +26,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
 from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.streaming import STREAMING, Streaming, decode_streaming
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.graph.graph import Graph
 from mobileprep.litert.assemble import RUNTIME
@@ -34,12 +35,15 @@ from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.kernels import Integers
 from mobileprep.recipe.validation_settings import Quantize
+from mobileprep.targets.integration.render import AppTensor
 from mobileprep.targets.litert.build import LABELS, LiteFile, LiteOperator, described, lite_files
 from mobileprep.transforms.quantize_nodes import WeightSettings
 
 
-def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
-    """Write a .tflite file, and return its size in bytes.
+def leave_tflite(
+    job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]
+) -> tuple[int, LiteInterface]:
+    """Write a .tflite file, and return its size in bytes and its inputs and outputs.
 
     Appends to ``warnings`` the libraries that the app has to link, and the operators that stay in
     float although others compute in integers.
@@ -57,15 +61,31 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     for note in notes:
         job.warn(f"{job.place('quantize')}: {note}")
     warnings += notes
+    entry = dict(model.metadata).get(STREAMING)
+    streaming = None if entry is None else decode_streaming(bytes(entry), str(path))
     flexible = flex_of(model)
     if flexible:
         warnings.append(f"the app has to link the Flex delegate, for {', '.join(flexible)}")
         job.warn(f"{where}: {warnings[-1]}")
     with placed(job.place("validation")):
-        content = _describe(job, graph, interface, model)
+        content = _describe(job, graph, interface, model, streaming)
     write_bytes(path, content)
     _leave_build_files(job, model, has_flex=bool(flexible))
-    return len(content)
+    return len(content), _interface(model, streaming)
+
+
+def _interface(model: ModelRecord, streaming: Streaming | None) -> LiteInterface:
+    """Return the inputs and outputs of a file."""
+    (signature,) = model.signatures
+    tensors = model.subgraphs[0].tensors
+
+    def ends(named: Sequence[tuple[str, int]]) -> tuple[LiteEnd, ...]:
+        return tuple(
+            LiteEnd(name, tensors[i].type.lower(), tuple(tensors[i].signature or tensors[i].shape))
+            for name, i in named
+        )
+
+    return LiteInterface(ends(signature.inputs), ends(signature.outputs), streaming)
 
 
 def record_of(
@@ -97,6 +117,7 @@ def record_of(
         weights=weights_of(settings.quantize),
         flex=isinstance(settings, PackageStage) and settings.flex,
         min_runtime=settings.min_runtime,
+        streaming=settings.streaming if isinstance(settings, PackageStage) else None,
         where=job.place("artifact"),
         tell=tell,
     )
@@ -164,11 +185,18 @@ def _leave_build_files(job: Job[PackageStage], model: ModelRecord, *, has_flex: 
 
 
 def _describe(
-    job: Job[PackageStage], graph: Graph, interface: Interface, model: ModelRecord
+    job: Job[PackageStage],
+    graph: Graph,
+    interface: Interface,
+    model: ModelRecord,
+    streaming: Streaming | None,
 ) -> bytes:
     """Serialize the file, with its metadata and the appended file of classes."""
     settings = job.asked
-    inputs, outputs = app_ends(job, graph, interface)
+    inputs, outputs = app_ends(job, graph, interface, streaming)
+    states = () if streaming is None else streaming.states
+    inputs += tuple(AppTensor(s.input, DType.FLOAT) for s in states)
+    outputs += tuple(AppTensor(s.output, DType.FLOAT) for s in states)
     names = [] if settings.classes is None else class_names(settings.classes.root)
     table = described(settings.name, inputs, outputs, images_of(settings, inputs), len(names))
     entry = (ENTRY, description_bytes(table))

@@ -24,6 +24,7 @@ from mobileprep.building.stages.package.spec import (
     CompressStage,
     EncryptStage,
     KernelsRecord,
+    LiteInterface,
     ModelFacts,
     PackageRecord,
     PackageStage,
@@ -37,7 +38,7 @@ from mobileprep.freezing.fit import check_inputs_suffice, unused_inputs
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.opdefs.definitions import TF115
-from mobileprep.graph.opdefs.source_files import is_kernel_file
+from mobileprep.graph.opdefs.kernel_classes import is_kernel_file
 from mobileprep.graph.serde import graph_to_bytes, graph_to_pieces, raw_chunks
 from mobileprep.graph.statistics import graph_statistics, without_statistics
 from mobileprep.ops.registry import family_of
@@ -68,7 +69,7 @@ def run_package(job: Job[PackageStage]) -> None:
     settings = job.asked
     graph = without_statistics(job.graph(settings.graph))
     warnings = _warnings(job, graph)
-    shipped, size = _leave_model(job, graph, warnings)
+    shipped, size, lite = _leave_model(job, graph, warnings)
     size += OVERHEAD if settings.encrypted else 0
     warnings += _check_loads(job, shipped)
     _copy_op_sources(job)
@@ -78,30 +79,35 @@ def run_package(job: Job[PackageStage]) -> None:
     ops = statistics.pop("ops")
     basis = f"counted on {BEFORE_CONVERSION}" if settings.artifact == "tflite" else ""
     facts = ModelFacts(settings.encrypted or settings.file, **statistics, basis=basis)
-    job.write_record(settings.RECORD, PackageRecord(facts, ops, tuple(warnings), tuple(kernels)))
+    record = PackageRecord(facts, ops, tuple(warnings), tuple(kernels), lite)
+    job.write_record(settings.RECORD, record)
 
 
-def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> tuple[Graph, int]:
+def _leave_model(
+    job: Job[PackageStage], graph: Graph, warnings: list[str]
+) -> tuple[Graph, int, LiteInterface | None]:
     """Write the model file, and return the graph that the app loads and the size in bytes.
+
+    For a .tflite file, also return its inputs and outputs.
 
     Appends warnings about the model to ``warnings``.
     """
     if job.asked.artifact == "frozen":
-        return graph, job.leave_graph(job.asked.model, graph)
+        return graph, job.leave_graph(job.asked.model, graph), None
     if job.asked.artifact == "memmapped":
         from mobileprep.targets.memmapped import PAGE_SIZE, convert  # few targets need it
 
         done = convert(graph, PAGE_SIZE, quantized=True, safe=True)
         warnings += _unmapped(job, done)
-        return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
+        return done.model.graph, job.leave_memmapped(job.asked.model, done.model), None
     path = job.output(job.asked.model)
     if job.asked.artifact == "tflite":
         # Slow to import, and few targets need it.
         from mobileprep.building.stages.package.lite import leave_tflite
 
-        return graph, leave_tflite(job, graph, path, warnings)
+        return graph, *leave_tflite(job, graph, path, warnings)
     write_graph(path, graph, as_text=True)
-    return graph, path.stat().st_size
+    return graph, path.stat().st_size, None
 
 
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:

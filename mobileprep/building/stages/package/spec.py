@@ -14,6 +14,7 @@ from mobileprep.building.plan.spec import PUBLISHED, Files, Stage, StageSpec, Up
 from mobileprep.building.stages.freeze.spec import Frozen
 from mobileprep.core.keys import key_from_environment
 from mobileprep.data.options import Reading
+from mobileprep.formats.tflite.streaming import Streaming
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import Artifact, Data, InputFile, InputSpec, Platform
 from mobileprep.recipe.validation_settings import Quantize
@@ -44,6 +45,34 @@ _APP: Final = {
 }
 
 
+class LiteEnd(Struct, frozen=True):
+    """An input or output of a .tflite file.
+
+    Args:
+        name: name of the tensor.
+        dtype: type of its elements, such as ``float32``.
+        shape: its sizes, -1 for open ones.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class LiteInterface(Struct, frozen=True):
+    """Inputs and outputs of a .tflite file.
+
+    Args:
+        inputs: inputs in the order of the file.
+        outputs: outputs in the order of the file.
+        streaming: how to run the file on a stream; None for other files.
+    """
+
+    inputs: tuple[LiteEnd, ...]
+    outputs: tuple[LiteEnd, ...]
+    streaming: Streaming | None = None
+
+
 class PackageRecord(Struct, frozen=True):
     """The published model, ``package.json``.
 
@@ -52,12 +81,14 @@ class PackageRecord(Struct, frozen=True):
         ops: number of nodes of each op.
         warnings: warnings for the user.
         kernels: kernels that the header for each release registers.
+        lite: inputs and outputs of a .tflite file; None for other files.
     """
 
     model: ModelFacts
     ops: Mapping[str, int]
     warnings: tuple[str, ...]
     kernels: tuple[KernelsRecord, ...] = ()
+    lite: LiteInterface | None = None
 
 
 class PackageStage(Stage, frozen=True, kw_only=True):
@@ -68,6 +99,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
         artifact: format of the model file.
         flex: whether a .tflite file may use the Flex delegate.
         min_runtime: oldest release that must run a .tflite file; empty for any.
+        streaming: number of time steps of each call of a .tflite file; None for whole sequences.
         encrypted: name of the encrypted file that is published instead; empty if not encrypted.
         platform: platform of the target.
         abis: ABIs to build for; empty for all.
@@ -90,7 +122,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 19
+    stage_version: ClassVar[int] = 20
     RECORD: ClassVar[str] = "package.json"
     reported: ClassVar[type[Struct] | None] = PackageRecord
 
@@ -98,6 +130,7 @@ class PackageStage(Stage, frozen=True, kw_only=True):
     artifact: Artifact
     flex: bool = False
     min_runtime: str = ""
+    streaming: int | None = None
     encrypted: str = ""
     platform: Platform
     abis: tuple[str, ...] = ()
@@ -314,6 +347,7 @@ def package_spec(
         artifact=target.artifact,
         flex=target.flex,
         min_runtime=target.min_runtime,
+        streaming=target.streaming.steps if is_lite and target.streaming else None,
         encrypted=encrypted_file(target, file),
         platform=target.platform,
         abis=target.abis,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from mobileprep.core.files import write_bytes
 from mobileprep.core.parallel import at_once
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.streaming import Streaming
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.refs import parse_ref
 from mobileprep.graph.serde import graph_to_pieces, pieces_size, raw_chunks
@@ -62,14 +63,38 @@ def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
 
 
 def app_ends(
-    job: Job[IntegrationStage] | Job[PackageStage], graph: Graph, interface: Interface
+    job: Job[IntegrationStage] | Job[PackageStage],
+    graph: Graph,
+    interface: Interface,
+    streaming: Streaming | None = None,
 ) -> tuple[tuple[AppTensor, ...], tuple[AppTensor, ...]]:
-    """Return the inputs and outputs of a model for the app."""
+    """Return the inputs and outputs of a model for the app, without states of a stream."""
     declared = {spec.name: spec.shape for spec in job.asked.inputs}
     try:
-        return app_tensors(graph, interface.inputs, interface.outputs, declared)
+        inputs, outputs = app_tensors(graph, interface.inputs, interface.outputs, declared)
     except UsageError as error:
         raise error.at(job.place("inputs")) from error
+    if streaming is None:
+        return inputs, outputs
+    steps = streaming.steps
+    return _shortened(inputs, streaming.inputs, steps), _shortened(
+        outputs, streaming.outputs, steps
+    )
+
+
+def _shortened(
+    tensors: Sequence[AppTensor], axes: Mapping[str, int], steps: int
+) -> tuple[AppTensor, ...]:
+    """Return tensors with the time steps of one call."""
+    return tuple(
+        structs.replace(
+            tensor,
+            shape=tuple(steps if i == axes[tensor.name] else s for i, s in enumerate(tensor.shape)),
+        )
+        if tensor.name in axes and tensor.shape is not None
+        else tensor
+        for tensor in tensors
+    )
 
 
 def images_of(

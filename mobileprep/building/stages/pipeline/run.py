@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final
@@ -16,7 +17,6 @@ from mobileprep.building.stages.budget.spec import BudgetLine
 from mobileprep.building.stages.evaluate.run import evaluated
 from mobileprep.building.stages.freeze.spec import Interface
 from mobileprep.building.stages.package.spec import PackageRecord
-from mobileprep.building.stages.pipeline.counts import Count
 from mobileprep.building.stages.pipeline.spec import (
     Amounts,
     PassRateRecord,
@@ -392,3 +392,84 @@ def _hint(line: BudgetLine, record: PipelineRecord) -> str:
     share = f"{100 * flops / whole:.0f} % of the operations are in its {number_text(runs)} run"
     share += "s" * (runs != 1)
     return f"run {largest.model!r} less often, or make it smaller: {share}"
+
+
+_P95: Final = 0.95
+# Probabilities below this fraction of the largest one do not affect a percentile.
+_NEGLIGIBLE: Final = 1e-18
+
+
+class Count(Struct, frozen=True):
+    """Number of runs, or of windows, of a step for one input.
+
+    Args:
+        expected: mean.
+        trials: 95th percentile before pass rates: the number that can pass.
+        rate: product of the pass rates.
+        worst: maximum. In the worst case, everything passes.
+    """
+
+    expected: float
+    trials: int
+    worst: int
+    rate: float = 1.0
+
+    @classmethod
+    def of(cls, number: int) -> Count:
+        """Create the count of a fixed number."""
+        return cls(number, number, number)
+
+    def passed(self, rate: float) -> Count:
+        """Return how many of them pass, each independently with the same probability."""
+        return Count(self.expected * rate, self.trials, self.worst, self.rate * rate)
+
+    @property
+    def amounts(self) -> Amounts:
+        """Mean, 95th percentile, and maximum."""
+        p95 = binomial_percentile(self.trials, self.rate)
+        return Amounts(self.expected, p95, self.worst)
+
+
+def binomial_percentile(trials: int, rate: float) -> int:
+    """Return the smallest k for which at most k of some trials succeed with a probability of 95 %.
+
+    Sums the probabilities around the mode, each computed from its neighbor, so that the result
+    depends only on basic arithmetic, and is the same on all platforms.
+    """
+    if rate <= 0 or trials == 0:
+        return 0
+    if rate >= 1:
+        return trials
+    odds = rate / (1 - rate)
+    mode = min(int((trials + 1) * rate), trials)
+    below = list(_below(mode, trials, odds))
+    above = list(_above(mode, trials, odds))
+    total = math.fsum([1.0, *below, *above])
+    k = mode - len(below)
+    reached = 0.0
+    for weight in (*reversed(below), 1.0, *above):
+        reached += weight
+        if reached >= _P95 * total:
+            return k
+        k += 1
+    return trials
+
+
+def _below(mode: int, trials: int, odds: float) -> Iterator[float]:
+    """Yield the probabilities of mode - 1, mode - 2, and so on, relative to that of the mode."""
+    weight = 1.0
+    for k in range(mode, 0, -1):
+        weight *= k / ((trials - k + 1) * odds)
+        if weight < _NEGLIGIBLE:
+            return
+        yield weight
+
+
+def _above(mode: int, trials: int, odds: float) -> Iterator[float]:
+    """Yield the probabilities of mode + 1, mode + 2, and so on, relative to that of the mode."""
+    weight = 1.0
+    for k in range(mode, trials):
+        weight *= (trials - k) * odds / (k + 1)
+        if weight < _NEGLIGIBLE:
+            return
+        yield weight

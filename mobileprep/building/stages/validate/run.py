@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mobileprep.building.stages.base import Job
 from mobileprep.building.stages.calibrate.spec import DataRecord
-from mobileprep.building.stages.evaluate.outputs import KeptOutputs, each_pair
+from mobileprep.building.stages.evaluate.run import KeptOutputs, each_pair
 from mobileprep.building.stages.evaluate.spec import EvaluationRecord, MetricValue
 from mobileprep.building.stages.validate.report import TOP_K
 from mobileprep.building.stages.validate.spec import (

@@ -12,9 +12,13 @@ from mobileprep.building.plan.spec import Stage, StageSpec, Upstream, places
 from mobileprep.building.stages.calibrate.spec import CalibrateStage
 from mobileprep.building.stages.evaluate.spec import EvaluateStage, labelled
 from mobileprep.core.declare import Located
-from mobileprep.recipe.metrics import metric_facts
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.validation_settings import MetricChoice, MetricFunction, Validation
+from mobileprep.recipe.validation_settings import (
+    MetricChoice,
+    MetricFunction,
+    Validation,
+    metric_facts,
+)
 
 
 class JudgedMetric(Located, frozen=True, kw_only=True):

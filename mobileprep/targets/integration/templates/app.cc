@@ -3,6 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+{% if ctc and ctc.method != "greedy" %}
+#include <deque>
+{% endif %}
+{% if ctc and ctc.method != "greedy" %}
+#include <limits>
+#include <map>
+{% endif %}
 #include <sstream>
 #include <utility>
 
@@ -128,6 +135,10 @@ tensorflow::Tensor {{ class_name }}::Preprocess(const std::int16_t* samples, int
   std::copy(values.begin(), values.end(), tensor.flat<float>().data());
   return tensor;
 }
+{% endif %}
+{% if ctc %}
+
+{% include "ctc.cc" %}
 {% endif %}
 {% if model.ranks %}
 

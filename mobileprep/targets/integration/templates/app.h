@@ -66,6 +66,10 @@ class {{ class_name }} {
   // Converts 16-bit samples, with the channels of each frame next to each other, for {{ pre_named.snake }}.
   static tensorflow::Tensor Preprocess(const std::int16_t* samples, int frames, int channels);
 {% endif %}
+{% if ctc %}
+
+{% include "ctc.h" %}
+{% endif %}
 {% if model.ranks %}
 
   // Returns the indices of the k highest scores, highest first.

@@ -18,9 +18,18 @@ import java.nio.charset.StandardCharsets;
 {% if model.encrypted %}
 import java.security.GeneralSecurityException;
 {% endif %}
-{% if model.labels %}
+{% if model.labels or ctc %}
 import java.util.ArrayList;
+{% endif %}
+{% if ctc and ctc.method != "greedy" %}
+import java.util.HashMap;
+import java.util.LinkedList;
+{% endif %}
+{% if model.labels or ctc %}
 import java.util.List;
+{% endif %}
+{% if ctc and ctc.method != "greedy" %}
+import java.util.Map;
 {% endif %}
 import org.tensorflow.contrib.android.TensorFlowInferenceInterface;
 

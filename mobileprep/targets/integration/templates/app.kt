@@ -88,6 +88,11 @@ class {{ class_name }}(assets: AssetManager) : Closeable {
         inference.close()
     }
 
+{% if ctc %}
+    /** A decoded sequence of labels, and {% if ctc.method == "greedy" %}the negated sum of the largest logits{% else %}the logarithm of its probability{% endif %}. */
+    class Decoded(val labels: IntArray, val score: Float)
+
+{% endif %}
     companion object {
         /** The model file in the app's assets. */
         const val MODEL_FILE = {{ model.file | kotlin }}

@@ -140,6 +140,9 @@
   }
 
 {% endif %}
+{% if ctc %}
+{% include "ctc.java" %}
+{% endif %}
 {% if model.ranks %}
   /** Returns the indices of the k highest scores, highest first. */
   public static int[] topK(float[] scores, int k) {

@@ -131,6 +131,9 @@
             return values
         }
 {% endif %}
+{% if ctc %}
+{% include "ctc.kt" %}
+{% endif %}
 {% if model.ranks %}
 
         /** Returns the indices of the k highest scores, highest first. */

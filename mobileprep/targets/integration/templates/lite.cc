@@ -3,9 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+{% if ctc and ctc.method != "greedy" %}
+#include <deque>
+{% endif %}
 #include <fstream>
-{% if quantized_inputs %}
+{% if quantized_inputs or (ctc and ctc.method != "greedy") %}
 #include <limits>
+{% endif %}
+{% if ctc and ctc.method != "greedy" %}
+#include <map>
 {% endif %}
 #include <utility>
 {% if model.encrypted %}
@@ -45,7 +51,10 @@ std::unique_ptr<{{ class_name }}> {{ class_name }}::Load(const std::string& path
 {% endif %}
   loaded->interpreter_.reset(TfLiteInterpreterCreate(loaded->model_.get(), options.get()));
   if (!loaded->interpreter_) return nullptr;
-  loaded->fed_.resize({{ inputs | length }});
+  loaded->fed_.resize({{ fed_count }});
+{% if model.stream %}
+  loaded->Reset();
+{% endif %}
   return loaded;
 }
 
@@ -104,8 +113,26 @@ bool {{ class_name }}::Run() {
     TfLiteTensor* input = TfLiteInterpreterGetInputTensor(interpreter_.get(), static_cast<int>(i));
     if (TfLiteTensorCopyFromBuffer(input, fed_[i].data(), fed_[i].size()) != kTfLiteOk) return false;
   }
+{% if model.stream %}
+  if (TfLiteInterpreterInvoke(interpreter_.get()) != kTfLiteOk) return false;
+  // The last outputs are the last inputs of the next call.
+  for (int i = 0; i < {{ model.stream.states | length }}; ++i) {
+    const TfLiteTensor* output = TfLiteInterpreterGetOutputTensor(interpreter_.get(), {{ outputs | length }} + i);
+    std::string& state = fed_[{{ inputs | length }} + i];
+    if (TfLiteTensorCopyToBuffer(output, &state[0], state.size()) != kTfLiteOk) return false;
+  }
+  return true;
+}
+
+void {{ class_name }}::Reset() {
+{% for size in model.stream.states %}
+  fed_[{{ inputs | length + loop.index0 }}].assign({{ size }}, '\0');
+{% endfor %}
+}
+{% else %}
   return TfLiteInterpreterInvoke(interpreter_.get()) == kTfLiteOk;
 }
+{% endif %}
 
 {% for named in outputs %}
 {% if named.quantized %}
@@ -141,6 +168,10 @@ std::vector<{{ pre_type }}> {{ class_name }}::Preprocess(const std::uint8_t* pix
 std::vector<float> {{ class_name }}::Preprocess(const std::int16_t* samples, int frames, int channels) {
   return Prepared(samples, frames, channels);
 }
+
+{% endif %}
+{% if ctc %}
+{% include "ctc.cc" %}
 
 {% endif %}
 {% if model.ranks %}

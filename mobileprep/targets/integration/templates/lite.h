@@ -14,7 +14,12 @@
 namespace {{ name }} {
 {% endfor %}
 
+{% if model.stream %}
+// Runs the model on a stream: each call of Run takes the next {{ steps }} and continues after the call before
+// it. Call Reset before the first step of another sequence. Not thread-safe. Functions return
+{% else %}
 // Runs the model: feed every input, call Run, and fetch the outputs. Not thread-safe. Functions return
+{% endif %}
 // false if LiteRT fails; it prints the reason to the standard error.
 class {{ class_name }} {
  public:
@@ -51,6 +56,11 @@ class {{ class_name }} {
 
   // Runs the model on the inputs that were fed.
   bool Run();
+{% if model.stream %}
+
+  // Starts another sequence: sets the states to zeros.
+  void Reset();
+{% endif %}
 
 {% for named in outputs %}
 {% if named.quantized %}
@@ -82,6 +92,10 @@ class {{ class_name }} {
 
   // Converts 16-bit samples, with the channels of each frame next to each other, for {{ pre_named.snake }}.
   static std::vector<{{ pre_type }}> Preprocess(const std::int16_t* samples, int frames, int channels);
+{% endif %}
+{% if ctc %}
+
+{% include "ctc.h" %}
 {% endif %}
 {% if model.ranks %}
 

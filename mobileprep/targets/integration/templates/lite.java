@@ -30,17 +30,30 @@ import java.nio.charset.StandardCharsets;
 {% if model.encrypted %}
 import java.security.GeneralSecurityException;
 {% endif %}
-{% if model.labels %}
+{% if model.labels or ctc %}
 import java.util.ArrayList;
 {% endif %}
+{% if model.stream %}
+import java.util.Arrays;
+{% endif %}
 import java.util.HashMap;
-{% if model.labels %}
+{% if ctc and ctc.method != "greedy" %}
+import java.util.LinkedList;
+{% endif %}
+{% if model.labels or ctc %}
 import java.util.List;
 {% endif %}
 import java.util.Map;
 import org.tensorflow.lite.Interpreter;
 
+{% if model.stream %}
+/**
+ * Runs the model on a stream: each call of {@link #run()} takes the next {{ steps }} and continues after the call
+ * before it. Call {@link #reset()} before the first step of another sequence. Not thread-safe.
+ */
+{% else %}
 /** Runs the model: feed every input, call {@link #run()}, and fetch the outputs. Not thread-safe. */
+{% endif %}
 public final class {{ class_name }} implements AutoCloseable {
   /** The model file in the app's assets. */
   public static final String MODEL_FILE = {{ model.file | java }};
@@ -53,7 +66,11 @@ public final class {{ class_name }} implements AutoCloseable {
 {% endfor %}
 
   private final Interpreter interpreter;
-  private final Object[] fed = new Object[{{ inputs | length }}];
+  private final Object[] fed = new Object[{{ fed_count }}];
+{% if model.stream %}
+  /** The last outputs of a call, which are the last inputs of the next one. */
+  private final byte[][] states = { {%- for size in model.stream.states %}new byte[{{ size }}]{% if not loop.last %}, {% endif %}{% endfor -%} };
+{% endif %}
 
 {% if model.encrypted %}
   /** Loads the encrypted model. */
@@ -139,11 +156,30 @@ public final class {{ class_name }} implements AutoCloseable {
   public void run() {
     // Outputs are read from the interpreter afterwards.
     Map<Integer, Object> outputs = new HashMap<>();
-    for (int i = 0; i < {{ outputs | length }}; i++) {
+    for (int i = 0; i < {{ fetched_count }}; i++) {
       outputs.put(i, null);
     }
+{% if model.stream %}
+    for (int i = 0; i < states.length; i++) {
+      fed[{{ inputs | length }} + i] = ByteBuffer.wrap(states[i]);
+    }
+{% endif %}
     interpreter.runForMultipleInputsOutputs(fed, outputs);
+{% if model.stream %}
+    for (int i = 0; i < states.length; i++) {
+      output({{ outputs | length }} + i).get(states[i]);
+    }
+{% endif %}
   }
+{% if model.stream %}
+
+  /** Starts another sequence: sets the states to zeros. */
+  public void reset() {
+    for (byte[] state : states) {
+      Arrays.fill(state, (byte) 0);
+    }
+  }
+{% endif %}
 
 {% for named in outputs %}
 {% if named.quantized %}

@@ -13,7 +13,14 @@ import java.nio.channels.FileChannel
 {% endif %}
 import org.tensorflow.lite.Interpreter
 
+{% if model.stream %}
+/**
+ * Runs the model on a stream: each call of [run] takes the next {{ steps }} and continues after the call
+ * before it. Call [reset] before the first step of another sequence. Not thread-safe.
+ */
+{% else %}
 /** Runs the model: feed every input, call [run], and fetch the outputs. Not thread-safe. */
+{% endif %}
 class {{ class_name }}(
     assets: AssetManager,
 {% if model.encrypted %}
@@ -35,7 +42,11 @@ class {{ class_name }}(
         }
     }
 {% endif %}
-    private val fed = arrayOfNulls<Any>({{ inputs | length }})
+    private val fed = arrayOfNulls<Any>({{ fed_count }})
+{% if model.stream %}
+    // The last outputs of a call, which are the last inputs of the next one.
+    private val states = arrayOf({% for size in model.stream.states %}ByteArray({{ size }}){% if not loop.last %}, {% endif %}{% endfor %})
+{% endif %}
 
 {% for named in inputs %}
 {% set tensor = named.tensor %}
@@ -74,9 +85,22 @@ class {{ class_name }}(
     fun run() {
         // Outputs are read from the interpreter afterwards.
         val outputs = HashMap<Int, Any?>()
-        for (i in 0 until {{ outputs | length }}) outputs[i] = null
+        for (i in 0 until {{ fetched_count }}) outputs[i] = null
+{% if model.stream %}
+        for (i in states.indices) fed[{{ inputs | length }} + i] = ByteBuffer.wrap(states[i])
+{% endif %}
         interpreter.runForMultipleInputsOutputs(fed, outputs)
+{% if model.stream %}
+        for (i in states.indices) output({{ outputs | length }} + i).get(states[i])
+{% endif %}
     }
+{% if model.stream %}
+
+    /** Starts another sequence: sets the states to zeros. */
+    fun reset() {
+        for (state in states) state.fill(0)
+    }
+{% endif %}
 
 {% for named in outputs %}
 {% if named.quantized %}
@@ -144,6 +168,11 @@ class {{ class_name }}(
         interpreter.close()
     }
 
+{% if ctc %}
+    /** A decoded sequence of labels, and {% if ctc.method == "greedy" %}the negated sum of the largest logits{% else %}the logarithm of its probability{% endif %}. */
+    class Decoded(val labels: IntArray, val score: Float)
+
+{% endif %}
     companion object {
         /** The model file in the app's assets. */
         const val MODEL_FILE = {{ model.file | kotlin }}

@@ -2,7 +2,12 @@
 import Foundation
 import TensorFlowLite
 
+{% if model.stream %}
+/// Runs the model on a stream: each call of `run` takes the next {{ steps }} and continues after the call
+/// before it. Call `reset` before the first step of another sequence. Not thread-safe.
+{% else %}
 /// Runs the model: feed every input, call `run`, and fetch the outputs. Not thread-safe.
+{% endif %}
 public final class {{ class_name }} {
   /// The model file in the app's resources.
   public static let modelFile = {{ model.file | swift }}
@@ -32,7 +37,11 @@ public final class {{ class_name }} {
 {% if quantized_inputs %}
   private let steps: [QuantizationParameters?]
 {% endif %}
-  private var fed: [Data?] = Array(repeating: nil, count: {{ inputs | length }})
+  private var fed: [Data?] = Array(repeating: nil, count: {{ fed_count }})
+{% if model.stream %}
+  // The sizes of the last outputs of a call, which are the last inputs of the next one.
+  private let states: [Int] = [{% for size in model.stream.states %}{{ size }}{% if not loop.last %}, {% endif %}{% endfor %}]
+{% endif %}
 
 {% if model.encrypted %}
   /// Loads the model file at the path, which is encrypted with a key.
@@ -61,6 +70,9 @@ public final class {{ class_name }} {
     self.interpreter = interpreter
 {% if model.encrypted %}
     self.model = model
+{% endif %}
+{% if model.stream %}
+    reset()
 {% endif %}
   }
 
@@ -105,7 +117,21 @@ public final class {{ class_name }} {
       }
     }
     try interpreter.invoke()
+{% if model.stream %}
+    for index in states.indices {
+      fed[{{ inputs | length }} + index] = try interpreter.output(at: {{ outputs | length }} + index).data
+    }
+{% endif %}
   }
+{% if model.stream %}
+
+  /// Starts another sequence: sets the states to zeros.
+  public func reset() {
+    for (index, size) in states.enumerated() {
+      fed[{{ inputs | length }} + index] = Data(count: size)
+    }
+  }
+{% endif %}
 
 {% for named in outputs %}
 {% if named.quantized %}
@@ -281,6 +307,9 @@ public final class {{ class_name }} {
     return values
   }
 
+{% endif %}
+{% if ctc %}
+{% include "ctc.swift" %}
 {% endif %}
 {% if model.ranks %}
   /// Returns the indices of the k highest scores, highest first.

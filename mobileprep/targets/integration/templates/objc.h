@@ -39,6 +39,9 @@
 // Converts 16-bit samples, with the channels of each frame next to each other, to elements for {{ pre_named.camel }}.
 + (NSData *)preprocess:(const int16_t *)samples frames:(int)frames channels:(int)channels;
 {% endif %}
+{% if ctc %}
+{% include "ctc_objc.h" %}
+{% endif %}
 {% if model.ranks %}
 
 // Returns the indices of the k highest of some scores, highest first.

@@ -108,6 +108,9 @@ NSString* InBundle(const char* file, NSError** error) {
   return ToData(Model::Preprocess(samples, frames, channels));
 }
 {% endif %}
+{% if ctc %}
+{% include "ctc_objc.mm" %}
+{% endif %}
 {% if model.ranks %}
 
 + (NSArray<NSNumber *> *)topK:(const float *)scores count:(int)count k:(int)k {

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mobileprep.building.report.page.render import data_of_page, render_page
 from tests.building.report.page.browser import HOSTILE, built, chromium, opened, serious_faults
-from tests.building.report.test_layers import LAYERS
+from tests.building.report.test_text import LAYERS
 
 
 def with_layers(page_file: Path, path: Path, record: Any) -> Path:

@@ -25,6 +25,9 @@ __attribute__((objc_root_class)) @interface NSObject
 @end
 
 @interface NSNumber : NSObject
++ (NSNumber *)numberWithInt:(int)value;
++ (NSNumber *)numberWithFloat:(float)value;
+- (int)intValue;
 - (long long)longLongValue;
 @end
 

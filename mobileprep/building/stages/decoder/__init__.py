@@ -1,0 +1,1 @@
+"""Move the CTC decoder from the graph into the app."""

@@ -1,1 +1,0 @@
-"""Runs and tables of ``benchmark``."""
