@@ -12,6 +12,8 @@ import pytest
 from mobileprep.building.builder import build
 from mobileprep.building.report.markdown import reports_markdown
 from mobileprep.building.report.text import report_text
+from mobileprep.building.stages.exceptions.report import exception_lines
+from mobileprep.building.stages.exceptions.spec import ChosenException, ExceptionsRecord
 from mobileprep.building.targets import plan_state
 from mobileprep.building.verdicts import verdict_lines, verdicts
 from mobileprep.errors import AccuracyError
@@ -86,7 +88,7 @@ def test_no_exceptions_where_int8_is_good_enough(recipe: Path) -> None:
     report, ran = built(recipe, 0, AUTO)
     found = report["exceptions"]
     assert (found["rules"], found["exceptions"], found["tries"]) == ([], [], 1)
-    assert found["int8_macs"] == 1
+    assert found["int8_macs"] == found["integer_macs"] == 1
     assert model(recipe) == plain
     # The second trial has nothing to try, and leaves what the first has left.
     assert not [task for task in ran if task.endswith("evaluate-2")]
@@ -100,7 +102,7 @@ def test_sums_are_excepted_and_the_rules_give_the_same_file(recipe: Path) -> Non
     report, _ = built(recipe, limit, AUTO)
     assert agreement(report) >= limit > before
     found = report["exceptions"]
-    assert found["int8_macs"] >= 0.9
+    assert found["integer_macs"] == 1 >= found["int8_macs"] >= 0.9
     names = {n for one in found["exceptions"] for some in one["modes"].values() for n in some}
     assert any(name.startswith("sum") for name in names)
     assert all(one["gain"] > 0 for one in found["exceptions"])
@@ -148,6 +150,15 @@ def test_limit_of_multiply_accumulates_and_rules_of_the_recipe(recipe: Path) -> 
     report, _ = built(recipe, limit, "{mode: auto, repair: [], min_int8_macs: 0}")
     assert agreement(report) >= limit
     assert report["settings"]["quantize"]["min_int8_macs"] == 0
+
+
+def test_summary_has_the_share_in_integers() -> None:
+    exception = ChosenException({"int16x8": ("a",)}, 0.75, 1.5, 120)
+    record = ExceptionsRecord(("{mode: int16x8, nodes: '^(a)$'}",), 0.75, 1.0, 3, (exception,))
+    assert next(exception_lines(record)) == (
+        "auto     1 node with 16-bit activations, 75.00% of the multiply-accumulates in int8, "
+        "100.00% in integers; 3 tries"
+    )
 
 
 def test_usual_repairs(recipe: Path) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mobileprep.building.report.page.render import data_of_page, render_page
 from mobileprep.building.stages.exceptions.spec import ChosenException, ExceptionsRecord
 from tests.building.report.page.browser import HOSTILE, built, chromium, opened, serious_faults
-from tests.building.report.test_layers import LAYERS
+from tests.building.report.test_text import LAYERS
 
 EXCEPTIONS = ExceptionsRecord(
     ("{mode: int16x8, nodes: '^(a_1|b0|b1|b2)$'}", "{mode: float, nodes: '^(worst)$'}"),
