@@ -195,7 +195,7 @@ class _Run:
             prepare = MemoryPhase("prepare", 0, file_bytes + decoded, copied + decoded)
         activations = activation_peak(rest, self._feeds, self._outputs)
         run = replace(prepare, name="run", activations=activations)
-        unknown = dict.fromkeys(e.node.name for e in self._ran if not _is_known(e))
+        unknown = dict.fromkeys(e.node.name for e in self._ran if not e.is_known)
         return _memory(kind, (parse, prepare, run), tuple(unknown))
 
     def _merged(self) -> tuple[Graph, list[Executed]]:
@@ -209,10 +209,6 @@ class _Run:
 
 def _is_mapped(node: Node) -> bool:
     return node.attr_tensor("value").nbytes >= PAGE_SIZE
-
-
-def _is_known(executed: Executed) -> bool:
-    return all(s.shape is not None and min(s.shape, default=0) >= 0 for s in executed.outputs)
 
 
 def _folded(graph: Graph, ran: Sequence[Executed]) -> dict[str, tuple[TensorLayout, ...]]:

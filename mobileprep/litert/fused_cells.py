@@ -190,7 +190,8 @@ class CellMatcher:
                 return None
             kernels.append(form.matrix(x))
             recurrents.append(form.matrix(h_key))
-            seen = None if c_key is None else form.matrix(c_key)
+            # Both states may be the same zeros.
+            seen = None if c_key in (None, h_key) else form.matrix(c_key)
             if seen is not None and np.count_nonzero(seen - np.diag(np.diagonal(seen))):
                 return None
             peepholes.append(None if seen is None else np.diagonal(seen))

@@ -16,12 +16,13 @@ from mobileprep.graph.op_sets import SUMS
 from mobileprep.graph.reachability import reachable
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
 from mobileprep.litert.fused_cells import ACTIVATIONS, Cell, CellMatcher
-from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, ROWS
+from mobileprep.litert.recurrent_loops import LAST_ROW, LAST_STATE, ROWS, is_zero
 from mobileprep.litert.refusals import MALFORMED
 from mobileprep.litert.whole_sequences import SequenceNodes
 from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
 _FEWEST: Final = 2
+_BLANK: Final = frozenset({"Fill", "ZerosLike", "BroadcastTo", "Const"})
 _FLOAT: Final = attr.dtype(DType.FLOAT)
 
 
@@ -81,7 +82,7 @@ def without_unrolled_cells(
     fresh = FreshNames(graph.by_name)
     ends = tuple(outputs)
     for steps_of_chain in _chains(steps):
-        chain = _matched(matcher, steps_of_chain)
+        chain = _matched(graph, matcher, steps_of_chain)
         if chain is None or (not open_states and _is_open(shapes, chain.first)):
             continue
         changed = _replaced(graph, ends, chain, fresh)
@@ -131,11 +132,11 @@ def _chains(steps: Mapping[Edge, _Step]) -> Iterator[list[_Step]]:
             yield chain
 
 
-def _matched(matcher: CellMatcher, steps: Sequence[_Step]) -> _Chain | None:
-    """Return the longest chain of equal cells after the first step.
+def _matched(graph: Graph, matcher: CellMatcher, steps: Sequence[_Step]) -> _Chain | None:
+    """Return the longest chain of equal cells.
 
-    The first step provides the state from which the sequence starts, because its own one is often
-    folded into its weights.
+    Unless it starts from zeros, the first step provides the state from which the sequence starts,
+    because its own one is often folded into its weights.
     """
     hidden: Ref | None = None
     for output in steps[0].outputs:
@@ -152,10 +153,29 @@ def _matched(matcher: CellMatcher, steps: Sequence[_Step]) -> _Chain | None:
             break
     if hidden is None:
         return None
-    count = len(cells)
-    states = tuple(step.new_state for step in steps[1 : count + 1])
-    first = (hidden, steps[0].new_state)
-    return _Chain(cells[0], first, tuple(c.x for c in cells), tuple(outputs[1:]), states)
+    states = [step.new_state for step in steps[: len(cells) + 1]]
+    inputs, first = [c.x for c in cells], (hidden, states[0])
+    start = _from_zeros(graph, matcher, steps[0], hidden, cells[0])
+    if start is None:
+        del outputs[0], states[0]
+    else:
+        first = (start[0], steps[0].state)
+        inputs.insert(0, start[1].x)
+    return _Chain(cells[0], first, tuple(inputs), tuple(outputs), tuple(states))
+
+
+def _from_zeros(
+    graph: Graph, matcher: CellMatcher, step: _Step, output: Ref, cell: Cell
+) -> tuple[Ref, Cell] | None:
+    """Return the output before a step, which is zero, and the cell of the step if it is equal."""
+    if not is_zero(graph, step.state):
+        return None
+    blanks = [Ref(n.name) for n in graph if n.op in _BLANK and is_zero(graph, Ref(n.name))]
+    for hidden in blanks:
+        first = matcher.lstm(step.state, step.new_state, hidden, output)
+        if first is not None and _is_equal(first, cell):
+            return hidden, first
+    return None
 
 
 def _next(matcher: CellMatcher, step: _Step, hidden: Ref) -> tuple[Cell, Ref] | None:

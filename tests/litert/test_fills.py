@@ -13,7 +13,7 @@ from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 from tests.litert.graphs import codes, const, expected, feed, op
 from tests.litert.one_op import numbers
-from tests.litert.test_fused_cells import BATCH, INPUTS, LSTM, UNITS, unrolled
+from tests.litert.test_fused_cells import BATCH, INPUTS, LSTM, UNITS, f, unrolled
 
 FLOAT, INT = DType.FLOAT, DType.INT32
 
@@ -72,13 +72,18 @@ def test_fill_of_a_computed_size_stays() -> None:
     assert "FILL" in codes(converted(Graph([*nodes, *more]), [CutInput("x")], ["y"]))
 
 
-def test_unrolled_lstm_from_zeros_with_an_open_batch() -> None:
+@pytest.mark.parametrize("is_shared", [False, True], ids=["two states", "one tensor"])
+def test_unrolled_lstm_from_zeros_with_an_open_batch(is_shared: bool) -> None:
     graph = unrolled(6, ["h6"])
     states = {f"{name}0" for name in "hc"}
     nodes = [feed("x", (-1, 6, INPUTS)), *size(0), *filled("h0", 0, UNITS), *filled("c0", 0, UNITS)]
+    if is_shared:
+        nodes[-1] = f("c0", "Identity", "h0")
     graph = Graph([*nodes, *(n for n in graph if n.name != "x" and n.name not in states)])
     record = converted(graph, [CutInput("x")], ["y0"])
+    # All steps, also the first, are in the operator.
     assert LSTM in codes(record)
+    assert "FULLY_CONNECTED" not in codes(record)
     interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter
     runner = interpreter(model_content=bytes(model_bytes(record)))
     (index,) = (entry["index"] for entry in runner.get_input_details())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -105,3 +106,17 @@ def _attr(value) -> AttrValue:
     if isinstance(value, str):
         return attr.string(value)
     return attr.integers(*value)
+
+
+def op_counts(graph):
+    return Counter(n.op for n in graph)
+
+
+def pool(name, source, op="MaxPool", **attrs):
+    given = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID", **attrs}
+    return node(name, op, source, **given)
+
+
+def with_taken(graph, name):
+    """The graph with a node of a name behind its output, and one that shows its value."""
+    return Graph([*graph, node(name, "Exp", "out"), node("other", "Neg", name)])

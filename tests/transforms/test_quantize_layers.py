@@ -1,6 +1,5 @@
 """quantize_nodes with ranges: layers in eight bits, and floats in between."""
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +11,23 @@ from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_tex
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.verify import check_graph
 from mobileprep.runtime.interpreter import Interpreter
-from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
+from tests.transforms.graphs import (
+    apply,
+    const,
+    conv,
+    node,
+    normal,
+    op_counts,
+    placeholder,
+    pool,
+    run,
+    shown,
+    with_taken,
+)
 
 NAME = "quantize_nodes"
 X = normal(1, 8, 8, 4, seed=3)
 DEPTHWISE = "TensorFlow has no kernel of its own for eight-bit depthwise convolutions"
-
-
-def _pool(name, source, op="MaxPool", **attrs):
-    given = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID", **attrs}
-    return node(name, op, source, **given)
 
 
 def _network(*between, last="relu", tail=()):
@@ -56,10 +62,6 @@ def ranges(tmp_path: Path):
         return str(path)
 
     return write
-
-
-def _ops(graph):
-    return Counter(n.op for n in graph)
 
 
 def _peak_share(graph, before, x=X):
@@ -115,13 +117,13 @@ def test_the_numbers_are_close_to_those_of_floats(source, granularity, tf115, ra
     result = apply(NAME, graph, ranges=source, rule=rule, tf115=tf115, **options)
     check_graph(result.graph, "test")
     assert result.matched == 2
-    assert _ops(result.graph)["QuantizedConv2D"] == 2
+    assert op_counts(result.graph)["QuantizedConv2D"] == 2
     assert _peak_share(result.graph, graph) < 0.02
 
 
 def test_known_ranges_need_no_reductions_and_no_activation_that_they_cut_at(ranges):
     graph = _network()
-    ops = _ops(apply(NAME, graph, range_file=ranges(graph, "x", "relu")).graph)
+    ops = op_counts(apply(NAME, graph, range_file=ranges(graph, "x", "relu")).graph)
     assert not {"Min", "Max", "RequantizationRange", "Requantize", "Relu"} & ops.keys()
     assert (ops["QuantizeV2"], ops["BiasAdd"]) == (2, 1)
 
@@ -131,7 +133,7 @@ def test_a_rectification_gives_the_same_bytes_where_the_range_cuts_in_its_place(
     file = ranges(graph, "x", "relu")
     folded = apply(NAME, graph, range_file=file).graph
     kept = apply(NAME, graph, range_file=file, outputs=("out", "relu")).graph
-    assert (_ops(folded)["Relu"], _ops(kept)["Relu"]) == (0, 1)
+    assert (op_counts(folded)["Relu"], op_counts(kept)["Relu"]) == (0, 1)
     np.testing.assert_array_equal(run(folded, X), run(kept, X))
 
 
@@ -140,7 +142,7 @@ def test_relu6_stays_where_the_range_goes_beyond_it(ranges):
     graph = _network(six, last="six")
     within = apply(NAME, graph, range_file=ranges(graph, "x", given={"six": (0.0, 5.0)})).graph
     beyond = apply(NAME, graph, range_file=ranges(graph, "x", given={"six": (0.0, 9.0)})).graph
-    assert (_ops(within)["Relu6"], _ops(beyond)["Relu6"]) == (0, 1)
+    assert (op_counts(within)["Relu6"], op_counts(beyond)["Relu6"]) == (0, 1)
 
 
 def test_sums_between_adjacent_layers_are_requantized(ranges):
@@ -156,8 +158,8 @@ def test_sums_between_adjacent_layers_are_requantized(ranges):
     )
     file = ranges(graph, "x", "relu")
     result = apply(NAME, graph, range_file=file, rule=("granularity=tensor",)).graph
-    assert _ops(result)["Requantize"] == 1
-    assert not {"Relu", "RequantizationRange"} & _ops(result).keys()
+    assert op_counts(result)["Requantize"] == 1
+    assert not {"Relu", "RequantizationRange"} & op_counts(result).keys()
     assert str(result["first_eightbit/quantize"].inputs[0]) == "first/eightbit:0"
     assert _peak_share(result, graph) < 0.02
 
@@ -177,7 +179,7 @@ def test_weights_that_two_layers_share_are_stored_once():
 
 
 CARRIED = {
-    "MaxPool": ([_pool("p", "relu")], "p", "QuantizedMaxPool"),
+    "MaxPool": ([pool("p", "relu")], "p", "QuantizedMaxPool"),
     "Identity": ([node("i", "Identity", "relu")], "i", "Identity"),
     "Reshape": (
         [const("s", [1, 4, 16, 6], np.int32), node("r", "Reshape", "relu s")],
@@ -205,7 +207,7 @@ def test_eight_bits_are_carried_on(op, source, ranges):
     result = apply(NAME, graph, ranges=source, **file).graph
     carried = [n for n in result if n.op == eightbit and n.attr_dtype("T") is DType.QUINT8]
     assert len(carried) == 1
-    assert (_ops(result)["QuantizeV2"], last in result) == (2, False)
+    assert (op_counts(result)["QuantizeV2"], last in result) == (2, False)
     assert _peak_share(result, graph) < 0.02
 
 
@@ -213,10 +215,10 @@ def test_eight_bits_are_carried_on(op, source, ranges):
 def test_values_needed_in_float_are_computed_in_float(fetched, ranges):
     tail = [] if fetched else [node("end", "Tanh", "p")]
     outputs = ("out", "p") if fetched else ("out", "end")
-    graph = _network(_pool("p", "relu"), last="p", tail=tail)
+    graph = _network(pool("p", "relu"), last="p", tail=tail)
     result = apply(NAME, graph, outputs=outputs, range_file=ranges(graph, "x", "relu")).graph
     assert result["p"].op == "MaxPool"
-    assert "QuantizedMaxPool" not in _ops(result)
+    assert "QuantizedMaxPool" not in op_counts(result)
 
 
 def test_tensors_of_one_range_are_joined_in_eight_bits(ranges):
@@ -232,7 +234,7 @@ def test_tensors_of_one_range_are_joined_in_eight_bits(ranges):
     result = apply(NAME, graph, range_file=ranges(graph, "x", "joined", "middle")).graph
     (joined,) = (n for n in result if n.op == "ConcatV2")
     assert joined.attr_dtype("T") is DType.QUINT8
-    assert "Relu" not in _ops(result)
+    assert "Relu" not in op_counts(result)
     floats = apply(
         NAME, graph, outputs=("out", "joined"), range_file=ranges(graph, "x", "joined", "middle")
     )
@@ -242,14 +244,14 @@ def test_tensors_of_one_range_are_joined_in_eight_bits(ranges):
 def test_tensor_without_a_range_is_measured_with_a_warning(ranges):
     graph = _network()
     result = apply(NAME, graph, range_file=ranges(graph, "x"))
-    assert _ops(result.graph)["Min"] == 1
+    assert op_counts(result.graph)["Min"] == 1
     assert [count for reason, count in result.skipped.items() if "not known" in reason] == [1]
     assert result.warnings == ("no range is known of 'relu': measured each time the graph runs",)
     assert not apply(NAME, graph, ranges="dynamic").warnings
 
 
 def test_a_range_that_all_elements_follow_from_is_known(ranges):
-    between = [_pool("mean", "relu", "AvgPool"), node("end", "Tanh", "mean")]
+    between = [pool("mean", "relu", "AvgPool"), node("end", "Tanh", "mean")]
     graph = _network(*between, last="mean")
     result = apply(NAME, graph, outputs=("out", "end"), range_file=ranges(graph, "x", "relu"))
     assert not result.warnings
@@ -417,24 +419,20 @@ def test_the_same_graph_gives_the_same_text():
     assert shown(first) == shown(second)
 
 
-def _with_taken(graph, name):
-    return Graph([*graph, node(name, "Exp", "out"), node("other", "Neg", name)])
-
-
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("rule", ["granularity=tensor", "granularity=channel", "mode=weights"])
 @pytest.mark.parametrize("measured", [True, False])
 def test_new_names_are_free(measured, rule, ranges, tf115):
-    graph = _network(_pool("pool", "relu"), last="pool")
+    graph = _network(pool("pool", "relu"), last="pool")
     options = {"ranges": "dynamic"}
     if not measured:
         options = {"range_file": ranges(graph, "x", "bias", "relu", "pool")}
     given = {"outputs": ("out", "other"), "rule": (rule,), "tf115": tf115, **options}
     made = [n.name for n in apply(NAME, graph, **given).graph if n.name not in graph]
     assert len(made) > 5
-    plain = apply(NAME, _with_taken(graph, "free"), **given).graph
+    plain = apply(NAME, with_taken(graph, "free"), **given).graph
     for name in made:
-        after = apply(NAME, _with_taken(graph, name), **given).graph
+        after = apply(NAME, with_taken(graph, name), **given).graph
         check_graph(after, "")
         assert after[name].op == "Exp"
         assert np.array_equal(run(after, X, "other"), run(plain, X, "other")), name

@@ -1,7 +1,5 @@
 """quantize_nodes: float ops compute in eight bits."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -12,7 +10,19 @@ from mobileprep.graph import attrs as attr
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.verify import check_graph
 from mobileprep.runtime.interpreter import Interpreter
-from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
+from tests.transforms.graphs import (
+    apply,
+    const,
+    conv,
+    node,
+    normal,
+    op_counts,
+    placeholder,
+    pool,
+    run,
+    shown,
+    with_taken,
+)
 
 NAME = "quantize_nodes"
 
@@ -21,11 +31,6 @@ def _layer(*more, **attrs):
     return Graph(
         [placeholder(), const("w", normal(3, 3, 4, 5)), conv("layer", "x w", **attrs), *more]
     )
-
-
-def _pool(name, source, op="MaxPool", **attrs):
-    given = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID", **attrs}
-    return node(name, op, source, **given)
 
 
 def _fake_quant(name, source, low=-1.0, high=6.0):
@@ -40,10 +45,6 @@ def _fake_quant(name, source, low=-1.0, high=6.0):
 
 RELU = node("relu", "Relu", "layer")
 OUT = node("out", "Softmax", "relu")
-
-
-def _ops(graph):
-    return Counter(n.op for n in graph)
 
 
 def test_golden():
@@ -88,12 +89,12 @@ def test_eight_bit_ops_that_follow_one_another_are_connected(tf115):
 
 OPS = {
     "Add": (node("out", "Add", "x y"), "QuantizedAdd", 6),
-    "AvgPool": (_pool("out", "x", "AvgPool"), "QuantizedAvgPool", 3),
+    "AvgPool": (pool("out", "x", "AvgPool"), "QuantizedAvgPool", 3),
     "BiasAdd": (node("out", "BiasAdd", "x y"), "QuantizedBiasAdd", 6),
     "Concat": (node("out", "Concat", "axis x y", N=2), "QuantizedConcat", 7),
     "Conv2D": (conv("out", "x y"), "QuantizedConv2D", 6),
     "MatMul": (node("out", "MatMul", "x y", transpose_b=True), "QuantizedMatMul", 6),
-    "MaxPool": (_pool("out", "x"), "QuantizedMaxPool", 3),
+    "MaxPool": (pool("out", "x"), "QuantizedMaxPool", 3),
     "Mul": (node("out", "Mul", "x y"), "QuantizedMul", 6),
     "Relu": (node("out", "Relu", "x"), "QuantizedRelu", 3),
     "Relu6": (node("out", "Relu6", "x"), "QuantizedRelu6", 3),
@@ -111,7 +112,7 @@ def test_every_op_has_its_eight_bit_form(op):
     assert result.graph["out/eightbit"].op == eightbit
     assert len(result.graph["out/eightbit"].inputs) == inputs
     widens = op in ("Add", "BiasAdd", "Conv2D", "MatMul", "Mul")
-    assert _ops(result.graph)["Requantize"] == widens
+    assert op_counts(result.graph)["Requantize"] == widens
 
 
 def test_the_ranges_of_a_concatenation_come_apart():
@@ -184,7 +185,7 @@ def test_outputs_of_a_node_are_distinguished():
 
 def test_a_fallback_range_takes_the_place_of_measuring():
     result = apply(NAME, _layer(RELU, OUT), fallback_min=-3.0, fallback_max=5.5)
-    assert "RequantizationRange" not in _ops(result.graph)
+    assert "RequantizationRange" not in op_counts(result.graph)
     ends = [result.graph[f"layer/eightbit/fallback_{end}"] for end in ("min", "max")]
     assert [float(n.attr_tensor("value").array()) for n in ends] == [-3.0, 5.5]
 
@@ -224,10 +225,10 @@ def test_ranges_that_no_run_would_take_are_refused(options, message, tf115):
 
 @pytest.mark.parametrize("tf115", [True, False])
 def test_learnt_ranges_take_the_place_of_measured_ones(tf115):
-    chain = [RELU, _pool("pool", "relu"), *_fake_quant("fq", "pool"), node("out", "Softmax", "fq")]
+    chain = [RELU, pool("pool", "relu"), *_fake_quant("fq", "pool"), node("out", "Softmax", "fq")]
     result = apply(NAME, _layer(*chain), tf115=tf115)
     check_graph(result.graph, "test")
-    assert "FakeQuantWithMinMaxVars" not in _ops(result.graph)
+    assert "FakeQuantWithMinMaxVars" not in op_counts(result.graph)
     # Moved up to the convolution, whose 32-bit result it narrows.
     (narrow,) = (n for n in result.graph if n.op == "Requantize")
     assert [str(r) for r in narrow.inputs] == [
@@ -245,7 +246,7 @@ def test_a_learnt_range_is_not_moved_before_an_op_that_changes_it(tf115):
 
 @pytest.mark.parametrize("tf115", [True, False])
 def test_a_learnt_range_is_not_moved_before_a_node_that_is_used_elsewhere(tf115):
-    chain = [RELU, _pool("pool", "relu"), *_fake_quant("fq", "pool")]
+    chain = [RELU, pool("pool", "relu"), *_fake_quant("fq", "pool")]
     out = node("out", "AddN", "fq pool", N=2)
     graph = apply(NAME, _layer(*chain, out), tf115=tf115).graph
     assert graph["pool"].op == "Dequantize"
@@ -279,8 +280,8 @@ def test_a_recipe_lets_learnt_ranges_share_their_constants():
         node("s", "Sigmoid", "a"),
         node("out", "FakeQuantWithMinMaxVars", "s low high", T=None),
     ]
-    assert _ops(apply(NAME, _layer(*shared)).graph)["FakeQuantWithMinMaxVars"] == 0
-    assert _ops(apply(NAME, _layer(*shared), tf115=True).graph)["FakeQuantWithMinMaxVars"] == 1
+    assert op_counts(apply(NAME, _layer(*shared)).graph)["FakeQuantWithMinMaxVars"] == 0
+    assert op_counts(apply(NAME, _layer(*shared), tf115=True).graph)["FakeQuantWithMinMaxVars"] == 1
 
 
 def test_a_recipe_leaves_small_ops_that_no_eight_bit_op_feeds():
@@ -307,8 +308,8 @@ def test_a_recipe_leaves_small_ops_that_no_eight_bit_op_feeds():
 def test_a_recipe_shares_the_constants_that_ranges_are_measured_with():
     recipe = apply(NAME, _layer(RELU, OUT)).graph
     tf115 = apply(NAME, _layer(RELU, OUT), tf115=True).graph
-    assert _ops(recipe)["Const"] == 3
-    assert _ops(tf115)["Const"] > 3
+    assert op_counts(recipe)["Const"] == 3
+    assert op_counts(tf115)["Const"] > 3
 
 
 def test_a_loop_keeps_its_constants():
@@ -446,11 +447,6 @@ def test_an_empty_tensor_of_a_branch_has_a_range_in_a_recipe():
     assert found.shape == (0, 4, 4, 5)
 
 
-def _with_taken(graph, name):
-    """The graph with a node of a name behind its output, and one that shows its value."""
-    return Graph([*graph, node(name, "Exp", "out"), node("other", "Neg", name)])
-
-
 @pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("options", [{}, {"fallback_min": -9.0, "fallback_max": 9.0}])
 def test_new_names_are_free(options, tf115):
@@ -461,9 +457,9 @@ def test_new_names_are_free(options, tf115):
     made = [n.name for n in apply(NAME, graph, **given).graph if n.name not in graph]
     assert len(made) > 10
     x = normal(1, 8, 8, 4)
-    plain = apply(NAME, _with_taken(graph, "free"), **given).graph
+    plain = apply(NAME, with_taken(graph, "free"), **given).graph
     for name in made:
-        after = apply(NAME, _with_taken(graph, name), **given).graph
+        after = apply(NAME, with_taken(graph, name), **given).graph
         check_graph(after, "")
         assert after[name].op == "Exp"
         assert np.array_equal(run(after, x, "other"), run(plain, x, "other")), name
@@ -480,8 +476,8 @@ def test_new_names_of_placeholders_are_free(tf115):
 
 @pytest.mark.parametrize("tf115", [True, False])
 def test_a_fake_quantization_moves_under_a_name_that_is_free(tf115):
-    pool = _pool("pool", "relu")
-    graph = _layer(RELU, pool, *_fake_quant("learnt", "pool"), node("out", "Neg", "learnt"))
+    pooling = pool("pool", "relu")
+    graph = _layer(RELU, pooling, *_fake_quant("learnt", "pool"), node("out", "Neg", "learnt"))
     taken = Graph([*graph, node("learnt_hoisted", "Exp", "out")])
     outputs = ("out", "learnt_hoisted")
     after = apply(NAME, taken, outputs=outputs, tf115=tf115).graph
@@ -494,7 +490,7 @@ def test_a_fake_quantization_moves_under_a_name_that_is_free(tf115):
 @pytest.mark.parametrize("tf115", [True, False])
 def test_a_network_is_quantized_in_two_steps(tf115):
     tail = [
-        _pool("pool", "relu"),
+        pool("pool", "relu"),
         node("joined", "ConcatV2", "pool pool last", N=2, Tidx=DType.INT32),
         const("w2", normal(1, 1, 10, 3, seed=1)),
         conv("out", "joined w2"),

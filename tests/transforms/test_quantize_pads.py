@@ -1,6 +1,5 @@
 """quantize_nodes with ranges: pads between eight-bit layers, in releases that have kernels."""
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_tex
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.verify import check_graph
 from mobileprep.runtime.interpreter import Interpreter
-from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run
+from tests.transforms.graphs import apply, const, conv, node, normal, op_counts, placeholder, run
 
 NAME = "quantize_nodes"
 X = normal(1, 8, 8, 4, seed=3)
@@ -52,10 +51,6 @@ def _share(graph, before):
     return np.abs(run(graph, X) - want).max() / np.abs(want).max()
 
 
-def _ops(graph):
-    return Counter(n.op for n in graph)
-
-
 # Tanh gives numbers on both sides of zero, so that zero is some integer in between.
 @pytest.mark.parametrize("activation", ["Relu", "Tanh"])
 @pytest.mark.parametrize("known", [(), ("x", "pad"), ("x", "act", "pad")])
@@ -65,7 +60,7 @@ def test_zeros_around_eight_bit_numbers_are_their_zero_point(activation, known, 
     found = _quantized(graph, **given)
     check_graph(found, "")
     assert found["pad/eightbit"].op == "PadV2"
-    assert "Pad" not in _ops(found)
+    assert "Pad" not in op_counts(found)
     # The pad of floats is rounded as the other is, so that the two are the same to a float's last
     # bits where it has the same range.
     assert _share(found, _quantized(graph, "1.15", **given)) < 1e-5
@@ -75,7 +70,7 @@ def test_zeros_around_eight_bit_numbers_are_their_zero_point(activation, known, 
 def test_activation_inside_the_range_is_removed(tmp_path):
     graph = _network()
     found = _quantized(graph, range_file=_ranges(tmp_path, graph, "x", "act", "pad"))
-    assert "Relu" not in _ops(found)
+    assert "Relu" not in op_counts(found)
 
 
 @pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC"])
@@ -92,18 +87,18 @@ def test_padded_and_unpadded_uses_are_quantized_once():
     graph = _network(tail=tail)
     found = apply(NAME, graph, ranges="dynamic", tensorflow="2.21", outputs=("out", "third")).graph
     # Input, activation, and the zero of it.
-    assert _ops(found)["QuantizeV2"] == 3
+    assert op_counts(found)["QuantizeV2"] == 3
     old = apply(NAME, graph, ranges="dynamic", outputs=("out", "third")).graph
-    assert _ops(old)["Pad"] == 1
-    assert _ops(old)["QuantizeV2"] == 3
+    assert op_counts(old)["Pad"] == 1
+    assert op_counts(old)["QuantizeV2"] == 3
 
 
 def test_a_pad_whose_floats_are_needed_stays(tmp_path):
     graph = _network(tail=[node("more", "Tanh", "pad")])
     found = apply(NAME, graph, ranges="dynamic", tensorflow="2.21", outputs=("out", "more")).graph
-    assert _ops(found)["Pad"] == 1
-    assert _ops(found)["PadV2"] == 0
+    assert op_counts(found)["Pad"] == 1
+    assert op_counts(found)["PadV2"] == 0
 
 
 def test_without_the_release_pads_stay_float():
-    assert _ops(_quantized(_network(), "1.15", ranges="dynamic"))["Pad"] == 1
+    assert op_counts(_quantized(_network(), "1.15", ranges="dynamic"))["Pad"] == 1

@@ -1,7 +1,5 @@
 """quantize_nodes: rules for single layers, and ranges that were learnt in training."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.verify import check_graph
-from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run
+from tests.transforms.graphs import apply, const, conv, node, normal, op_counts, placeholder, run
 
 NAME = "quantize_nodes"
 X = normal(1, 6, 6, 4, seed=5)
@@ -33,10 +31,6 @@ def _network():
 
 def _apply(*rules, **options):
     return apply(NAME, _network(), ranges="dynamic", rule=rules, **options)
-
-
-def _ops(graph):
-    return Counter(n.op for n in graph)
 
 
 RULES = {
@@ -66,8 +60,8 @@ def test_weights_alone_are_stored_in_eight_bits(granularity):
     result = _apply(f"mode=weights granularity={granularity}")
     check_graph(result.graph, "test")
     assert result.matched == 3
-    assert _ops(result.graph)["Dequantize"] == 3
-    assert _ops(result.graph)["Mul"] == (3 if granularity == "channel" else 0)
+    assert op_counts(result.graph)["Dequantize"] == 3
+    assert op_counts(result.graph)["Mul"] == (3 if granularity == "channel" else 0)
     assert not [n for n in result.graph if n.op.startswith("Quantize")]
     assert np.abs(run(result.graph, X) - run(graph, X)).max() < 0.03
 
@@ -187,7 +181,7 @@ def test_learnt_steps_are_those_of_the_eight_bits(kind):
     result = apply(NAME, graph, ranges="trained")
     check_graph(result.graph, "test")
     assert result.matched == 1
-    assert not {"Min", "Max"} & _ops(result.graph).keys()
+    assert not {"Min", "Max"} & op_counts(result.graph).keys()
     # Of the input, an identity for weights tells what is left.
     eye = Graph(
         [n for n in graph if n.name not in ("w", "out")]
@@ -210,7 +204,7 @@ def test_full_ranges_take_the_place_of_fake_quantization():
 def test_learnt_ranges_count_only_where_they_are_asked_for():
     result = apply(NAME, _trained(*FAKES["vars"]), ranges="dynamic").graph
     assert result["fake"].op == "FakeQuantWithMinMaxVars"
-    assert _ops(result)["Min"] == 1
+    assert op_counts(result)["Min"] == 1
 
 
 def test_a_layer_that_was_trained_with_more_bits_stays_float():

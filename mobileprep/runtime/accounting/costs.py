@@ -21,6 +21,7 @@ from mobileprep.graph.opdefs.definitions import output_types, signature_of
 from mobileprep.graph.refs import Edge, Ref, edge, parse_ref
 from mobileprep.graph.tensor import Array
 from mobileprep.ops.kernel import Sizes, count_flops
+from mobileprep.ops.shape_function import is_full
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from mobileprep.runtime.engines.subgraph import known_ref
@@ -80,6 +81,11 @@ class Executed(Struct, frozen=True):
 
     node: Node
     outputs: tuple[TensorLayout, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all sizes of the outputs are known."""
+        return all(is_full(output.shape) for output in self.outputs)
 
 
 @dataclass(slots=True)
@@ -303,12 +309,8 @@ def executed_costs(
         sum(t.size for t in tensors),
         sum(t.nbytes for t in tensors),
         peak_bytes(ran, feeds, fetches),
-        tuple(dict.fromkeys(e.node.name for e in ran if not _is_known(e))),
+        tuple(dict.fromkeys(e.node.name for e in ran if not e.is_known)),
     )
-
-
-def _is_known(executed: Executed) -> bool:
-    return all(s.shape is not None and min(s.shape, default=0) >= 0 for s in executed.outputs)
 
 
 class _Replay:

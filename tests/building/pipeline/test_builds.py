@@ -92,11 +92,6 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def named(path: Path) -> Files:
     return Files(path.name, path, (StageFile(path.name, path),))
 

@@ -44,11 +44,6 @@ def model(scale: float = 1.0) -> Graph:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
 def exchange(store: Store) -> Exchanges:
     """One run of the stage ``r/b``; what it leaves, ``r/c`` reads."""
 

@@ -58,11 +58,6 @@ def leave(job: Job[LeaveStage]) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
 def run(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Record]:
     def run(function: Callable[[Job[LeaveStage]], None], spec: StageSpec = FIRST) -> Record:
         monkeypatch.setattr(execution, "stage_function", lambda _name: function)

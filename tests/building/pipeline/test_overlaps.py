@@ -34,11 +34,6 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def plan(*reads: Path, targets: tuple[str, ...] = ("t",)) -> Plan:
     """Stages that read these files, for targets of the recipe ``r``."""
     stages = tuple(

@@ -24,11 +24,6 @@ from mobileprep.formats.parts import GRAPH, Part, between_bytes, index_bytes
 OBJECT = {"sha256": "0" * 64, "size": 3}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def taken(store: Store, data: bytes = b"abc") -> Output:
     folder = store.workspace()
     (folder / "left" / "file").write_bytes(data)
