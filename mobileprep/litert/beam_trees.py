@@ -1,6 +1,6 @@
 """Express GatherTree, the end of a beam search, as a loop over the steps.
 
-Source: ``gather_tree`` in ``ops/nn/beams.py``.
+Source: ``gather_tree`` in ``ops/nn/recurrent.py``.
 """
 
 from __future__ import annotations

@@ -18,8 +18,12 @@ from mobileprep.graph.refs import Edge, FreshNames, Ref, parse_ref
 from mobileprep.graph.tensor import Tensor
 from mobileprep.litert.prepare import prepared_function
 from mobileprep.litert.program import Op, Program
-from mobileprep.litert.quantizing.choice import tensors_with_ranges
-from mobileprep.litert.quantizing.loops import is_loop, moved_values, prefix_of
+from mobileprep.litert.quantizing.choice import (
+    is_loop,
+    moved_values,
+    prefix_of,
+    tensors_with_ranges,
+)
 
 _INT32: Final = attr.dtype(DType.INT32)
 

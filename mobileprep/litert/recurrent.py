@@ -16,7 +16,7 @@ from mobileprep.graph.node import Node
 from mobileprep.graph.refs import Edge, FreshNames, Ref, edge
 from mobileprep.litert.beam_trees import followed
 from mobileprep.litert.plain_nodes import PlainNodes, added_loop
-from mobileprep.ops.nn.beams import GATHER_TREES
+from mobileprep.ops.nn.recurrent import GATHER_TREES
 
 _BLOCKS: Final = frozenset({"BlockLSTM", "BlockLSTMV2"})
 _INPUT_COUNTS: Final = {

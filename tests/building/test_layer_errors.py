@@ -30,7 +30,7 @@ calibration: {data: data.npz, method: min_max}
 targets:
   phone: {artifact: tflite, quantize: QUANTIZE, quantization_report: true, check: false}
 """
-REPAIR = "{mode: int8, repair: [equalize_ranges, reconstruct_weights]}"
+REPAIR = "{mode: int8, repair: [{equalize_ranges: {samples: 1100}}, reconstruct_weights]}"
 
 
 def network() -> Graph:
@@ -55,7 +55,8 @@ def network() -> Graph:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "cache"))
     write_graph(tmp_path / "model.pb", network())
-    x = np.random.default_rng(1).uniform(-1, 1, (24, 8)).astype(np.float32)
+    # Enough values of each channel to know its range.
+    x = np.random.default_rng(1).uniform(-1, 1, (1100, 8)).astype(np.float32)
     np.savez(tmp_path / "data.npz", x=x)
     return tmp_path
 
@@ -84,8 +85,8 @@ def test_equalized_layers_have_smaller_errors(folder: Path) -> None:
     assert shares["weights"] + shares["rounding"] > 0.9
     assert min(shares["weights"], shares["rounding"]) > 0.3
     # Scales go half way to the least expected error: a thousandth becomes about a thirtieth.
-    assert equalized > 21
-    assert reconstructed > 21
+    assert equalized > 18
+    assert reconstructed > 18
     for layer in (first, second):
         for error in layer["errors"]:
             assert sum(error["shares"].values()) == pytest.approx(1)

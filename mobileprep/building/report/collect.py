@@ -21,7 +21,7 @@ from mobileprep.building.stages.cut.spec import PreprocessingRecord
 from mobileprep.building.stages.damage.spec import DamageRecord
 from mobileprep.building.stages.decoder.spec import DecodingRecord
 from mobileprep.building.stages.download.spec import DownloadRecord
-from mobileprep.building.stages.evaluate.report import EngineLine, engine_line
+from mobileprep.building.stages.evaluate.spec import EngineLine, engine_line
 from mobileprep.building.stages.exceptions.spec import ExceptionsRecord
 from mobileprep.building.stages.freeze.spec import FreezeRecord
 from mobileprep.building.stages.gaps.spec import DataSets

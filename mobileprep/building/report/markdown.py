@@ -7,15 +7,19 @@ from collections.abc import Iterator, Sequence
 from mobileprep.building.report.collect import Report, accuracies, all_warnings
 from mobileprep.building.report.layout import number_text, plain, table
 from mobileprep.building.report.summary import candidates_of, off_by
-from mobileprep.building.stages.budget.report import cost_text, measured_text, slowest_ops
-from mobileprep.building.stages.budget.spec import BudgetLine, OpCost
+from mobileprep.building.stages.budget.spec import (
+    BudgetLine,
+    OpCost,
+    cost_text,
+    measured_text,
+    slowest_ops,
+)
 from mobileprep.building.stages.calibrate.spec import calibration_text
 from mobileprep.building.stages.candidate.report import candidate_markdown
 from mobileprep.building.stages.check.report import Checked
 from mobileprep.building.stages.cut.spec import preprocessing_lines
-from mobileprep.building.stages.damage.report import TENSOR_HEADINGS, tensor_cells
-from mobileprep.building.stages.damage.spec import DamageRecord
-from mobileprep.building.stages.decoder.report import decoding_line
+from mobileprep.building.stages.damage.spec import TENSOR_HEADINGS, DamageRecord, tensor_cells
+from mobileprep.building.stages.decoder.spec import decoding_line
 from mobileprep.building.stages.download.spec import download_text
 from mobileprep.building.stages.exceptions.report import exception_markdown
 from mobileprep.building.stages.gaps.spec import gap_markdown

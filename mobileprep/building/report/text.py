@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from mobileprep.building.report.collect import Report, accuracies
 from mobileprep.building.report.layout import wrapped
-from mobileprep.building.stages.budget.report import budget_lines, cost_text, measured_lines
+from mobileprep.building.stages.budget.spec import budget_lines, cost_text, measured_lines
 from mobileprep.building.stages.calibrate.spec import calibration_lines
 from mobileprep.building.stages.check.report import check_lines
 from mobileprep.building.stages.cut.spec import preprocessing_lines
-from mobileprep.building.stages.damage.report import damage_lines
-from mobileprep.building.stages.decoder.report import decoding_line
+from mobileprep.building.stages.damage.spec import damage_lines
+from mobileprep.building.stages.decoder.spec import decoding_line
 from mobileprep.building.stages.download.spec import download_text
-from mobileprep.building.stages.evaluate.report import engine_lines
+from mobileprep.building.stages.evaluate.spec import engine_lines
 from mobileprep.building.stages.exceptions.report import exception_lines
 from mobileprep.building.stages.gaps.spec import gap_lines
 from mobileprep.building.stages.layers.report import layer_lines

@@ -12,7 +12,13 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.graph.refs import FreshNames
 from mobileprep.litert.program import Op, Port, Program, Value, builtin
-from mobileprep.litert.quantizing.choice import OperatorChoice, choose, fixed_ranges
+from mobileprep.litert.quantizing.choice import (
+    OperatorChoice,
+    choose,
+    fixed_ranges,
+    float_ops,
+    ranges_within,
+)
 from mobileprep.litert.quantizing.kernels import (
     KERNELS,
     LAYERS,
@@ -26,7 +32,6 @@ from mobileprep.litert.quantizing.kernels import (
     quantized_bias,
     steps_of,
 )
-from mobileprep.litert.quantizing.loops import float_ops, ranges_within
 from mobileprep.litert.quantizing.scales import Scales, activations, is_float
 from mobileprep.litert.quantizing.sequences import (
     HIDDEN,

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from mobileprep.building.report.collect import report_data
 from mobileprep.building.report.markdown import reports_markdown
 from mobileprep.building.report.text import quantization_text, report_text
-from mobileprep.building.stages.damage.report import damage_lines
-from mobileprep.building.stages.damage.spec import DamageRecord, TensorRecord
+from mobileprep.building.stages.damage.spec import DamageRecord, TensorRecord, damage_lines
 from mobileprep.building.stages.layers.report import layer_lines
 from mobileprep.building.stages.layers.spec import (
     LayerErrorRecord,

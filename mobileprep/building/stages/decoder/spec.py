@@ -54,3 +54,8 @@ def cut_decoder_spec(target: Target, frozen: Frozen) -> StageSpec | None:
         return None
     stage = CutDecoderStage(graph=frozen.graph, interface=frozen.interface)
     return StageSpec("cut_decoder", stage, places(target, "decoding", "outputs"))
+
+
+def decoding_line(record: DecodingRecord) -> str:
+    """Return the decoder in one line."""
+    return f"decoding: {record.summary}"
