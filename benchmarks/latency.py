@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from mobileprep import load_graph, save_graph, to_tflite, transform  # noqa: E402
 from mobileprep.building.device_measurements import measured_ops  # noqa: E402
 from mobileprep.freezing.loading import ModelOptions, load_model  # noqa: E402
-from mobileprep.inspection.costs import graph_costs  # noqa: E402
+from mobileprep.inspection.costs import counted_run  # noqa: E402
 from mobileprep.inspection.device_fit import fit_device, relative_error  # noqa: E402
 from mobileprep.inspection.device_logs import OpTime, parse_log  # noqa: E402
 from mobileprep.targets.measurements import (  # noqa: E402
@@ -111,12 +111,12 @@ def measure(folder: Path, runtime: str, name: str) -> None:
     model = load_model(path, ModelOptions(), print)
     feeds = {network.input: network.shape} if runtime == "tensorflow" else {}
     outputs = model.outputs or [network.output]
-    graph, costs, _ = graph_costs(model.graph, outputs, feeds)
+    run = counted_run(model.graph, outputs, feeds)
     measurement = Measurement(
         *(name, "this machine", "", "", "", runtime, "0" * 64, min(times), 1),
         runs=len(times),
-        costs=class_costs(costs.nodes),
-        ops=measured_ops(ops, graph, costs.nodes),
+        costs=class_costs(run.costs.nodes),
+        ops=measured_ops(ops, run.graph, run.costs.nodes),
     )
     (folder / f"{runtime}-{name}.json").write_bytes(measurement_bytes(measurement))
     os._exit(0)  # LiteRT's threads may outlive its handles
