@@ -63,7 +63,7 @@ NETWORKS: Mapping[str, tuple[tuple[int | None, ...], Layers]] = {
         lambda k: [k.Bidirectional(k.ConvLSTM2D(3, 3, padding="same", return_sequences=True))],
     ),
     "convolutional lstm of lines": ((4, 8, 2), lambda k: [k.ConvLSTM1D(3, 3)]),
-    "convolutional lstm of volumes": ((3, 5, 5, 5, 2), lambda k: [k.ConvLSTM3D(3, 3)]),
+    "convolutional lstm of volumes": ((4, 5, 5, 5, 2), lambda k: [k.ConvLSTM3D(3, 3)]),
     "convolution, lstm": (OPEN, lambda k: [k.Conv1D(4, 3), k.MaxPooling1D(2), k.LSTM(6)]),
     "encoder and decoder": (
         SEQUENCE,

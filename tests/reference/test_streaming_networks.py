@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -36,6 +36,8 @@ WHOLE: Final = {
     "bidirectional lstm, sum": "ReverseV2 '.*': it reverses the time steps",
     "bidirectional gru": "ReverseV2 '.*': it reverses the time steps",
     "bidirectional rnn": "ReverseV2 '.*': it reverses the time steps",
+    "convolutional lstm, stacked": "ReverseV2 '.*': it reverses the time steps",
+    "bidirectional convolutional lstm": "ReverseV2 '.*': it reverses the time steps",
     "lstm, unrolled": "Unpack '.*': it takes single time steps",
     "convolution, lstm": "Conv2D '.*': it convolves over time",
 }
@@ -130,8 +132,8 @@ def test_cells_of_tensorflow_1(
         check(graph, {"x": values}, dict(zip(("y", "last"), results, strict=True)), steps)
 
 
-def normal(sizes: list[int]) -> Array:
-    values: Array = np.random.default_rng(2).normal(size=(*sizes, FEATURES)).astype(np.float32)
+def normal(sizes: list[int], step: Sequence[int] = (FEATURES,)) -> Array:
+    values: Array = np.random.default_rng(2).normal(size=(*sizes, *step)).astype(np.float32)
     return values
 
 
@@ -187,7 +189,7 @@ def test_lengths_of_keras_networks(
 ) -> None:
     function, graph, fed, fetched = keras_network(tf, name, batch)
     sizes = [(n, t) for n, t in SIZES if n == (batch or n) and (t > 3 or "convolution" not in name)]
-    values = [normal(list(pair)) for pair in sizes]
+    values = [normal(list(pair), NETWORKS[name][0][1:]) for pair in sizes]
     expected = [[function(tf.constant(array)).numpy()] for array in values]
     check_lengths(graph, fed, [fetched], values, expected, mode)
 
