@@ -70,6 +70,21 @@ def tf() -> ModuleType:
 
 
 @pytest.fixture
+def eager(tf: ModuleType) -> Iterator[None]:
+    """Run a test with the behavior of TensorFlow 2, also after one that disabled it."""
+    from tensorflow.python.eager import context
+
+    v1 = tf.compat.v1
+    had_loops = v1.control_flow_v2_enabled()
+    v1.enable_control_flow_v2()
+    v1.enable_v2_tensorshape()
+    with context.eager_mode():
+        yield
+    if not had_loops:
+        v1.disable_control_flow_v2()
+
+
+@pytest.fixture
 def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run in an empty directory, with an empty cache."""
     monkeypatch.chdir(tmp_path)

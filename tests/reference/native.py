@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import struct
 import subprocess
@@ -31,6 +32,16 @@ def tool(name: str) -> str:
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed")
+    return path
+
+
+def kotlin_compiler() -> str:
+    """The path of a Kotlin compiler; skips the test without one that accepts trailing commas."""
+    path = tool("kotlinc")
+    done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r"kotlinc-jvm (\d+)\.(\d+)", done.stdout + done.stderr)
+    if version is not None and tuple(map(int, version.groups())) < (1, 4):
+        pytest.skip("kotlinc is older than 1.4")
     return path
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.targets.integration.render import AppModel
-from tests.reference.native import run_program, tool
+from tests.reference.native import kotlin_compiler, run_program, tool
 from tests.reference.test_integration_code import (
     APP_OUTPUT,
     STUBS,
@@ -29,7 +29,7 @@ def compiled_kotlin(model: AppModel, folder: Path, main: str) -> str:
     (folder / "main.kt").write_text(main)
     sources = [folder / "main.kt", *folder.glob("kotlin/**/*.kt")]
     flags = ["-Werror", "-include-runtime", "-cp", classes, "-d", program]
-    run_program(tool("kotlinc"), *flags, *sources)
+    run_program(kotlin_compiler(), *flags, *sources)
     return run_program(tool("java"), "-cp", f"{program}:{classes}", "MainKt")
 
 

@@ -14,7 +14,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.targets.integration.render import AppModel, AppTensor, Images, Stream
 from mobileprep.targets.memmapped import encrypt
 from tests.cli.conftest import RECIPES
-from tests.reference.native import PROGRAMS, run_program, tool
+from tests.reference.native import PROGRAMS, kotlin_compiler, run_program, tool
 from tests.reference.test_integration_code import (
     DECRYPT_MAIN,
     IMAGE_VALUES,
@@ -381,4 +381,4 @@ def test_kotlin_code_compiles_without_warnings(model: AppModel, tmp_path: Path) 
         tool("javac"), "-d", classes, *sorted([*STUBS.rglob("*.java"), *tmp_path.rglob("*.java")])
     )
     sources = sorted(tmp_path.glob("kotlin/**/*.kt"))
-    run_program(tool("kotlinc"), "-Werror", "-cp", classes, "-d", tmp_path / "app.jar", *sources)
+    run_program(kotlin_compiler(), "-Werror", "-cp", classes, "-d", tmp_path / "app.jar", *sources)

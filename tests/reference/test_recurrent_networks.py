@@ -15,7 +15,7 @@ from tests.reference.recurrent_networks import NETWORKS, keras_network, sequence
 
 FUSED = {"UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN"}
 
-pytestmark = pytest.mark.reference
+pytestmark = [pytest.mark.reference, pytest.mark.usefixtures("eager")]
 
 
 # Networks with cells that LiteRT has no operator for.

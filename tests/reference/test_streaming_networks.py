@@ -25,7 +25,7 @@ from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from tests.reference.golden import assert_close
 from tests.reference.recurrent_networks import FEATURES, NETWORKS, keras_network
 
-pytestmark = pytest.mark.reference
+pytestmark = [pytest.mark.reference, pytest.mark.usefixtures("eager")]
 
 BATCH = 3
 LONG = 90
