@@ -426,14 +426,21 @@ def to_calibrate(
     outputs: Sequence[str],
     *,
     flex: bool = False,
+    observes_loops: bool = True,
     where: str = "",
 ) -> CalibrationGraph:
-    """Return the graph to calibrate and the tensors that need a range; see ``converted``."""
+    """Return the graph to calibrate and the tensors that need a range; see ``converted``.
+
+    With ``observes_loops``, the graph puts out the tensors inside of loops, by TensorLists.
+    """
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, _ = without_fake_quants(program)
     whole = plain.mapped(fused)
     tensors = [edge(parse_ref(name)) for name in tensors_with_ranges(whole)]
-    observed, within = with_observed_loops(source.graph, whole)
+    observed: Graph = source.graph
+    within: tuple[Edge, ...] = ()
+    if observes_loops:
+        observed, within = with_observed_loops(source.graph, whole)
     return CalibrationGraph(
         source.tables.filling(observed),
         source.inputs,

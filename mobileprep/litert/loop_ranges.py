@@ -38,8 +38,8 @@ def with_observed_loops(graph: Graph, program: Program) -> tuple[Graph, tuple[Ed
         program: what it was lowered to.
 
     Returns:
-        The graph, and the tensors that contain the values of all steps. They are named after the
-        loop and the tensor in its body.
+        The graph, and flat tensors with the values of all steps. They are named after the loop and
+        the tensor in its body.
     """
     tensors: list[Edge] = []
     for op in program.ops:
@@ -55,15 +55,33 @@ def _observed(graph: Graph, op: Op, loop: Node) -> tuple[Graph, Sequence[Edge]]:
     step = prepared_function(graph, name, [(value.dtype, value.shape) for value in op.outputs])
     moved = {value.name for value in moved_values(body)}
     refs = [parse_ref(name) for name in tensors_with_ranges(body) if name not in moved]
-    refs = [ref for ref in refs if ref.node in step.graph.by_name]
+    refs = [ref for ref in refs if ref.node in step.graph]
     prefix, fresh = prefix_of(loop), FreshNames(graph.by_name)
     if not refs or any(f"{prefix}{ref.node}" in graph.by_name for ref in refs):
         return graph, ()
     lists = [Ref(f"list_{i}") for i in range(len(refs))]
     new = FreshNames([*step.graph.by_name, *(ref.node for ref in lists)])
+    # Flat, because tensors may be numbers, or grow from step to step.
+    sizes = constant(new.name("flat"), Tensor.of(np.array([-1], np.int32)))
+    flat = [
+        Node(
+            new.name("flat"),
+            "Reshape",
+            (ref, Ref(sizes.name)),
+            "",
+            {"T": _float(), "Tshape": _INT32},
+        )
+        for ref in refs
+    ]
     pushes = [
-        Node(new.name("push"), "TensorListPushBack", (at, ref), "", {"element_dtype": _float()})
-        for at, ref in zip(lists, refs, strict=True)
+        Node(
+            new.name("push"),
+            "TensorListPushBack",
+            (at, Ref(values.name)),
+            "",
+            {"element_dtype": _float()},
+        )
+        for at, values in zip(lists, flat, strict=True)
     ]
     nodes = [n for n in step.graph if n.name not in step.inputs]
     args = (*map(Ref, step.inputs), *lists)
@@ -73,7 +91,9 @@ def _observed(graph: Graph, op: Op, loop: Node) -> tuple[Graph, Sequence[Edge]]:
     )
     kinds = loop.attr_dtypes("T")
     functions = dict(library.functions)
-    changed_body = _function(library, name, Body(args, (*nodes, *pushes), rets), kinds, kinds)
+    changed_body = _function(
+        library, name, Body(args, (*nodes, sizes, *flat, *pushes), rets), kinds, kinds
+    )
     functions[changed_body.signature.name] = changed_body
     test = body_of(functions[loop.attr_func("cond").name], library)
     test = replace(test, args=(*test.args, *lists))

@@ -224,7 +224,14 @@ class Loop:
         steps = () if first is None else self._sizes.of(self.entered[first])
         if not steps or not all(self._covers(limit, steps, mask) for limit in limits):
             return None
-        if not all(self._is_whole(placed, steps) for placed in cells):
+        sources = [self.entered[placed.sequence] for placed in cells if placed.sequence is not None]
+        if mask is not None and mask.source is not None and not mask.is_length:
+            sources.append(mask.source)
+        batch = self._sizes.of(sources[0], 1)
+        if not all(self._is_whole(ref, steps, batch) for ref in sources):
+            return None
+        states = [self.entered[v.index] for placed in cells for v in placed.states]
+        if not all(self._sizes.of(ref) == batch for ref in states):
             return None
         return CellLoop(
             tuple(cells), self.entered, self._results(cells, variables, steps, mask), mask
@@ -282,6 +289,9 @@ class Loop:
         if self._sizes.of(self.entered[k]) != ((1,) * len(steps) if is_last else steps):
             return None
         holder = next((v for v in variables if v.arg == other and v.end == end), None)
+        if mask is not None and mask.is_length:
+            # The loop may end before the sequence, and then writes no more rows.
+            holder = None
         is_blank = mask is None or holder is not None or (not is_last and self._is_blank(k, other))
         index = LAST_ROW if is_last else ROWS
         return LoopResult(outputs[end], index, is_last, holder) if is_blank else None
@@ -371,7 +381,7 @@ class Loop:
         """Return the mask if a tensor tells which sequences ended before this step."""
         graph = self.body.graph
         node = graph[test.node]
-        if node.op != "GreaterEqual":
+        if node.op != "GreaterEqual" or node.attr_dtype("T") is not DType.INT32:
             return None
         counter, length = (source_behind(graph, r) for r in node.data_inputs)
         k = self._argument(self.body, counter)
@@ -436,14 +446,9 @@ class Loop:
                     return PlacedCell(op, cell, sequence, -1 if other is None else other, states)
         return None
 
-    def _is_whole(self, placed: PlacedCell, steps: tuple[int, ...]) -> bool:
-        """Return whether a cell reads every row of its sequence, for as many rows as its states."""
-        if placed.sequence is None:
-            return True
-        source = self.entered[placed.sequence]
-        batch = self._sizes.of(source, 1)
-        states = [self._sizes.of(self.entered[v.index]) for v in placed.states]
-        return self._sizes.of(source) == steps and all(size == batch for size in states)
+    def _is_whole(self, ref: Ref, steps: tuple[int, ...], batch: tuple[int, ...]) -> bool:
+        """Return whether a sequence has a row for each step, and a part for each state."""
+        return self._sizes.of(ref) == steps and self._sizes.of(ref, 1) == batch
 
     def has_open_state(self, loop: CellLoop) -> bool:
         """Return whether the size of a state is open."""

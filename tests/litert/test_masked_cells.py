@@ -228,3 +228,29 @@ def test_mask(kind: str, row: str) -> None:
         found = codes(check_graph(graph, {"x": X, "mask": mask}, ["y0", "y1", "y2"], 1e-5))
         assert kind in found
         assert "WHILE" not in found
+
+
+@pytest.mark.parametrize("shape", [(TIMES + 2, BATCH, 1), (TIMES, 1, 1)], ids=["longer", "one row"])
+def test_masks_of_other_sizes_stay(shape: tuple[int, ...]) -> None:
+    states = {**STATES, "last": BLANK}
+    graph = network(
+        by_mask(LSTM), states=states, row="last_out", outputs=["loop:1", "loop:3"],
+        fixed={"mask": BOOL}, outside=[feed("mask", shape, BOOL)],
+    )  # fmt: skip
+    mask = np.random.default_rng(1).random(shape) < 0.6
+    assert "WHILE" in codes(check_graph(graph, {"x": X, "mask": mask}, ["y0", "y1"], 1e-5))
+
+
+def test_held_rows_after_the_longest_sequence_stay() -> None:
+    """The loop leaves the rows blank that it does not reach."""
+    step = [*by_length(), op("last_out", "Select", ["ended", "last", "h_out_new"], T=FLOAT)]
+    outside = [
+        *(feed("lengths", (BATCH,), INT), const("zero", np.int32(0))),
+        op("most", "Max", ["lengths", "zero"], T=INT, Tidx=INT, keep_dims=False),
+    ]
+    graph = network(
+        step, states={**STATES, "last": numbers(BATCH, UNITS, seed=7)}, row="last_out",
+        limit="most_in", fixed={"lengths": INT, "most": INT}, outside=outside,
+    )  # fmt: skip
+    feeds = {"x": X, "lengths": np.int32([2, 3])}
+    assert "WHILE" in codes(check_graph(graph, feeds, ["y0"], 1e-5))

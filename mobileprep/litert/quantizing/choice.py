@@ -188,6 +188,8 @@ def _hindrance(op: Op, kind: DType, settings: Settings) -> str | None:
     """Return why an operator stays float ("" if a rule excludes it), or None if it does not."""
     if settings.mode in ("weights", "float"):
         return ""
+    if is_loop(op):
+        return "the ranges of the tensors in it are not known"
     kernel = KERNELS.get(op.code)
     if kernel is None or kind not in kernel.types:
         return f"LiteRT has no kernel of {kind.short} for it"

@@ -150,3 +150,34 @@ def test_number_of_steps_that_a_run_determines() -> None:
         (result,) = answered(model_bytes(record), [X, np.int32(count)])
         (wanted,) = expected(graph, {"x": X, "count": np.int32(count)}, ["y0"])
         np.testing.assert_allclose(result, wanted, atol=0.05)
+
+
+@pytest.mark.parametrize("kind", ["number", "longer in each step"])
+def test_states_that_cannot_be_measured(kind: str) -> None:
+    """The other tensors of the loop are measured."""
+    if kind == "number":
+        first = {"k": np.array(1, np.float32)}
+        more = [const("half", np.float32(0.5)), f("k_out", "Mul", "k half")]
+    else:
+        first = {"k": np.zeros((BATCH, 1), np.float32)}
+        more = [f("k1", "Tanh", "k"), joined("k_out", "k1 h_out one")]
+    graph = network([*GRU, *more], states={**FIRST, **first}, outputs=["loop:3", "loop:4"])
+    notes: list[str] = []
+    record = in_int8(graph, [("x", X)], ["y0", "y1"], notes)
+    assert body_of(record)
+    results = answered(model_bytes(record), [X])
+    for result, wanted in zip(results, expected(graph, {"x": X}, ["y0", "y1"]), strict=True):
+        np.testing.assert_allclose(result, wanted, atol=0.05)
+
+
+def test_loops_that_are_not_observed_stay_float() -> None:
+    graph = LOOPS["gru"]
+    whole = to_calibrate(graph, [CutInput("x")], ["y0"], observes_loops=False)
+    assert not any(name.startswith("loop/") for name, _ in whole.tensors)
+    assert not any(node.op.startswith("TensorList") for node in whole.graph)
+    notes: list[str] = []
+    settings = Integers(DType.INT8, {"x": (-3.0, 3.0)})
+    converted(
+        graph, [CutInput("x")], ["y0"], mode="int8", integers=settings, tell=notes.append
+    )  # fmt: skip
+    assert any("WHILE" in n and "the ranges of the tensors in it are not known" in n for n in notes)

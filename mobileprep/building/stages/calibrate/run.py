@@ -104,7 +104,15 @@ def _of_file(
     specs = [CutInput(name) for name in interface.inputs]
     where = job.place("artifact")
     with with_assets(graph, job.path(job.asked.assets)) as whole:
-        prepared = to_calibrate(whole, specs, interface.outputs, flex=True, where=where)
+        prepared = to_calibrate(
+            whole,
+            specs,
+            interface.outputs,
+            flex=True,
+            # Other engines may not run TensorLists; `auto` leaves those out.
+            observes_loops=job.asked.engine is None or job.asked.engine.name == "auto",
+            where=where,
+        )
     ends = structs.replace(interface, inputs=prepared.inputs, outputs=prepared.outputs)
     return prepared.graph, ends, prepared.tensors
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 from mobileprep.building.builder import build
+from mobileprep.building.report.page.render import data_of_page, render_page
 from mobileprep.graph.files import write_graph
 from mobileprep.graph.graph import Graph
 from mobileprep.graph.node import Node, constant
@@ -91,6 +93,14 @@ def browser() -> Iterator[Any]:
         chrome = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield chrome
         chrome.close()
+
+
+def with_records(page_file: Path, path: Path, **records: Any) -> Path:
+    """Write a page whose first target has other parts of its report."""
+    data = data_of_page(page_file.read_bytes())
+    data["targets"][0]["report"].update({k: to_builtins(v) for k, v in records.items()})
+    path.write_bytes(render_page(data))
+    return path
 
 
 @contextmanager

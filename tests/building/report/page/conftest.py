@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.building.report.page.browser import browser, opened
+from tests.building.report.page.browser import browser, built, chromium, opened
 
 
 @pytest.fixture(scope="module")
@@ -21,3 +21,12 @@ def chrome() -> Iterator[Any]:
 def page(chrome: Any, page_file: Path) -> Iterator[Any]:
     with opened(chrome, page_file) as page:
         yield page
+
+
+@pytest.fixture(scope="module")
+def plain_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    chromium()  # skip the build without Chromium
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("page")
+        patch.setenv("MOBILEPREP_CACHE", str(folder / "store"))
+        return built(folder)

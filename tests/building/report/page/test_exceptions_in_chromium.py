@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import to_builtins
 from msgspec.structs import replace
 
-from mobileprep.building.report.page.render import data_of_page, render_page
 from mobileprep.building.stages.exceptions.spec import ChosenException, ExceptionsRecord
-from tests.building.report.page.browser import HOSTILE, built, chromium, opened, serious_faults
+from tests.building.report.page.browser import HOSTILE, opened, serious_faults, with_records
 from tests.building.report.test_text import LAYERS
 
 EXCEPTIONS = ExceptionsRecord(
@@ -27,27 +25,11 @@ EXCEPTIONS = ExceptionsRecord(
 )
 
 
-def with_exceptions(page_file: Path, path: Path, record: ExceptionsRecord) -> Path:
-    """A page whose first target has exceptions and the errors of layers."""
-    data = data_of_page(page_file.read_bytes())
-    report = data["targets"][0]["report"]
-    report.update(exceptions=to_builtins(record), layers=to_builtins(LAYERS))
-    path.write_bytes(render_page(data))
-    return path
-
-
-@pytest.fixture(scope="module")
-def plain_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    chromium()  # skip the build without Chromium
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("page")
-        patch.setenv("MOBILEPREP_CACHE", str(folder / "store"))
-        return built(folder)
-
-
 @pytest.fixture(scope="module")
 def page_file(plain_file: Path) -> Path:
-    return with_exceptions(plain_file, plain_file.with_name("exceptions.html"), EXCEPTIONS)
+    return with_records(
+        plain_file, plain_file.with_name("exceptions.html"), exceptions=EXCEPTIONS, layers=LAYERS
+    )
 
 
 def test_groups_have_their_cost(page: Any) -> None:
@@ -89,7 +71,7 @@ def test_strip_marks_excepted_layers(page: Any) -> None:
 
 def test_everything_in_int8(chrome: Any, plain_file: Path, tmp_path: Path) -> None:
     record = replace(EXCEPTIONS, rules=(), exceptions=(), int8_macs=1.0, integer_macs=1.0)
-    path = with_exceptions(plain_file, tmp_path / "report.html", record)
+    path = with_records(plain_file, tmp_path / "report.html", exceptions=record, layers=LAYERS)
     with opened(chrome, path) as page:
         text = page.locator("#exceptions p").inner_text()
         assert text.startswith("All operators with integer kernels are in int8. 100 % of ")
@@ -106,7 +88,7 @@ def test_hostile_names_fit_a_narrow_screen(chrome: Any, plain_file: Path, tmp_pa
     (one, _) = EXCEPTIONS.exceptions
     groups = tuple(replace(one, modes={"int16x8": (name,)}) for name in HOSTILE)
     record = replace(EXCEPTIONS, rules=HOSTILE, exceptions=groups, device=HOSTILE[1])
-    path = with_exceptions(plain_file, tmp_path / "report.html", record)
+    path = with_records(plain_file, tmp_path / "report.html", exceptions=record, layers=LAYERS)
     with opened(chrome, path, viewport={"width": 390, "height": 844}) as page:
         page.get_by_text(f"All {len(HOSTILE)} nodes").click()
         assert page.evaluate("window.broken") is None

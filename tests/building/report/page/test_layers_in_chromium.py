@@ -6,34 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import to_builtins
 from msgspec.structs import replace
 
-from mobileprep.building.report.page.render import data_of_page, render_page
-from tests.building.report.page.browser import HOSTILE, built, chromium, opened, serious_faults
+from tests.building.report.page.browser import HOSTILE, opened, serious_faults, with_records
 from tests.building.report.test_text import LAYERS
-
-
-def with_layers(page_file: Path, path: Path, record: Any) -> Path:
-    """A page whose first target has the layers of a record."""
-    data = data_of_page(page_file.read_bytes())
-    data["targets"][0]["report"]["layers"] = to_builtins(record)
-    path.write_bytes(render_page(data))
-    return path
-
-
-@pytest.fixture(scope="module")
-def plain_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    chromium()  # skip the build without Chromium
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("page")
-        patch.setenv("MOBILEPREP_CACHE", str(folder / "store"))
-        return built(folder)
 
 
 @pytest.fixture(scope="module")
 def page_file(plain_file: Path) -> Path:
-    return with_layers(plain_file, plain_file.with_name("layers.html"), LAYERS)
+    return with_records(plain_file, plain_file.with_name("layers.html"), layers=LAYERS)
 
 
 def test_strip_has_a_row_for_each_repair_and_a_cell_for_each_layer(page: Any) -> None:
@@ -106,7 +87,7 @@ def test_hostile_names_fit_a_narrow_screen(chrome: Any, plain_file: Path, tmp_pa
     layers = tuple(replace(LAYERS.layers[0], layer=name, op=name) for name in HOSTILE)
     outputs = tuple(replace(LAYERS.outputs[0], output=name) for name in HOSTILE)
     record = replace(LAYERS, data=HOSTILE[0], repairs=HOSTILE[1:2], layers=layers, outputs=outputs)
-    path = with_layers(plain_file, tmp_path / "report.html", record)
+    path = with_records(plain_file, tmp_path / "report.html", layers=record)
     with opened(chrome, path, viewport={"width": 390, "height": 844}) as page:
         page.locator("[role=slider]").last.focus()
         for _ in HOSTILE:
@@ -117,7 +98,7 @@ def test_hostile_names_fit_a_narrow_screen(chrome: Any, plain_file: Path, tmp_pa
 
 def test_unmeasured_layers_have_a_reason(chrome: Any, plain_file: Path, tmp_path: Path) -> None:
     record = replace(LAYERS, unmeasured="no kernel of <Foo>")
-    with opened(chrome, with_layers(plain_file, tmp_path / "report.html", record)) as page:
+    with opened(chrome, with_records(plain_file, tmp_path / "report.html", layers=record)) as page:
         assert "no kernel of <Foo>" in page.locator("#layers").inner_text()
 
 
