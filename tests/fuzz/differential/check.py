@@ -13,11 +13,11 @@ from msgspec import Struct
 from mobileprep.errors import MobileprepError, UnsupportedError, UsageError
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.graph.refs import Ref, edge
+from mobileprep.graph.refs import Edge, Ref, edge
 from mobileprep.graph.serde import graph_to_bytes
 from mobileprep.graph.tensor import Array
 from mobileprep.litert.convert import INTEGERS, converted, to_calibrate
-from mobileprep.litert.prepare import CutInput, prepared
+from mobileprep.litert.prepare import CutInput, Prepared, prepared
 from mobileprep.litert.quantizing.kernels import Integers
 from mobileprep.runtime.engines.graph_engines import NumpyEngine
 from tests.fuzz.differential.engines import ENGINES, Answer, Worker
@@ -30,6 +30,7 @@ from tests.fuzz.differential.tolerance import (
     file_steps,
     float_tensors,
     least,
+    loop_tensors,
     own_steps,
     tolerances,
     weights,
@@ -89,7 +90,7 @@ class Checker:
         try:
             source = prepared(case.graph, specs, case.outputs)
             ours = Judge(case, expected, specs)
-            record = ours.converted()
+            record = ours.converted(source)
         except (UnsupportedError, UsageError) as error:
             self.refusals[_digitless(str(error).splitlines()[-1][:150])] += 1
             return
@@ -143,8 +144,9 @@ class Judge:
     specs: Sequence[CutInput]
     record: ModelRecord | None = None
     own: dict = field(default_factory=dict)
+    within: dict[Edge, float] = field(default_factory=dict)
 
-    def converted(self) -> ModelRecord:
+    def converted(self, source: Prepared) -> ModelRecord:
         case = self.case
         if case.mode not in INTEGERS:
             self.record = converted(case.graph, self.specs, case.outputs, mode=case.mode)
@@ -166,7 +168,8 @@ class Judge:
             for t in tensors
             if values[t].size
         }
-        self.own = own_steps(calibration.graph, values, tensors, case.mode)
+        self.within = loop_tensors(source.graph, tensors, case.mode)
+        self.own = own_steps(calibration.graph, values, tensors, self.within, case.mode)
         integers = Integers(INTEGERS[case.mode], ranges)
         self.record = converted(
             case.graph, self.specs, case.outputs, mode=case.mode, integers=integers
@@ -215,7 +218,7 @@ class Judge:
         mode = self.case.mode
         floats = float_tensors(source.graph)
         if mode in INTEGERS:
-            rounded = [t for t in steps if t[0] in source.graph]
+            rounded = [t for t in steps if t[0] in source.graph or t in self.within]
             rounded = list(dict.fromkeys([*rounded, *floats]))
             results = tolerances(source, feeds, mode, rounded, steps, runs)
         else:

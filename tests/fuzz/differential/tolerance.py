@@ -9,15 +9,17 @@ function near its step differ from run to run, and are not compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
-from mobileprep.graph.graph import Graph
+from mobileprep.graph.attrs import ArgDef, AttrValue, FuncRef, OpDef
+from mobileprep.graph.graph import Function, Graph, Library
 from mobileprep.graph.node import Node
+from mobileprep.graph.opdefs.bodies import body_of, function_of
 from mobileprep.graph.opdefs.definitions import output_types, signature_of
 from mobileprep.graph.refs import Edge, Ref, edge
 from mobileprep.graph.tensor import Array
@@ -30,6 +32,7 @@ RUNS, MANY_RUNS = 16, 200
 others draw signs for whole tensors."""
 _RELATIVE, _OF_PEAK = 4e-7, 2e-7
 """Rounding of float32 in a runtime: a few units in the last place, and of the largest summand."""
+_LOOPS = frozenset(("While", "StatelessWhile"))
 _CONTROL_FLOW = frozenset(("While", "StatelessWhile", "If", "StatelessIf"))
 _WITHIN = 2e-5
 """Rounding in loops and branches, whose inner tensors get no noise. The reference kernel of
@@ -136,22 +139,25 @@ def _moved(
     """Like `tolerances`, for one graph with the names of the source."""
     engine = NumpyEngine(_noisy(graph, rounded), "fuzz")
     outputs = [str(ref) for ref in source.outputs]
-    names = [str(Ref(*t)) for t in rounded]
+    outer = [t for t in rounded if t[0] in graph]
+    names = [str(Ref(*t)) for t in outer]
     quiet = {_name(t): np.zeros((), np.float32) for t in rounded}
     with np.errstate(all="ignore"):
-        summands = {t: _summands(source.graph[t[0]]) for t in rounded}
+        summands = {t: _summands(source.graph[t[0]]) for t in outer}
         more = list(dict.fromkeys(name for refs in summands.values() for name in refs))
         fetched = [*outputs, *names, *more]
         values = dict(zip(fetched, engine.run(fetched, {**feeds, **quiet}), strict=True))
         expected = [values[name] for name in outputs]
         floats = {}
-        for t in rounded:
+        for t in outer:
             peaks = [float(np.abs(values[name]).max(initial=0)) for name in summands[t]]
             summand = math.prod(peaks) if peaks else 0.0
             size = _float_size(source.graph[t[0]].op, values[str(Ref(*t))], summand)
             floats[t] = _MARGIN[mode] * size
         step_of = steps or {}
-        sizes = [np.maximum(floats[t], _MARGIN[mode] * step_of.get(t, 0.0)) for t in rounded]
+        sizes = [
+            np.maximum(floats.get(t, 0.0), _MARGIN[mode] * step_of.get(t, 0.0)) for t in rounded
+        ]
         random = np.random.default_rng(1)
         moved: list[list[Array]] = []
         for run in range(runs):
@@ -241,15 +247,70 @@ def _noised(t: Edge) -> Ref:
 
 def _noisy(graph: Graph, rounded: Sequence[Edge]) -> Graph:
     """The graph with a placeholder for the noise of each of some tensors."""
-    targets = {t: _noised(t) for t in rounded}
+    targets = {t: _noised(t) for t in rounded if t[0] in graph}
+    functions = dict(graph.library.functions)
     nodes = []
     for node in graph:
         inputs = tuple(r if r.is_control else targets.get(edge(r), r) for r in node.inputs)
-        nodes.append(replace(node, inputs=inputs))
+        changed = replace(node, inputs=inputs)
+        inner = [t for t in rounded if t[0] not in graph and t[0].startswith(f"{node.name}/")]
+        if inner and node.op in _LOOPS:
+            changed = _noisy_loop(graph, changed, inner, functions)
+        nodes.append(changed)
+    nodes += [feed(_name(t), None) for t in rounded]
     for t, ref in targets.items():
-        nodes.append(feed(_name(t), None))
         nodes.append(op(ref.node, "AddV2", [str(Ref(*t)), _name(t)], T=DType.FLOAT))
-    return graph.with_nodes(nodes)
+    return Graph(nodes, Library(functions, graph.library.gradients), graph.versions)
+
+
+def _noisy_loop(
+    graph: Graph, loop: Node, inner: Sequence[Edge], functions: dict[str, Function]
+) -> Node:
+    """The loop with the noise of tensors of its body as further loop variables."""
+    names = {(t[0].removeprefix(f"{loop.name}/"), t[1]): t for t in inner}
+    body = body_of(graph.library.functions[loop.attr_func("body").name], graph.library)
+    targets = {local: _noised(t) for local, t in names.items()}
+    noise = tuple(Ref(_name(t)) for t in inner)
+    nodes = [
+        replace(n, inputs=tuple(r if r.is_control else targets.get(edge(r), r) for r in n.inputs))
+        for n in body.nodes
+    ]
+    for local, t in names.items():
+        nodes.append(op(targets[local].node, "AddV2", [str(Ref(*local)), _name(t)], T=DType.FLOAT))
+    rets = tuple(targets.get(edge(r), r) for r in body.rets)
+    changed = replace(body, args=(*body.args, *noise), nodes=(*nodes,), rets=(*rets, *noise))
+    kinds = (*loop.attr_dtypes("T"), *[DType.FLOAT] * len(noise))
+    test = body_of(graph.library.functions[loop.attr_func("cond").name], graph.library)
+    test = replace(test, args=(*test.args, *noise))
+    attrs = {**loop.attrs, "T": AttrValue("list(type)", kinds)}
+    attrs["output_shapes"] = AttrValue("list", ())
+    for key, made, ends in (("body", changed, kinds), ("cond", test, (DType.BOOL,))):
+        name = f"{loop.name}_noisy_{key}"
+        inputs = tuple(ArgDef(r.node, kind) for r, kind in zip(made.args, kinds, strict=True))
+        outputs = tuple(ArgDef(f"ret_{i}", kind) for i, kind in enumerate(ends))
+        function = Function(OpDef(name, inputs, outputs))
+        functions[name] = function_of(made, function, graph.library)
+        attrs[key] = AttrValue("func", FuncRef(name))
+    return replace(loop, inputs=(*loop.data_inputs, *noise), attrs=attrs)
+
+
+def loop_tensors(graph: Graph, edges: Collection[Edge], mode: str) -> dict[Edge, float]:
+    """The tensors among some that loops compute in their bodies, and the least scale of each.
+
+    Tensors of fixed ranges are added if the body of their loop computes in integers.
+    """
+    found: dict[Edge, float] = {}
+    for loop in graph:
+        prefix = f"{loop.name}/"
+        inner = [t for t in edges if t[0] not in graph and t[0].startswith(prefix)]
+        if loop.op not in _LOOPS or not inner:
+            continue
+        body = body_of(graph.library.functions[loop.attr_func("body").name], graph.library)
+        names = {*(ref.node for ref in body.args), *(node.name for node in body.nodes)}
+        found |= {t: 0.0 for t in inner if t[0].removeprefix(prefix) in names}
+        fixed = [node for node in body.nodes if node.op in _FIXED]
+        found |= {(f"{prefix}{n.name}", 0): _FIXED[n.op][mode != "int8"] for n in fixed}
+    return found
 
 
 def float_tensors(graph: Graph) -> list[Edge]:
@@ -270,10 +331,22 @@ def weights(graph: Graph) -> list[Edge]:
 
 
 def own_steps(
-    graph: Graph, values: Mapping[Edge, Array], calibrated: Sequence[Edge], mode: str
+    graph: Graph,
+    values: Mapping[Edge, Array],
+    calibrated: Sequence[Edge],
+    within: Steps,
+    mode: str,
 ) -> dict[Edge, float]:
-    """The scale that each tensor needs for its own range and for its op."""
-    steps: dict[Edge, float] = {}
+    """The scale that each tensor needs for its own range and for its op.
+
+    Args:
+        graph: the calibrated graph.
+        values: the values of its tensors.
+        calibrated: the tensors whose ranges are measured.
+        within: tensors within loops, and the least scale of each.
+        mode: the mode of conversion.
+    """
+    steps = dict(within)
     calibrated_edges = set(calibrated)
     layers = {r.node for node in graph if node.op in _LAYERS for r in node.data_inputs}
     for node in graph:
@@ -282,7 +355,7 @@ def own_steps(
             t = (node.name, i)
             if t not in values:
                 continue
-            step = _own(values[t], mode)
+            step = max(_own(values[t], mode), within.get(t, 0.0))
             if node.op == "Const":
                 steps[t] = _own(values[t], "int8") if node.name in layers else step
                 continue
