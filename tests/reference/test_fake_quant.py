@@ -25,13 +25,21 @@ pytestmark = pytest.mark.reference
 PACKAGE = "tensorflow.contrib.quantize.python"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def graph_mode(tf: ModuleType) -> Iterator[None]:
+    """Run the tests of this module, and no others, with the behavior of TensorFlow 1."""
+    tf.compat.v1.disable_v2_behavior()
+    yield
+    tf.compat.v1.reset_default_graph()
+    tf.compat.v1.enable_v2_behavior()
+
+
 @pytest.fixture(scope="module")
 def contrib(original: Path, tf: ModuleType) -> Iterator[ModuleType]:
     """The module ``quantize_graph`` of the original."""
     from tensorflow.python.ops import control_flow_ops
 
     tf = tf.compat.v1
-    tf.disable_v2_behavior()
     patch = pytest.MonkeyPatch()
     patch.setattr(control_flow_ops, "cond", tf.cond, raising=False)
     for name in ("tensorflow.contrib", "tensorflow.contrib.quantize", PACKAGE):
@@ -280,7 +288,6 @@ def test_training_steps_are_those_of_the_original(contrib, tf, name, options):
 def test_folding_alone_changes_no_loss_and_no_gradient(tf, name, fused):
     """Before rounding starts, the network trains like the one without fake quantization."""
     tf = tf.compat.v1
-    tf.disable_v2_behavior()
     with tf.Graph().as_default() as graph:
         getattr(Networks(tf, training=True, fused=fused), name)()
         before = tf.train.export_meta_graph()
@@ -302,7 +309,6 @@ def test_folding_alone_changes_no_loss_and_no_gradient(tf, name, fused):
 
 def test_learned_ranges_are_trained(tf):
     tf = tf.compat.v1
-    tf.disable_v2_behavior()
     with tf.Graph().as_default():
         Networks(tf, training=True).residual()
         before = tf.train.export_meta_graph()
@@ -386,7 +392,6 @@ def test_the_mnist_network_trains_and_keeps_its_accuracy_in_8_bits(tf, monkeypat
     from mobileprep.cli.main import main
 
     tf = tf.compat.v1
-    tf.disable_v2_behavior()
     folder = Path(__file__).resolve().parents[2] / "recipes" / "mnist"
     monkeypatch.syspath_prepend(str(folder))
     network = importlib.import_module("network")

@@ -162,8 +162,8 @@ class _Choice:
     their outputs.
 
     Outputs of the graph, and tensors that are compared or sorted, keep all their values, and have
-    some headroom. So have the largest inputs of a softmax, which decide its result. Tensors in
-    branches and loops cannot be tried, and have the range of the method ``percentile``.
+    some headroom. The largest inputs of a softmax, which decide its result, are not clipped.
+    Tensors in branches and loops cannot be tried, and have the range of the method ``percentile``.
 
     Args:
         subject: the graph.
@@ -205,15 +205,13 @@ class _Choice:
         if found is None:
             self._ranges[tensor] = observed_range(self._values[tensor], *_METHODS[0])
             return
-        wider = _whole(self._values[tensor], _HEADROOM)
         if not found.readers:
-            self._ranges[tensor] = wider
+            self._ranges[tensor] = _whole(self._values[tensor], _HEADROOM)
             return
         tried = _candidates(self._values[tensor])
         if found.has_softmax:
             high = tried[0][1]
-            tried = [(one[0], wider[1]) for one in tried if one[1] == high]
-            self._ranges[tensor] = tried[0]
+            tried = [one for one in tried if one[1] == high]
         if len(tried) == 1:
             return
         self._candidates[tensor] = tried

@@ -99,7 +99,7 @@ def test_tensors_that_are_compared_keep_all_values() -> None:
     assert chosen(model, rows(10), "less").ranges == {("less", 0): (-11.25, 1.125)}
 
 
-@pytest.mark.parametrize(("outlier", "top"), [(10, 1.125), (-10, 11.25)])
+@pytest.mark.parametrize(("outlier", "top"), [(10, 1), (-10, 10)])
 def test_softmax_clips_low_inputs_only(outlier: float, top: float) -> None:
     model = Graph([placeholder((-1, 512)), op("less", "Neg", "x"), op("y", "Softmax", "less")])
     low, high = chosen(model, rows(outlier), "less").ranges["less", 0]

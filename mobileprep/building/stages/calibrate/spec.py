@@ -60,7 +60,7 @@ class CalibrateStage(Stage, frozen=True, kw_only=True):
     """
 
     stage_name: ClassVar[str] = "calibrate"
-    stage_version: ClassVar[int] = 8
+    stage_version: ClassVar[int] = 9
     RANGES: ClassVar[str] = "ranges.yaml"
     DATA: ClassVar[str] = "data.json"
     RECORD: ClassVar[str] = "calibration.json"
