@@ -43,6 +43,7 @@ def stage(
     count: int = 4,
     inputs: tuple[str, ...] = ("x",),
     shape: tuple[int, ...] | None = None,
+    optional: bool = False,
 ) -> Job[SamplesStage]:
     if data is not None:
         write_arrays(folder / "data.npz", data)
@@ -57,6 +58,7 @@ def stage(
         count=count,
         inputs=tuple(InputSpec(name, None, shape) for name in inputs),
         engine=NUMPY,
+        optional=optional,
         **slots(*stored),
     )
     return job(folder, sample_stage, **stored)
@@ -87,6 +89,23 @@ def test_fixed_batches_are_padded(tmp_path: Path) -> None:
     fed, _ = arrays_of(done)
     assert [len(batch) for batch in fed] == [4, 4, 4]
     np.testing.assert_array_equal(fed[2], X[[8, 9, 0, 1]])
+
+
+@pytest.mark.parametrize(("optional", "count"), [(False, 8), (True, 3)])
+def test_default_check_of_a_large_network_has_fewer_samples(
+    tmp_path: Path, optional: bool, count: int
+) -> None:
+    square = constant("square", Tensor.of(np.full((2000, 2000), 1e-3, np.float32)))
+    model = Graph(
+        [
+            *(placeholder((1, 3)), square, op("product", "MatMul", "square", "square")),
+            constant("all", Tensor.of(np.array([0, 1], np.int32))),
+            *(op("sum", "Sum", "product", "all"), op("y", "Mul", "x", "sum")),
+        ]
+    )
+    done = stage(tmp_path, model, data={"x": X}, count=8, optional=optional)
+    run_samples(done)
+    assert json_output(done, "samples.json")["samples"] == count
 
 
 def test_drawn_samples_are_reproducible_and_distinct(tmp_path: Path) -> None:

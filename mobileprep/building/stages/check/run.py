@@ -59,12 +59,17 @@ from mobileprep.ops.numerics.differences import (
     shown_difference,
 )
 from mobileprep.ops.numerics.texts import class_count
+from mobileprep.runtime.accounting.costs import inferred_costs
 from mobileprep.runtime.engines.agreement import TOLERANCE
 from mobileprep.runtime.engines.choose import LITERT
 from mobileprep.runtime.sampling.data_files import array_of, recorded_feeds
 from mobileprep.runtime.sampling.draw import Samples, draw_samples
 from mobileprep.runtime.sampling.first_ops import first_ops, standing_still
 from mobileprep.runtime.sampling.inputs import FedTensor
+
+# Operations to spend on all samples of a default check. Large networks run fewer samples.
+_MOST_FLOPS: Final = 4e10
+_FEWEST_SAMPLES: Final = 3
 
 _NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
 
@@ -123,10 +128,22 @@ def _source_run(
     with with_assets(graph, job.path(settings.assets)) as graph:
         engine = stage_engine(job, graph, "the source")
         run_graph = partial(engine.run, interface.outputs)
-        samples = _samples(job, graph, inputs, run_graph, survey)
+        count = _count(settings, graph, inputs, interface.outputs)
+        samples = _samples(job, graph, inputs, run_graph, survey, count)
     # Validation and calibration stages inspect their own data.
     is_own = settings.data is not None and settings.section == "check"
     return inputs, samples, list(survey.doubts(graph, inputs)) if is_own else []
+
+
+def _count(
+    settings: SamplesStage, graph: Graph, inputs: Sequence[FedTensor], outputs: Sequence[str]
+) -> int:
+    """Return the number of samples: that of the recipe, or fewer for a large network."""
+    if not settings.optional:
+        return settings.count
+    shapes = {f.name: f.shape and tuple(max(size, 1) for size in f.shape) for f in inputs}
+    flops = inferred_costs(graph, outputs, shapes).flops
+    return min(max(int(_MOST_FLOPS // max(flops, 1)), _FEWEST_SAMPLES), settings.count)
 
 
 def read_runs(path: Path) -> list[list[Array]]:
@@ -154,8 +171,9 @@ def _samples(
     inputs: Sequence[FedTensor],
     run_graph: Callable[[Mapping[str, Array]], list[Array]],
     survey: DataSurvey,
+    count: int,
 ) -> Samples:
-    count, data = job.asked.count, job.asked.data
+    data = job.asked.data
     if data is None or not inputs:
         try:
             return draw_samples(graph, inputs, count, run_graph)
@@ -163,7 +181,7 @@ def _samples(
             raise RecipeError(error.message, error.hint, job.place("check")) from error
     ops = [first_ops(graph, fed.ref) for fed in inputs]
     try:
-        arrays = _arrays(job, data, inputs, survey)
+        arrays = _arrays(job, data, inputs, survey, count)
         feeds = recorded_feeds(arrays, inputs, ops, count, data.name)
         outputs = tuple(run_graph(values) for values in feeds)
         for values in feeds:
@@ -176,7 +194,11 @@ def _samples(
 
 
 def _arrays(
-    job: Job[SamplesStage], data: Files, inputs: Sequence[FedTensor], survey: DataSurvey
+    job: Job[SamplesStage],
+    data: Files,
+    inputs: Sequence[FedTensor],
+    survey: DataSurvey,
+    count: int,
 ) -> Mapping[str, Array]:
     """Return the array of each input: whole arrays of an .npz file, else the chosen samples."""
     files = data_files(data, job.asked.reading)
@@ -184,7 +206,7 @@ def _arrays(
         keys = dict(files.reading.inputs)
         arrays = map_arrays(files.root)
         return arrays | {name: array_of(arrays, key, data.name) for name, (key,) in keys.items()}
-    choice = SampleChoice(job.asked.count, exactly=False)
+    choice = SampleChoice(count, exactly=False)
     dataset = open_dataset(files, inputs, choice, labels=job.asked.labels, warn=job.warn)
     (batch,) = dataset.batches(len(dataset))
     survey.look(batch)

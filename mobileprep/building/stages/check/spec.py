@@ -53,11 +53,12 @@ class SamplesStage(RunningStage, frozen=True, kw_only=True):
         labels: default name of the labels, which are not inputs.
         count: number of samples.
         inputs: the inputs.
-        optional: whether to warn instead of failing without usable samples.
+        optional: whether to warn instead of failing without usable samples, and to run fewer
+            samples of a large network.
     """
 
     stage_name: ClassVar[str] = "samples"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     FED: ClassVar[str] = "samples.npz"
     EXPECTED: ClassVar[str] = "expected.npz"
     RECORD: ClassVar[str] = "samples.json"
