@@ -1,7 +1,7 @@
-"""Trains the digits network anew: its training graph, sharded checkpoint and data sets.
+"""Train the digits network, and write its training graph, sharded checkpoint, and data sets.
 
-The model files are what a TensorFlow 1 training job leaves behind, and the recipe beside this
-script starts from them. Only making them anew needs TensorFlow and scikit-learn:
+The recipe in this directory starts from these files, which a TensorFlow 1 training job would write.
+Only training needs TensorFlow and scikit-learn:
 
     pip install tensorflow-cpu scikit-learn
     python recipes/digits/train.py
@@ -42,7 +42,7 @@ LEARNING_RATE = 0.01
 WEIGHT_DECAY = 1e-4
 AVERAGE_DECAY = 0.99
 MINIMUM_ACCURACY = 0.97
-# What TensorFlow 1.15 does not know, by op.
+# Attributes that TensorFlow 1.15 does not have, by op.
 NEWER_ATTRIBUTES = {
     "DepthwiseConv2dNative": ("explicit_paddings",),
     "DepthwiseConv2dNativeBackpropFilter": ("explicit_paddings",),
@@ -50,8 +50,7 @@ NEWER_ATTRIBUTES = {
     "MatMul": ("grad_a", "grad_b"),
 }
 
-# Stand-ins for two parameter servers: a sharded saver writes a shard for each device that holds
-# variables.
+# In place of two parameter servers: a sharded saver writes a shard for each device with variables.
 CONVOLUTION_DEVICE = "/device:CPU:0"
 DENSE_DEVICE = "/device:CPU:1"
 
@@ -66,7 +65,7 @@ class Split:
 
 @dataclass(frozen=True)
 class TrainingGraph:
-    """The graph and what the training loop runs in it."""
+    """The graph, and the ops that the training loop runs."""
 
     graph: tf.Graph
     initialize: tf.Operation
@@ -76,7 +75,7 @@ class TrainingGraph:
 
 
 def load_splits() -> tuple[Split, Split]:
-    """Returns scikit-learn's digits as a training and a test split, stratified by label."""
+    """Return scikit-learn's digits as a training and a test split, stratified by label."""
     digits = load_digits()
     images = (digits.images / PIXEL_MAX).astype(np.float32)[..., np.newaxis]
     labels = digits.target.astype(np.int64)
@@ -87,7 +86,7 @@ def load_splits() -> tuple[Split, Split]:
 
 
 def place_variable(operation: tf.Operation) -> str:
-    """Returns the device of a variable by its layer; other operations go where they fit."""
+    """Return the device of a variable, by its layer; other operations keep theirs."""
     if operation.type not in ("VariableV2", "VarHandleOp"):
         return operation.device
     is_dense = operation.name.startswith(("Dense/", "Logits/"))
@@ -95,13 +94,13 @@ def place_variable(operation: tf.Operation) -> str:
 
 
 def weight_decay() -> tf.Tensor:
-    """Returns the L2 penalty on every layer's weights."""
+    """Return the L2 penalty of the weights of all layers."""
     weights = [var for var in tf.trainable_variables() if var.op.name.endswith("/weights")]
     return WEIGHT_DECAY * tf.add_n([tf.nn.l2_loss(var) for var in weights])
 
 
 def add_training(loss: tf.Tensor) -> tf.Operation:
-    """Adds Adam, moving averages and histograms; returns the op that runs one step of them all."""
+    """Add Adam, moving averages, and histograms, and return the op for one step of all."""
     global_step = tf.train.get_or_create_global_step()
     rate = tf.train.exponential_decay(LEARNING_RATE, global_step, STEPS // 10, 0.7, staircase=True)
     optimizer = tf.train.AdamOptimizer(rate)
@@ -119,7 +118,7 @@ def add_training(loss: tf.Tensor) -> tf.Operation:
 
 
 def build_training_graph() -> TrainingGraph:
-    """Builds the inference and the training network, the optimiser, summaries and the saver."""
+    """Build the inference and training networks, the optimizer, the summaries, and the saver."""
     with tf.Graph().as_default() as graph, tf.device(place_variable):
         tf.set_random_seed(SEED)
         image = tf.placeholder(tf.float32, [None, 8, 8, 1], name="image")
@@ -147,14 +146,14 @@ def build_training_graph() -> TrainingGraph:
 
 
 def session_config() -> tf.ConfigProto:
-    """Returns two CPU devices, one thread each way: the order of float sums is then fixed."""
+    """Return settings for two CPU devices and one thread, so that sums have a fixed order."""
     return tf.ConfigProto(
         device_count={"CPU": 2}, intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
     )
 
 
 def batches(split: Split) -> Iterator[dict[str, np.ndarray]]:
-    """Yields shuffled batches as feeds, for ever; a remainder of an epoch is left out."""
+    """Yield shuffled batches as feeds without end; omit the rest of an epoch."""
     generator = np.random.default_rng(SEED)
     while True:
         order = generator.permutation(len(split.images))
@@ -164,9 +163,9 @@ def batches(split: Split) -> Iterator[dict[str, np.ndarray]]:
 
 
 def train(training: TrainingGraph, split: Split, folder: Path, event_folder: Path | None) -> str:
-    """Trains for STEPS steps; writes graph and checkpoint to `folder`, returns the latter's prefix.
+    """Train, write the graph and the checkpoint to `folder`, and return the checkpoint's prefix.
 
-    Writes summaries for TensorBoard to `event_folder` where one is given.
+    With `event_folder`, write summaries for TensorBoard there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     graph_def = without_newer_attributes(training.graph.as_graph_def())
@@ -175,7 +174,7 @@ def train(training: TrainingGraph, split: Split, folder: Path, event_folder: Pat
     with tf.Session(graph=training.graph, config=session_config()) as session:
         session.run(training.initialize)
         for step, feed in enumerate(islice(batches(split), STEPS)):
-            # In one run whether they are kept or not: a run of their own would draw dropout anew.
+            # In the same run, because dropout would be different in another one.
             _, summaries = session.run([training.train_step, training.summaries], feed)
             if events:
                 events.add_summary(summaries, step)
@@ -187,7 +186,7 @@ def train(training: TrainingGraph, split: Split, folder: Path, event_folder: Pat
 
 
 def without_newer_attributes(graph_def: tf.GraphDef) -> tf.GraphDef:
-    """Drops attributes that TensorFlow 1.15 does not know: defaults, and marks of gradients."""
+    """Remove attributes that TensorFlow 1.15 does not have; all have their defaults."""
     for node in graph_def.node:
         for name in NEWER_ATTRIBUTES.get(node.op, ()):
             del node.attr[name]
@@ -195,7 +194,7 @@ def without_newer_attributes(graph_def: tf.GraphDef) -> tf.GraphDef:
 
 
 def measure(graph_file: Path, checkpoint: str, saver: tf.train.Saver, split: Split) -> float:
-    """Returns the top-1 accuracy of `probabilities`, from the files that `train` wrote."""
+    """Return the top-1 accuracy of `probabilities`, from the files that `train` wrote."""
     graph_def = text_format.Parse(graph_file.read_text(encoding="utf-8"), tf.GraphDef())
     names = saver.as_saver_def()
     with tf.Graph().as_default() as graph:
@@ -207,29 +206,29 @@ def measure(graph_file: Path, checkpoint: str, saver: tf.train.Saver, split: Spl
 
 
 def write_data(folder: Path, training: Split, test: Split) -> None:
-    """Writes the calibration set (the training split's first images) and the test set."""
+    """Write the calibration data, which are the first training images, and the test data."""
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "calibration.npz", image=training.images[:CALIBRATION_IMAGES])
     np.savez_compressed(folder / "test.npz", image=test.images, label=test.labels)
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Returns the command line's folders."""
-    parser = argparse.ArgumentParser(description="Trains the digits network anew.")
+    """Return the directories of the command line."""
+    parser = argparse.ArgumentParser(description="Train the digits network.")
     parser.add_argument(
         "--out",
         type=Path,
         default=Path(__file__).resolve().parent,
-        help="folder that gets model/ and data/ (default: this script's)",
+        help="directory for model/ and data/ [default: that of this script]",
     )
     parser.add_argument(
-        "--summaries", type=Path, help="folder that gets the summaries for TensorBoard"
+        "--summaries", type=Path, help="directory for the summaries for TensorBoard"
     )
     return parser.parse_args()
 
 
 def main() -> None:
-    """Trains, writes model and data, and prints the test accuracy of what was written."""
+    """Train, write the model and the data, and print the test accuracy of the written files."""
     arguments = parse_arguments()
     tf.disable_v2_behavior()
     training_split, test_split = load_splits()

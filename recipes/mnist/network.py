@@ -19,7 +19,7 @@ Convolve = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 @dataclass(frozen=True)
 class BatchNormVariables:
-    """One batch normalisation's variables, each of shape [channels]."""
+    """The variables of a batch normalization, each of shape [channels]."""
 
     gamma: tf.Variable
     beta: tf.Variable
@@ -28,7 +28,7 @@ class BatchNormVariables:
 
     @classmethod
     def of_scope(cls, channels: int) -> BatchNormVariables:
-        """Returns the current variable scope's variables, made on first use."""
+        """Return the variables of the current variable scope; create them on first use."""
         zeros, ones = tf.zeros_initializer(), tf.ones_initializer()
         with tf.variable_scope("BatchNorm"):
             return cls(
@@ -40,7 +40,7 @@ class BatchNormVariables:
 
 
 def moved(variable: tf.Variable, value: tf.Tensor, decay: float) -> tf.Tensor:
-    """Returns a moving average that was moved towards `value`, and adds this to the update ops."""
+    """Return a moving average after a step towards `value`, and add the step to the update ops."""
     change = (variable - value) * (1.0 - decay)
     update = tf.assign_sub(variable, change)
     tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
@@ -49,26 +49,26 @@ def moved(variable: tf.Variable, value: tf.Tensor, decay: float) -> tf.Tensor:
 
 @dataclass(frozen=True)
 class FloatLayers:
-    """Layers in float: a convolution, then its batch normalisation in one op.
+    """Layers in float: a convolution, then a batch normalization in one op.
 
-    The op is `FusedBatchNorm`, the one that TensorFlow 1 graphs hold.
+    The op is `FusedBatchNorm`, which TensorFlow 1 graphs contain.
     """
 
     training: bool
 
     def images(self, images: tf.Tensor) -> tf.Tensor:
-        """Returns the images as the first layer takes them."""
+        """Return the input of the first layer."""
         return images
 
     def normalized(
         self, inputs: tf.Tensor, weights: tf.Tensor, convolve: Convolve, *, depthwise: bool
     ) -> tf.Tensor:
-        """Returns a convolution [N, H, W, C] of `inputs`, batch normalised, then ReLU6."""
-        del depthwise  # only fake quantization needs to know where the channels of weights are
+        """Return a convolution [N, H, W, C] of `inputs` with batch normalization and ReLU6."""
+        del depthwise  # only fake quantization needs the axis of the weights' channels
         convolved = convolve(inputs, weights)
         variables = BatchNormVariables.of_scope(int(convolved.shape[-1]))
         mean, variance = variables.moving_mean, variables.moving_variance
-        if self.training:  # the op then takes both from the batch, and none may be given
+        if self.training:  # the op computes both from the batch, and does not accept others
             mean = variance = tf.constant([], tf.float32)
         normalized = tf.raw_ops.FusedBatchNorm(
             x=convolved,
@@ -85,36 +85,35 @@ class FloatLayers:
         return tf.nn.relu6(normalized.y)
 
     def pooled(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns the mean over each channel of `features` [N, H, W, C]: [N, 1, 1, C]."""
+        """Return the mean of each channel of `features` [N, H, W, C]: [N, 1, 1, C]."""
         return average_pool(features)
 
     def biased(self, inputs: tf.Tensor, weights: tf.Tensor, biases: tf.Tensor) -> tf.Tensor:
-        """Returns a 1x1 convolution with biases."""
+        """Return a 1x1 convolution with biases."""
         return tf.nn.bias_add(tf.nn.conv2d(inputs, weights, 1, "VALID"), biases)
 
 
 @dataclass(frozen=True)
 class FakeQuantLayers:
-    """The same layers as a runtime in eight bits works them out, still in float.
+    """The same layers with the rounding of 8-bit inference, in float.
 
-    Batch normalisations are folded into the weights with their moving statistics, which stay as the
-    float training left them, and what a runtime keeps in eight bits goes through
-    `FakeQuantWithMinMaxVars`: weights with the range that they have, activations with a moving
-    average of their ranges (Jacob et al., "Quantization and Training of Neural Networks for
-    Efficient Integer-Arithmetic-Only Inference", 2018, sections 3.1 and 3.2; the placement is that
-    of TensorFlow 1's `tf.contrib.quantize`).
+    Batch normalizations are folded into the weights with the moving statistics of the float
+    training. `FakeQuantWithMinMaxVars` rounds weights in their own range, and activations in a
+    moving average of their ranges (Jacob et al., "Quantization and Training of Neural Networks for
+    Efficient Integer-Arithmetic-Only Inference", 2018, sections 3.1 and 3.2). The ops are where
+    TensorFlow 1's `tf.contrib.quantize` inserts them.
     """
 
     training: bool
 
     def images(self, images: tf.Tensor) -> tf.Tensor:
-        """Returns the images in 256 steps; their range is known, so it is an attribute."""
+        """Return the images in 256 steps; the range is an attribute because it is known."""
         return tf.raw_ops.FakeQuantWithMinMaxArgs(inputs=images, min=0.0, max=1.0, name="FakeQuant")
 
     def normalized(
         self, inputs: tf.Tensor, weights: tf.Tensor, convolve: Convolve, *, depthwise: bool
     ) -> tf.Tensor:
-        """Returns a convolution [N, H, W, C] of `inputs` with folded weights, then ReLU6."""
+        """Return a convolution [N, H, W, C] of `inputs` with folded weights and ReLU6."""
         variables = BatchNormVariables.of_scope(int(weights.shape[2 if depthwise else 3]))
         scale = variables.gamma * tf.rsqrt(variables.moving_variance + BATCH_NORM_EPSILON)
         folded = weights * (tf.reshape(scale, [-1, 1]) if depthwise else scale)
@@ -123,21 +122,21 @@ class FakeQuantLayers:
         return self.activations(tf.nn.relu6(tf.nn.bias_add(convolved, offset)))
 
     def pooled(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns the mean over each channel of `features` [N, H, W, C]: [N, 1, 1, C]."""
+        """Return the mean of each channel of `features` [N, H, W, C]: [N, 1, 1, C]."""
         return self.activations(average_pool(features))
 
     def biased(self, inputs: tf.Tensor, weights: tf.Tensor, biases: tf.Tensor) -> tf.Tensor:
-        """Returns a 1x1 convolution with biases."""
+        """Return a 1x1 convolution with biases."""
         convolved = tf.nn.conv2d(inputs, self.weights(weights), 1, "VALID")
         return self.activations(tf.nn.bias_add(convolved, biases))
 
     def weights(self, values: tf.Tensor) -> tf.Tensor:
-        """Returns weights in 255 steps of their own range, zero in the middle."""
+        """Return weights in 255 steps of their own range, symmetric around zero."""
         largest = tf.reduce_max(tf.abs(values))
         return self._fake_quant("weights_quant", values, -largest, largest, decay=0.0)
 
     def activations(self, values: tf.Tensor) -> tf.Tensor:
-        """Returns activations in 256 steps of the range that they mostly have."""
+        """Return activations in 256 steps of the moving average of their range."""
         smallest = tf.minimum(tf.reduce_min(values), 0.0)
         largest = tf.maximum(tf.reduce_max(values), 0.0)
         return self._fake_quant("act_quant", values, smallest, largest, decay=RANGE_DECAY)
@@ -148,7 +147,7 @@ class FakeQuantLayers:
         with tf.variable_scope(name):
             low = tf.get_variable("min", [], initializer=tf.zeros_initializer(), trainable=False)
             high = tf.get_variable("max", [], initializer=tf.ones_initializer(), trainable=False)
-            if self.training:  # with the moved range: to read the variable would be a race
+            if self.training:  # use the new range: a read of the variable would be a race
                 low = moved(low, smallest, decay)
                 high = moved(high, largest, decay)
             return tf.raw_ops.FakeQuantWithMinMaxVars(
@@ -160,19 +159,19 @@ Layers = FloatLayers | FakeQuantLayers
 
 
 def weights_variable(shape: list[int]) -> tf.Variable:
-    """Returns the current variable scope's weights, made on first use."""
+    """Return the weights of the current variable scope; create them on first use."""
     return tf.get_variable("weights", shape, initializer=tf.glorot_uniform_initializer())
 
 
 def average_pool(features: tf.Tensor) -> tf.Tensor:
-    """Returns the mean over each channel of `features` [N, H, W, C]: [N, 1, 1, C]."""
+    """Return the mean of each channel of `features` [N, H, W, C]: [N, 1, 1, C]."""
     return tf.nn.avg_pool(features, ksize=features.shape[1:3], strides=1, padding="VALID")
 
 
 def convolution(
     name: str, inputs: tf.Tensor, layers: Layers, *, size: int, filters: int
 ) -> tf.Tensor:
-    """Returns a `size` by `size` convolution of stride 1, batch normalised, then ReLU6."""
+    """Return a `size` by `size` convolution of stride 1 with batch normalization and ReLU6."""
     with tf.variable_scope(name):
         weights = weights_variable([size, size, int(inputs.shape[-1]), filters])
         return layers.normalized(
@@ -183,7 +182,7 @@ def convolution(
 def depthwise_convolution(
     name: str, inputs: tf.Tensor, layers: Layers, *, stride: int
 ) -> tf.Tensor:
-    """Returns a 3 by 3 depthwise convolution, batch normalised, then ReLU6."""
+    """Return a 3 by 3 depthwise convolution with batch normalization and ReLU6."""
     strides = [1, stride, stride, 1]
     with tf.variable_scope(name):
         weights = weights_variable([3, 3, int(inputs.shape[-1]), 1])
@@ -196,7 +195,7 @@ def depthwise_convolution(
 
 
 def logits_layer(name: str, inputs: tf.Tensor, layers: Layers) -> tf.Tensor:
-    """Returns logits [N, CLASSES] of `inputs` [N, 1, 1, C]."""
+    """Return logits [N, CLASSES] of `inputs` [N, 1, 1, C]."""
     with tf.variable_scope(name):
         weights = weights_variable([1, 1, int(inputs.shape[-1]), CLASSES])
         biases = tf.get_variable("biases", [CLASSES], initializer=tf.zeros_initializer())
@@ -204,9 +203,9 @@ def logits_layer(name: str, inputs: tf.Tensor, layers: Layers) -> tf.Tensor:
 
 
 def network(images: tf.Tensor, layers: Layers) -> tf.Tensor:
-    """Returns the logits [N, CLASSES] of `images` [N, 28, 28, 1] in [0, 1].
+    """Return the logits [N, CLASSES] of `images` [N, 28, 28, 1] in [0, 1].
 
-    May be called more than once in a graph; all calls share the variables.
+    Several calls in a graph share the variables.
     """
     with tf.variable_scope("MobilenetV1", reuse=tf.AUTO_REUSE):
         features = layers.images(images)

