@@ -9,7 +9,7 @@ tensorflow-cpu, litert-quantizer, ai-edge-litert, Pillow, scikit-image, and scik
 show, for each network and tool, compared with the float network:
 
 - the largest difference of any output element, as a share of the output's peak,
-- for classifiers, the share of samples with the same class in front of it, and for labelled ones,
+- for classifiers, the share of samples with the same class in front of it, and for labeled ones,
   the loss of accuracy in points,
 - the lowest signal-to-noise ratio of an output in dB,
 - the share of multiplications and additions in layers that compute in integers,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 CALIBRATION_SAMPLES = 64
 SEARCH_SAMPLES = 32
-LABELLED_SAMPLES = 1000  # an accuracy needs more samples than a difference
+LABELED_SAMPLES = 1000  # an accuracy needs more samples than a difference
 TARGET = {"artifact": "tflite", "check": False}
 
 # The key `quantize` of the target, by column of mobileprep.
@@ -177,7 +177,7 @@ class Case:
         calibration = network.draw(models, CALIBRATION_SAMPLES, SETS.index("calibration"))
         test = network.draw(models, count, SETS.index("test"))
         if LABELS in test:
-            test = network.draw(models, LABELLED_SAMPLES, SETS.index("test"))
+            test = network.draw(models, LABELED_SAMPLES, SETS.index("test"))
         self._labels = test.get(LABELS)
         self._feeds = feeds_of(network, test)
         source = write_source(network, models, folder, self._feeds[0])

@@ -3,7 +3,7 @@
 Every network has three disjoint sets of samples: for calibration, for the layer search, and for the
 test. If there are only a few images or clips, all sets are drawn from them, with different crops,
 shifts, and gains. Results therefore show how closely a quantized network follows the float network,
-not how accurate it is, except for labelled samples.
+not how accurate it is, except for labeled samples.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def mtcnn(models: Path, count: int, seed: int) -> Samples:
 
 
 def digits(name: str, shape: tuple[int, ...]) -> Draw:
-    """Draw labelled digits of MNIST; those of the test are not in the networks' training data."""
+    """Draw labeled digits of MNIST; those of the test are not in the networks' training data."""
 
     def draw(models: Path, count: int, seed: int) -> Samples:
         table = np.loadtxt(models / "data" / "mnist_5k.csv.gz", np.float32, delimiter=",")
@@ -173,7 +173,7 @@ def recipe_digits(recipe: str) -> Draw:
 
 
 def words(front_end: str, model: str) -> Draw:
-    """Draw labelled clips with random shift, gain, and noise, processed by the front end."""
+    """Draw labeled clips with random shift, gain, and noise, processed by the front end."""
 
     def draw(models: Path, count: int, seed: int) -> Samples:
         graph = mobileprep.load_graph(models / model)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mobileprep.building.builder import Build, BuildResult, BuiltTarget, build, plan
     from mobileprep.building.calibrating import CalibrationResult, calibrate
-    from mobileprep.building.choosing import Candidates, LabelledSamples, choose
+    from mobileprep.building.choosing import Candidates, LabeledSamples, choose
     from mobileprep.building.device_measurements import (
         ImportedMeasurement,
         device_script,
@@ -63,7 +63,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "mobileprep.inspection.benchmark": ("Benchmark", "benchmark", "run"),
     "mobileprep.building.builder": ("Build", "BuildResult", "BuiltTarget", "build", "plan"),
-    "mobileprep.building.choosing": ("Candidates", "LabelledSamples", "choose"),
+    "mobileprep.building.choosing": ("Candidates", "LabeledSamples", "choose"),
     "mobileprep.building.device_measurements": (
         "ImportedMeasurement",
         "fit_profile",
@@ -126,7 +126,7 @@ __all__ = [
     "ImportedMeasurement",
     "InternalError",
     "InvalidGraphError",
-    "LabelledSamples",
+    "LabeledSamples",
     "LockResult",
     "MemmapResult",
     "MigrationResult",

@@ -45,7 +45,7 @@ _BATCH: Final = 32
 Runtime = Literal["tensorflow", "litert"]
 
 
-class LabelledSamples(Struct, frozen=True):
+class LabeledSamples(Struct, frozen=True):
     """Samples with labels, for the accuracy of candidates.
 
     Args:
@@ -93,7 +93,7 @@ def choose(
     runtime: Runtime = "tensorflow",
     tensorflow: str = DEFAULT_RELEASE,
     platform: str = "android",
-    data: LabelledSamples | None = None,
+    data: LabeledSamples | None = None,
     warn: Warn | None = None,
 ) -> Candidates:
     """Compare candidate models without preparing them.
@@ -110,7 +110,7 @@ def choose(
         runtime: runtime whose unsupported ops are listed: TensorFlow Mobile or LiteRT.
         tensorflow: release of TensorFlow Mobile.
         platform: platform of TensorFlow Mobile.
-        data: labelled samples for the metric, or None.
+        data: labeled samples for the metric, or None.
         warn: called with each warning; by default it is a ``MobileprepWarning``.
 
     Raises:
@@ -141,7 +141,7 @@ def choose(
 
 
 def _candidate(
-    path: Path, options: SummaryOptions, platform: str, data: LabelledSamples | None, warn: Warn
+    path: Path, options: SummaryOptions, platform: str, data: LabeledSamples | None, warn: Warn
 ) -> Candidate:
     """Return a model's numbers, or the reason why there are none.
 
@@ -191,15 +191,15 @@ def _lacks(counted: CountedModel, release: str, platform: str) -> tuple[str, ...
     return tensorflow_lacks(graph, [release], platform)
 
 
-def _metric(counted: CountedModel, path: Path, data: LabelledSamples, warn: Warn) -> float:
-    """Run a model on labelled samples."""
+def _metric(counted: CountedModel, path: Path, data: LabeledSamples, warn: Warn) -> float:
+    """Run a model on labeled samples."""
     graph, fetches = counted.graph, counted.proposal.outputs
     shapes = {i.spec.name: i.spec.shape for i in counted.proposal.inputs}
     inputs = data_inputs(graph, shapes, shapes)
     files = data.files()
     name = files.reading.labels or USUAL_LABELS
     choice = SampleChoice(data.samples)
-    dataset = open_dataset(files, inputs, choice, labels=name, labelled=True, warn=warn)
+    dataset = open_dataset(files, inputs, choice, labels=name, labeled=True, warn=warn)
     engine = open_engine(data.engine, graph, path, convert=tflite_in_memory)
     metric = make_metric(data.metric, MetricOptions())
     samples = 0

@@ -238,7 +238,7 @@ def _opening_faults(
     if (files.kind or data_kind(files)) == "python":
         return
     try:
-        open_dataset(files, inputs, choice, labels=labels or "", labelled=labels is not None)
+        open_dataset(files, inputs, choice, labels=labels or "", labeled=labels is not None)
     except AccuracyError as error:
         yield error.message, error.hint
 

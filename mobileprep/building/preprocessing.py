@@ -282,7 +282,7 @@ def _images(data: DataFiles, fed: FedTensor, labels: str, channels: Channels) ->
         reading = Reading(mean=(0.0,), std=(1.0,), channels=channels)
         data = replace(data, reading=reading)
     choice = SampleChoice(_ALL, seed=1, exactly=False)
-    dataset = open_dataset(data, [fed], choice, labels=labels, labelled=True)
+    dataset = open_dataset(data, [fed], choice, labels=labels, labeled=True)
     batches = list(runs(dataset, [fed], _BATCH))
     classes = [_classes(batch) for batch in batches]
     values = [batch.feeds[fed.name].astype(np.float32) for batch in batches]

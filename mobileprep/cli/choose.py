@@ -42,7 +42,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     platform = "Platform of TensorFlow Mobile: android, ios, raspberry-pi, linux, or generic"
     flag(parser, "platform", default="android", metavar="NAME", help=platform)
     tensorflow_argument(parser)
-    data = "Labelled samples to run the models on: a file or a directory"
+    data = "Labeled samples to run the models on: a file or a directory"
     flag(parser, "data", type=file_name, default=None, metavar="PATH", help=data)
     labels = "File of labels, or name of the labels in the data"
     flag(parser, "labels", default="", metavar="PATH", help=labels)
@@ -71,20 +71,20 @@ def run(args: argparse.Namespace) -> int:
     from msgspec import to_builtins
     from msgspec.structs import replace
 
-    from mobileprep.building.choosing import LabelledSamples, choose
+    from mobileprep.building.choosing import LabeledSamples, choose
     from mobileprep.building.stages.candidate.report import candidate_lines
     from mobileprep.recipe.validation_settings import metric_facts
     from mobileprep.targets.headers import release_of
 
     if args.data is None and (args.labels or args.samples):
         message = "--labels and --samples need --data"
-        raise UsageError(message, "name the labelled samples with --data=PATH")
+        raise UsageError(message, "name the labeled samples with --data=PATH")
     if args.samples == 0:
         message = "--samples is at least 1"
         raise UsageError(message, "leave it out for all samples")
     data = None
     if args.data is not None:
-        data = LabelledSamples(args.data, args.labels, args.metric, args.samples, args.engine)
+        data = LabeledSamples(args.data, args.labels, args.metric, args.samples, args.engine)
     result = choose(
         args.models,
         device=args.device,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._shared.arguments import add_limit_flags, add_model_flags, model_flags
-from mobileprep.cli._shared.originals import LABELLED, LABELLED_BY
+from mobileprep.cli._shared.originals import LABELED, LABELED_BY
 from mobileprep.cli._shared.telling import print_note
 from mobileprep.cli._shared.terminal import show
 from mobileprep.cli.verb import Group, bool_flag, comma_list, flag, verb, whole_number
@@ -164,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
 def _model(args: argparse.Namespace) -> Model:
     from mobileprep.freezing.loading import load_model
 
-    path = _named(args, args.graph, LABELLED_BY, "--graph")
+    path = _named(args, args.graph, LABELED_BY, "--graph")
     named = comma_list(args.fetch) or comma_list(args.output_layer)
     return load_model(path, model_flags(args, named), print_note)
 
@@ -175,10 +175,10 @@ def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
     feeds = {model.tensor(name): what for name, what in named_feeds(args.feed).items()}
     apart = list(feeds) if args.each else []
     # With a layer for the image but no image, use the original's image.
-    image = args.image or (LABELLED if args.input_layer and not args.feed else "")
+    image = args.image or (LABELED if args.input_layer and not args.feed else "")
     if image:
         layer = _image_layer(args, model)
-        feeds[layer] = str(_named(args, image, LABELLED, "--image"))
+        feeds[layer] = str(_named(args, image, LABELED, "--image"))
         apart.append(layer)
     return rounds(feeds, apart)
 

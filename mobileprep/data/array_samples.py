@@ -72,8 +72,8 @@ class ArraySamples:
 
     def read(self, indices: Sequence[int]) -> tuple[Batch, Sequence[Unread]]:
         # Consecutive samples are a view, others are copied.
-        neighbours = len(indices) == indices[-1] - indices[0] + 1
-        at = slice(indices[0], indices[-1] + 1) if neighbours else np.asarray(indices)
+        neighbors = len(indices) == indices[-1] - indices[0] + 1
+        at = slice(indices[0], indices[-1] + 1) if neighbors else np.asarray(indices)
         feeds = {
             name: converted(array[at], self._types[name]) for name, array in self._feeds.items()
         }
@@ -150,7 +150,7 @@ class CsvSamples:
         files: the file and the columns to read.
         inputs: the inputs to feed.
         labels: the default name of the label column.
-        labelled: whether labels are needed. The label column is never fed by default.
+        labeled: whether labels are needed. The label column is never fed by default.
 
     Raises:
         AccuracyError: a column is missing.
@@ -159,7 +159,7 @@ class CsvSamples:
     """
 
     def __init__(
-        self, files: DataFiles, inputs: Sequence[FedTensor], labels: str, *, labelled: bool
+        self, files: DataFiles, inputs: Sequence[FedTensor], labels: str, *, labeled: bool
     ) -> None:
         self._files = files
         self._delimiter = _DELIMITERS[files.reading.delimiter]
@@ -168,7 +168,7 @@ class CsvSamples:
         self._lines = array("q")
         self._names = self._index()
         written = files.reading.labels or labels
-        self._label = self._label_column(written) if labelled else None
+        self._label = self._label_column(written) if labeled else None
         self._columns = self._of_inputs(inputs, written)
 
     def __len__(self) -> int:

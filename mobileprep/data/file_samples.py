@@ -33,7 +33,7 @@ class FileSamples:
         files: the directory and the location of labels.
         suffixes: the file name suffixes to include.
         decoder: converts a file to a sample.
-        labelled: whether labels are needed.
+        labeled: whether labels are needed.
 
     Raises:
         AccuracyError: the directory has none of these files, or labels are missing.
@@ -41,7 +41,7 @@ class FileSamples:
     """
 
     def __init__(
-        self, files: DataFiles, suffixes: Collection[str], decoder: Decoder, *, labelled: bool
+        self, files: DataFiles, suffixes: Collection[str], decoder: Decoder, *, labeled: bool
     ) -> None:
         if not files.root.is_dir():
             message = f"{files.name} is not a directory"
@@ -52,7 +52,7 @@ class FileSamples:
         if not self._names:
             raise no_samples(files.name, f"files that end in {', '.join(sorted(suffixes))}")
         self._labels: Sequence[Label] = ()
-        if labelled:
+        if labeled:
             self._labels = labels_of_files(
                 self._names, files.name, listed_in=files.labels, classes=files.classes
             )

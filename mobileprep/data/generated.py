@@ -45,19 +45,19 @@ class Generated:
         files: the Python file and the name of the function.
         inputs: the inputs to feed.
         choice: the number of samples.
-        labelled: whether labels are needed.
+        labeled: whether labels are needed.
 
     Raises:
         AccuracyError: the file cannot be executed, or does not define the function.
     """
 
     def __init__(
-        self, files: DataFiles, inputs: Sequence[FedTensor], choice: SampleChoice, *, labelled: bool
+        self, files: DataFiles, inputs: Sequence[FedTensor], choice: SampleChoice, *, labeled: bool
     ) -> None:
         self._files = files
         self._inputs = inputs
         self._choice = choice
-        self._labelled = labelled
+        self._labeled = labeled
         self._classes = read_classes(files.classes)
         self._count: int | None = None
         # Position and iterator of an interrupted pass; at most one caller resumes it.
@@ -159,7 +159,7 @@ class Generated:
             }
         except AccuracyError as error:
             raise error.at(error.where, hint=error.hint or _HINT) from error
-        if not self._labelled:
+        if not self._labeled:
             return Sample(name, inputs)
         if label is None:
             message = f"{place} has no label"

@@ -64,7 +64,7 @@ def open_dataset(
     choice: SampleChoice,
     *,
     labels: str = "label",
-    labelled: bool = False,
+    labeled: bool = False,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Dataset:
     """Open the samples in the given files for a model.
@@ -75,11 +75,11 @@ def open_dataset(
     if kind == "python":
         from mobileprep.data.generated import Generated
 
-        dataset: Dataset = Generated(files, inputs, choice, labelled=labelled)
+        dataset: Dataset = Generated(files, inputs, choice, labeled=labeled)
     else:
-        source = _source(kind, files, inputs, labels, labelled=labelled)
+        source = _source(kind, files, inputs, labels, labeled=labeled)
         dataset = Chosen(files.name, source, choice, warn)
-    again = functools.partial(open_dataset, files, inputs, choice, labels=labels, labelled=labelled)
+    again = functools.partial(open_dataset, files, inputs, choice, labels=labels, labeled=labeled)
     return _Opened(dataset, again)
 
 
@@ -153,9 +153,9 @@ def _kind_of_folder(files: DataFiles) -> DataKind:
 
 
 def _source(
-    kind: DataKind, files: DataFiles, inputs: Sequence[FedTensor], labels: str, *, labelled: bool
+    kind: DataKind, files: DataFiles, inputs: Sequence[FedTensor], labels: str, *, labeled: bool
 ) -> SampleSource:
-    label_key = labels if labelled else None
+    label_key = labels if labeled else None
     if kind in ("npz", "npy"):
         from mobileprep.data.array_samples import ArraySamples
 
@@ -163,15 +163,15 @@ def _source(
     if kind == "csv":
         from mobileprep.data.array_samples import CsvSamples
 
-        return Singles(CsvSamples(files, inputs, labels, labelled=labelled))
+        return Singles(CsvSamples(files, inputs, labels, labeled=labeled))
     if kind == "tfrecord":
         return Singles(RecordSamples(files, inputs, label_key))
     fed = only_input(inputs, files.reading.input, files.name)
     if kind == "wav":
         sounds = AudioReading(fed, files.reading, files.name)
-        return Singles(FileSamples(files, AUDIO, sounds, labelled=labelled))
+        return Singles(FileSamples(files, AUDIO, sounds, labeled=labeled))
     images = ImageReading(fed, files.reading, files.name)
-    return Singles(FileSamples(files, IMAGES, images, labelled=labelled))
+    return Singles(FileSamples(files, IMAGES, images, labeled=labeled))
 
 
 Values = Sequence[bytes] | Array
@@ -223,7 +223,7 @@ class RecordSamples:
                 is_rotated |= exif_orientation(values[0]) != 1
         label: Label | None = None
         if self._label is not None:
-            label = self._labelled(self._values(features, self._label, place), name)
+            label = self._labeled(self._values(features, self._label, place), name)
         return Sample(name, feeds, label, is_rotated)
 
     def _at(self, index: int) -> tuple[int, int]:
@@ -251,7 +251,7 @@ class RecordSamples:
         kind = ImageReading if feature.encoding == "picture" else AudioReading
         return kind(fed, self._files.reading, self._files.name).sample(values[0], place)
 
-    def _labelled(self, values: Values, name: str) -> Label:
+    def _labeled(self, values: Values, name: str) -> Label:
         if isinstance(values, list):
             texts = [value.decode("utf-8", "replace") for value in values]
             labels = [self._classes.label(text, name) for text in texts]

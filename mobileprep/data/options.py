@@ -117,7 +117,7 @@ class Reading(Struct, frozen=True):
     ] = None
     half_pixel_centers: Annotated[
         bool,
-        Option("Resize as TensorFlow 2 does, from the pixels' centres, as `tf.image.resize`."),
+        Option("Resize as TensorFlow 2 does, from the pixels' centers, as `tf.image.resize`."),
     ] = False
     central_crop: Annotated[
         float | None,

@@ -148,12 +148,12 @@ def _for_inference(
         graph = written_out.graph
         if switched := (*fused.switched, *written_out.switched):
             warnings.append(
-                f"{len(switched)} batch normalisations were left in training mode; they use their "
+                f"{len(switched)} batch normalizations were left in training mode; they use their "
                 f"moving averages now: {', '.join(switched[:3])}"
             )
         if fused.skipped:
             warnings.append(
-                f"{len(fused.skipped)} batch normalisations stay in training mode, as no moving "
+                f"{len(fused.skipped)} batch normalizations stay in training mode, as no moving "
                 f"averages were found: {', '.join(fused.skipped[:3])}"
             )
     return extract(graph, roots), tuple(warnings)

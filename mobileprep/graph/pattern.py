@@ -112,7 +112,7 @@ class Match:
         """
         node = self._labels.get(label)
         if node is None:
-            message = f"no node of the pattern {self.root.pattern} is labelled {label!r}"
+            message = f"no node of the pattern {self.root.pattern} is labeled {label!r}"
             raise UsageError(message, nearest_hint(label, self._labels))
         return node
 

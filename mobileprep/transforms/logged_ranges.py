@@ -256,7 +256,7 @@ _VALUES: Final = "__requant_min_max:"
 _NUMBER: Final = r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?inf)\s*"
 _BOTH: Final = re.compile(rf"\[{_NUMBER}\][^\[\]]*\[{_NUMBER}\][^\[\]]*\Z", re.IGNORECASE)
 # Color codes of terminals and log viewers.
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
+_COLORS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -278,7 +278,7 @@ def read_range_log(path: Path) -> dict[str, list[Range]]:
     """
     data = read_bytes(path, limit=_LARGEST)
     text = data.decode("utf-16" if data.startswith(_WIDE) else "utf-8", "replace")
-    text = _COLOURS.sub("", text)
+    text = _COLORS.sub("", text)
     ranges: dict[str, list[Range]] = {}
     for line in text.split("\n"):
         if f"{_NAME_END};{_VALUES}" in line:

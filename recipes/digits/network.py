@@ -14,7 +14,7 @@ BATCH_NORM_DECAY = 0.95
 
 @dataclass(frozen=True)
 class BatchNormVariables:
-    """One batch normalisation's variables, each of shape [channels]."""
+    """One batch normalization's variables, each of shape [channels]."""
 
     gamma: tf.Variable
     beta: tf.Variable
@@ -50,7 +50,7 @@ def weights_variable(shape: list[int], *, use_resource: bool = False) -> tf.Vari
 
 
 def fused_batch_norm(inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
-    """Normalises [N, H, W, C] by channel in one op.
+    """Normalizes [N, H, W, C] by channel in one op.
 
     The op is `FusedBatchNorm`, the one that TensorFlow 1 graphs hold and `fold_old_batch_norms`
     folds; `tf.nn.fused_batch_norm` makes `FusedBatchNormV3` today.
@@ -75,7 +75,7 @@ def fused_batch_norm(inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
 
 
 def plain_batch_norm(inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
-    """Normalises [N, C] by channel with multiplications and additions: no fused op takes rank 2.
+    """Normalizes [N, C] by channel with multiplications and additions: no fused op takes rank 2.
 
     Once the variables are constants, `fold_constants` and `fold_batch_norms` fold it.
     """
@@ -93,7 +93,7 @@ def plain_batch_norm(inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
 def convolution(
     name: str, inputs: tf.Tensor, *, size: int, filters: int, training: bool
 ) -> tf.Tensor:
-    """Returns a `size` by `size` convolution, batch normalised, then ReLU6."""
+    """Returns a `size` by `size` convolution, batch normalized, then ReLU6."""
     with tf.variable_scope(name):
         weights = weights_variable([size, size, int(inputs.shape[-1]), filters])
         convolved = tf.nn.conv2d(inputs, weights, strides=1, padding="SAME")
@@ -101,7 +101,7 @@ def convolution(
 
 
 def depthwise_convolution(name: str, inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
-    """Returns a 3 by 3 depthwise convolution of stride 2, batch normalised, then ReLU6."""
+    """Returns a 3 by 3 depthwise convolution of stride 2, batch normalized, then ReLU6."""
     with tf.variable_scope(name):
         weights = weights_variable([3, 3, int(inputs.shape[-1]), 1])
         convolved = tf.nn.depthwise_conv2d(inputs, weights, [1, 2, 2, 1], padding="SAME")
@@ -109,7 +109,7 @@ def depthwise_convolution(name: str, inputs: tf.Tensor, *, training: bool) -> tf
 
 
 def dense(name: str, inputs: tf.Tensor, *, units: int, training: bool) -> tf.Tensor:
-    """Returns a dense layer, batch normalised, then ReLU6 and, in training, dropout."""
+    """Returns a dense layer, batch normalized, then ReLU6 and, in training, dropout."""
     with tf.variable_scope(name):
         weights = weights_variable([int(inputs.shape[-1]), units])
         normalized = plain_batch_norm(tf.matmul(inputs, weights), training=training)

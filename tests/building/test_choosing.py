@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep import LabelledSamples, choose
+from mobileprep import LabeledSamples, choose
 from mobileprep.building.stages.candidate.run import counted_candidate
 from mobileprep.building.stages.candidate.spec import Candidate
 from mobileprep.errors import UnsupportedError, UsageError
@@ -156,16 +156,16 @@ def test_fitted_profiles_give_an_estimate(error: float | None, low: float, high:
     assert candidate.assumptions[0].startswith("likely on a board: ")
 
 
-def test_metric_on_labelled_samples() -> None:
+def test_metric_on_labeled_samples() -> None:
     x = normal(10, 4, seed=1)
     classes = np.argmax(x @ WEIGHTS, axis=1)
     classes[0] += 1  # one sample of ten is wrong
     np.savez("test.npz", x=x, label=classes)
-    result = choose(["trained.pb", "untrained.pb"], data=LabelledSamples("test.npz"))
+    result = choose(["trained.pb", "untrained.pb"], data=LabeledSamples("test.npz"))
     assert result.metric == "top1"
     assert [candidate.metric for candidate in result.candidates] == [0.9, None]
     assert result.candidates[1].notes[-1] == "no top1: the variables have no values"
-    first = LabelledSamples("test.npz", samples=1)
+    first = LabeledSamples("test.npz", samples=1)
     assert only("trained.pb", data=first).metric == 0
 
 
@@ -173,8 +173,8 @@ def test_labels_in_a_file_and_a_failed_metric() -> None:
     x = normal(3, 4, seed=1)
     np.save("x.npy", x)
     np.save("labels.npy", np.argmax(x @ WEIGHTS, axis=1))
-    assert only("trained.pb", data=LabelledSamples("x.npy", "labels.npy")).metric == 1
-    candidate = only("trained.pb", data=LabelledSamples("missing.npz"))
+    assert only("trained.pb", data=LabeledSamples("x.npy", "labels.npy")).metric == 1
+    candidate = only("trained.pb", data=LabeledSamples("missing.npz"))
     assert candidate.metric is None
     assert candidate.notes[-1].startswith("no top1: ")
 
@@ -183,7 +183,7 @@ def test_wrong_requests_are_refused() -> None:
     with pytest.raises(UsageError, match="no models are named"):
         choose([])
     with pytest.raises(UsageError, match="'agreement' is not a metric of labels"):
-        choose(["trained.pb"], data=LabelledSamples("test.npz", metric="agreement"))
+        choose(["trained.pb"], data=LabeledSamples("test.npz", metric="agreement"))
     with pytest.raises(UnsupportedError, match="unknown platform 'pi'"):
         choose(["trained.pb"], platform="pi")
     with pytest.raises(UsageError, match="unknown device"):

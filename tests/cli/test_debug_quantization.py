@@ -52,10 +52,10 @@ def test_layers_and_tensors_are_ranked(recipe, run, target: str) -> None:
 
 
 def test_small_data_set_is_used_completely(recipe, run) -> None:
-    labelled = np.load(recipe.parents[1] / "digits" / "data" / "test.npz")
+    labeled = np.load(recipe.parents[1] / "digits" / "data" / "test.npz")
     np.savez(
         recipe.parents[1] / "digits" / "data" / "test.npz",
-        **{n: a[:3] for n, a in labelled.items()},
+        **{n: a[:3] for n, a in labeled.items()},
     )
     result = run("debug-quantization", recipe, "--target", "observed", "--json")
     assert result.code == 0, result.err

@@ -110,7 +110,7 @@ COSTLY: dict[str, list[Node]] = {
     "of three": summed("ab,bc,cd->ad", (4096, 512), (512, 4096), (4096, 512)),
     "without a product": summed("abc,abd->cd", (1024, 64, 2048), (1024, 64, 2048)),
     "an inverse": [*filled("x", 6000, 6000), n("y", "MatrixInverse", "x", T=np.float32)],
-    "neighbours": [
+    "neighbors": [
         *filled("x", 1, 1, 1, LONG),
         n("y", "LRN", "x", depth_radius=LONG, T=np.float32),
     ],

@@ -67,7 +67,7 @@ def opened(
         inputs,
         SampleChoice(samples, seed, strict),
         labels=labels or "label",
-        labelled=labels is not None,
+        labeled=labels is not None,
         warn=messages.append,
     )
 

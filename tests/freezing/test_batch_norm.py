@@ -87,7 +87,7 @@ def test_training_norm_uses_the_averages_that_it_updates(tmp_path):
     ]
     assert not result.graph["bn/norm"].attr_bool("is_training")
     (warning,) = result.warnings
-    assert warning.startswith("1 batch normalisations were left in training mode; they use")
+    assert warning.startswith("1 batch normalizations were left in training mode; they use")
     assert warning.endswith(": bn/norm")
     got = Interpreter(result.graph).run(["y"], {"x": X})[0]
     np.testing.assert_allclose(got, np.maximum(expected(), 0), rtol=1e-5, atol=1e-5)
@@ -138,7 +138,7 @@ def test_norm_without_averages_is_reported(tmp_path):
     result = frozen(source(nodes, VALUES, tmp_path), "y")
     assert result.graph["bn/norm"].attr_bool("is_training")
     assert result.warnings == (
-        "1 batch normalisations stay in training mode, as no moving averages were found: bn/norm",
+        "1 batch normalizations stay in training mode, as no moving averages were found: bn/norm",
     )
 
 
@@ -196,7 +196,7 @@ def small_ops(*, keep_dims=True):
 def test_batch_statistics_are_replaced_by_the_averages(tmp_path, keep_dims):
     result = frozen(source(small_ops(keep_dims=keep_dims), VALUES, tmp_path), "y")
     assert not {n.op for n in result.graph} & {"Mean", "SquaredDifference", "AssignSub"}
-    assert "1 batch normalisations were left in training mode" in result.warnings[0]
+    assert "1 batch normalizations were left in training mode" in result.warnings[0]
     got = Interpreter(result.graph).run(["y"], {"x": X})[0]
     np.testing.assert_allclose(got, expected(), rtol=1e-5, atol=1e-5)
     unchanged = frozen(

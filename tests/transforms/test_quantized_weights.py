@@ -141,7 +141,7 @@ def test_methods_take_few_weights_equal_ones_and_denormals(values, granularity, 
 def test_weights_of_a_network_that_was_trained_for_eight_bits_stay_as_they_are(
     seed, count, size, zero
 ):
-    """Whatever part of the steps they use, as long as two of them are neighbours."""
+    """Whatever part of the steps they use, as long as two of them are neighbors."""
     levels = np.random.default_rng(seed).integers(0, count, (1, 1, 16, 8))
     levels[0, 0, 0, :2] = [0, 1]
     weights = ((levels - min(zero, count - 1)) * np.float32(size)).astype(np.float32)

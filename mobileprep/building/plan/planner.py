@@ -35,7 +35,7 @@ from mobileprep.building.stages.cut.spec import CutStage, cut_spec, stated_spec
 from mobileprep.building.stages.damage.spec import damage_spec
 from mobileprep.building.stages.decoder.spec import CutDecoderStage, cut_decoder_spec
 from mobileprep.building.stages.download.spec import download_spec
-from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labelled
+from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labeled
 from mobileprep.building.stages.exceptions.spec import ExceptionPlanner
 from mobileprep.building.stages.freeze.spec import (
     GRAPH,
@@ -335,10 +335,10 @@ class _TargetPlanner:
         befores, evaluations, validations = [], [], []
         for validation in target.validations:
             model = model_of(target, validation, graph, shipped)
-            label = labelled(SOURCE_LABEL, validation)
+            label = labeled(SOURCE_LABEL, validation)
             source = evaluate_spec(target, validation, label, frozen, looks_at_data=True)
             before = self._add(source)
-            label = labelled(f"{target.folder}/evaluate", validation)
+            label = labeled(f"{target.folder}/evaluate", validation)
             after = self._add(evaluate_spec(target, validation, label, frozen, model))
             spec = validate_spec(target, validation, before, after, self._calibrations)
             befores.append(before)

@@ -21,8 +21,8 @@ ORIGINALS: Final = {
 DROP_INS: Final = frozenset(ORIGINALS.values())
 
 # Defaults of label_image.
-LABELLED_BY: Final = "tensorflow/examples/label_image/data/inception_v3_2016_08_28_frozen.pb"
-LABELLED: Final = "tensorflow/examples/label_image/data/grace_hopper.jpg"
+LABELED_BY: Final = "tensorflow/examples/label_image/data/inception_v3_2016_08_28_frozen.pb"
+LABELED: Final = "tensorflow/examples/label_image/data/grace_hopper.jpg"
 _LABELS: Final = "tensorflow/examples/label_image/data/imagenet_slim_labels.txt"
 
 
@@ -39,4 +39,4 @@ def default_flags(name: str) -> Sequence[str]:
         return ()
     # The original requires labels; without its file, class numbers are printed.
     named = [f"--labels={_LABELS}"] if Path(_LABELS).is_file() else []
-    return (f"--graph={LABELLED_BY}", f"--image={LABELLED}", *named)
+    return (f"--graph={LABELED_BY}", f"--image={LABELED}", *named)

@@ -216,8 +216,8 @@ def _sizes(equation: str, inputs: tuple[Array, ...]) -> tuple[tuple[int, ...], i
             message = f"{term!r} does not fit the shape {list(x.shape)}"
             raise ValueError(message)
         end = x.ndim - len(after)
-        labelled = (*zip(before, x.shape, strict=False), *zip(after, x.shape[end:], strict=True))
-        lengths.update((label, n) for label, n in labelled if lengths.get(label, 1) == 1)
+        labeled = (*zip(before, x.shape, strict=False), *zip(after, x.shape[end:], strict=True))
+        lengths.update((label, n) for label, n in labeled if lengths.get(label, 1) == 1)
         if dots:
             broadcast = np.broadcast_shapes(broadcast, x.shape[len(before) : end])
     before, dots, after = rhs.partition("...")

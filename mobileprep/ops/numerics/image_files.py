@@ -96,7 +96,7 @@ def decode_png(data: bytes, channels: int, *, wide: bool = False) -> Array:
     image = _opened(data, "PNG")
     deep = data[24] == 16
     if deep and wide and not image.mode.startswith("I"):
-        message = "colours of 16 bits are not read by Pillow"
+        message = "colors of 16 bits are not read by Pillow"
         raise UnsupportedError(message, "save the image with 8 bits for each channel")
     pixels = _with_channels(_png_pixels(image), channels)
     if wide:
@@ -189,21 +189,21 @@ def _with_channels(pixels: Array, channels: int) -> Array:
     if channels not in (1, 3, 4):
         message = f"PNG images have 1, 3 or 4 channels, not {channels}"
         raise ValueError(message)
-    colours = pixels[..., : source_channels - 1] if source_channels % 2 == 0 else pixels
+    colors = pixels[..., : source_channels - 1] if source_channels % 2 == 0 else pixels
     if channels == 1:
-        return _luminance(colours) if colours.shape[-1] == 3 else colours
-    colours = np.broadcast_to(colours, (*colours.shape[:-1], 3))
+        return _luminance(colors) if colors.shape[-1] == 3 else colors
+    colors = np.broadcast_to(colors, (*colors.shape[:-1], 3))
     if channels == 3:
-        return colours
+        return colors
     opaque = np.full_like(pixels[..., :1], np.iinfo(pixels.dtype).max)
     return np.concatenate(
-        [colours, pixels[..., -1:] if source_channels % 2 == 0 else opaque], axis=-1
+        [colors, pixels[..., -1:] if source_channels % 2 == 0 else opaque], axis=-1
     )
 
 
-def _luminance(colours: Array) -> Array:
-    total = (colours * _LUMA).sum(axis=-1, keepdims=True, dtype=np.uint32)
-    luma: Array = (total >> _LUMA_SHIFT).astype(colours.dtype)
+def _luminance(colors: Array) -> Array:
+    total = (colors * _LUMA).sum(axis=-1, keepdims=True, dtype=np.uint32)
+    luma: Array = (total >> _LUMA_SHIFT).astype(colors.dtype)
     return luma
 
 
@@ -247,13 +247,13 @@ def _as_rgb(pixels: Array, channels: int) -> Array:
     """Convert gray, or blue, green, red, and optional alpha values to the requested channels."""
     depth = pixels.shape[-1]
     if depth == 1:
-        colours = np.broadcast_to(pixels, (*pixels.shape[:2], min(channels, 3)))
+        colors = np.broadcast_to(pixels, (*pixels.shape[:2], min(channels, 3)))
     else:
-        colours = pixels[..., 2::-1]
+        colors = pixels[..., 2::-1]
     if channels < 4:
-        return np.ascontiguousarray(colours)
+        return np.ascontiguousarray(colors)
     alpha = pixels[..., 3:] if depth == 4 else np.full_like(pixels[..., :1], 255)
-    return np.concatenate([colours, alpha], axis=-1)
+    return np.concatenate([colors, alpha], axis=-1)
 
 
 _APP1: Final = 0xE1

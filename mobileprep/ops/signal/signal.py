@@ -280,12 +280,12 @@ def _mel_filters(count: int, rate: int, bands: int, lower: float, upper: float) 
         message = f"the upper limit of {upper} Hz is beyond the half of {rate} Hz"
         raise ValueError(message)
     low, high = _mel(np.array([lower, upper]))
-    centres = low + (high - low) / (bands + 1) * np.arange(1, bands + 2)
+    centers = low + (high - low) / (bands + 1) * np.arange(1, bands + 2)
     places = np.arange(first, last + 1)
     mels = _mel(places * step)
     # A frequency is on the falling side of this band, and on the rising side of the next one.
-    band = np.minimum(np.searchsorted(centres, mels, side="left"), bands) - 1
-    edges = np.concatenate([[low], centres])
+    band = np.minimum(np.searchsorted(centers, mels, side="left"), bands) - 1
+    edges = np.concatenate([[low], centers])
     share = (edges[band + 2] - mels) / (edges[band + 2] - edges[band + 1])
     filters = np.zeros((count, bands + 2))
     filters[places, band + 1] = share

@@ -394,8 +394,8 @@ def random_image(generator: np.random.Generator, rows: int, columns: int, channe
         angle, phase = generator.uniform(0, 2 * np.pi, 2)
         frequency = generator.uniform(0.3, 1.0) * 2.0 ** (octave / 2)
         along = np.pi * frequency * (x * np.cos(angle) + y * np.sin(angle))
-        colour = generator.uniform(-1, 1, channels) / (1 + octave / 2)
-        scene += np.cos(along + phase)[:, :, None] * colour
+        color = generator.uniform(-1, 1, channels) / (1 + octave / 2)
+        scene += np.cos(along + phase)[:, :, None] * color
     for number in range(_OBJECTS):
         middle = generator.uniform(-0.8, 0.8, 2)
         size = generator.uniform(0.1, 0.5, 2)

@@ -238,7 +238,7 @@ _LITE_TYPES: Final = {
     DType.INT16: _lite_type("short", "ShortArray", "Int16", "std::int16_t", "ShortBuffer", 2),
     DType.INT8: _lite_type("byte", "ByteArray", "Int8", "std::int8_t", "ByteBuffer", 1),
 }
-_COLOURS: Final[Mapping[Channels, tuple[int | None, ...]]] = {
+_COLORS: Final[Mapping[Channels, tuple[int | None, ...]]] = {
     "rgb": (0, 1, 2),
     "bgr": (2, 1, 0),
     "grayscale": (None,),
@@ -347,12 +347,12 @@ class Channel(Struct, frozen=True):
     """A channel of an image, as the network expects it.
 
     Args:
-        colour: index of the color in RGB; None for the luminance.
+        color: index of the color in RGB; None for the luminance.
         mean: mean to subtract.
         std: standard deviation to divide by.
     """
 
-    colour: int | None
+    color: int | None
     mean: float
     std: float
 
@@ -369,23 +369,23 @@ class Channel(Struct, frozen=True):
     @property
     def cpp(self) -> Code:
         """Expression for its value in C++."""
-        return Code("luminance" if self.colour is None else f"rgb[{self.colour}]")
+        return Code("luminance" if self.color is None else f"rgb[{self.color}]")
 
     @property
     def swift(self) -> Code:
         """Expression for its value in Swift."""
-        return Code("luminance" if self.colour is None else f"Float(rgb[at + {self.colour}])")
+        return Code("luminance" if self.color is None else f"Float(rgb[at + {self.color}])")
 
     @property
     def swift_index(self) -> Code:
         """Expression for its value as an index in Swift."""
-        return Code("luminance" if self.colour is None else f"Int(rgb[at + {self.colour}])")
+        return Code("luminance" if self.color is None else f"Int(rgb[at + {self.color}])")
 
     def _of_pixel(self, shift: str, mask: str) -> Code:
         """Return the value in an Android pixel, which is ARGB from the highest byte down."""
-        if self.colour is None:
+        if self.color is None:
             return Code("luminance")
-        return Code(f"((pixel {shift} {16 - 8 * self.colour}) {mask} 0xFF)")
+        return Code(f"((pixel {shift} {16 - 8 * self.color}) {mask} 0xFF)")
 
 
 def integration_files(model: AppModel, language: Language) -> tuple[str, ...]:
@@ -559,8 +559,6 @@ def _named(tensors: Sequence[AppTensor], suffix: str) -> list[Named]:
 
 def _channels(images: Images) -> list[Channel]:
     return [
-        Channel(colour, mean, std)
-        for colour, mean, std in zip(
-            _COLOURS[images.channels], images.mean, images.std, strict=True
-        )
+        Channel(color, mean, std)
+        for color, mean, std in zip(_COLORS[images.channels], images.mean, images.std, strict=True)
     ]

@@ -169,7 +169,7 @@ LABELS: Final = "labels.txt"
 
 # Readers of the format's first version support all fields that are written here.
 _READER: Final = "1.0.0"
-_COLOURS: Final = {"rgb": "RGB", "grayscale": "GRAYSCALE"}
+_COLORS: Final = {"rgb": "RGB", "grayscale": "GRAYSCALE"}
 _WHITE: Final = 255.0
 
 
@@ -188,12 +188,12 @@ def described(
         classes: number of classes in the file of classes, or 0. They belong to the first output
             whose last dimension has this size.
     """
-    labelled = next((t for t in outputs if classes and t.shape and t.shape[-1] == classes), None)
+    labeled = next((t for t in outputs if classes and t.shape and t.shape[-1] == classes), None)
     graph = DescriptionTable(
         "SubGraphMetadata",
         {
             "input_tensor_metadata": [_input(tensor, images) for tensor in inputs],
-            "output_tensor_metadata": [_output(t, is_labelled=t is labelled) for t in outputs],
+            "output_tensor_metadata": [_output(t, is_labeled=t is labeled) for t in outputs],
         },
     )
     return DescriptionTable(
@@ -203,19 +203,19 @@ def described(
 
 
 def _input(tensor: AppTensor, images: Images | None) -> DescriptionTable:
-    if images is None or images.input != tensor.name or images.channels not in _COLOURS:
+    if images is None or images.input != tensor.name or images.channels not in _COLORS:
         return DescriptionTable("TensorMetadata", {"name": tensor.name})
     mean, std = images.mean, images.std
     minimum = [-m / s for m, s in zip(mean, std, strict=True)]
     maximum = [(_WHITE - m) / s for m, s in zip(mean, std, strict=True)]
-    colours = {"color_space": _COLOURS[images.channels], **_size(tensor.shape)}
+    colors = {"color_space": _COLORS[images.channels], **_size(tensor.shape)}
     normalization = DescriptionTable("NormalizationOptions", {"mean": mean, "std": std})
     return DescriptionTable(
         "TensorMetadata",
         {
             "name": tensor.name,
             "content": DescriptionTable(
-                "Content", {"content_properties": DescriptionTable("ImageProperties", colours)}
+                "Content", {"content_properties": DescriptionTable("ImageProperties", colors)}
             ),
             "process_units": [DescriptionTable("ProcessUnit", {"options": normalization})],
             "stats": DescriptionTable("Stats", {"max": maximum, "min": minimum}),
@@ -231,8 +231,8 @@ def _size(shape: TensorShape) -> dict[str, DescriptionTable]:
     return {"default_size": DescriptionTable("ImageSize", {"width": width, "height": height})}
 
 
-def _output(tensor: AppTensor, *, is_labelled: bool) -> DescriptionTable:
-    if not is_labelled:
+def _output(tensor: AppTensor, *, is_labeled: bool) -> DescriptionTable:
+    if not is_labeled:
         return DescriptionTable("TensorMetadata", {"name": tensor.name})
     file = DescriptionTable("AssociatedFile", {"name": LABELS, "type": "TENSOR_AXIS_LABELS"})
     return DescriptionTable("TensorMetadata", {"name": tensor.name, "associated_files": [file]})

@@ -44,10 +44,10 @@ def best_range(values: Array, bits: int) -> tuple[float, float]:
     wide = values if high - low < _MOST_WIDTH else values.astype(np.float64)
     counts, edges = np.histogram(wide, _BINS, (low, high))
     used = counts > 0
-    centres, counts = ((edges[:-1] + edges[1:]) / 2)[used], counts[used]
+    centers, counts = ((edges[:-1] + edges[1:]) / 2)[used], counts[used]
 
     def error(limits: tuple[float, float]) -> float:
-        return float((np.square(rounded(centres, limits, bits) - centres) * counts).sum())
+        return float((np.square(rounded(centers, limits, bits) - centers) * counts).sum())
 
     # Both ends together first: moving one gains nothing if the other determines the step.
     best = min(((low * a, high * b) for a in _COARSE for b in _COARSE), key=error)

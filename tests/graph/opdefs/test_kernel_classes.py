@@ -54,9 +54,9 @@ def test_missing_type_attribute_uses_its_default():
 
 def test_label_selects_kernels_registered_under_it():
     plain = _node("Conv2DBackpropInput", T=DType.FLOAT)
-    labelled = plain.with_attrs(_kernel=attr.string("eigen_tensor"))
-    assert kernel_class(labelled, "1.15") == "Conv2DBackpropInputOp<CPUDevice, float>"
-    assert kernel_class(plain, "1.15") != kernel_class(labelled, "1.15")
+    labeled = plain.with_attrs(_kernel=attr.string("eigen_tensor"))
+    assert kernel_class(labeled, "1.15") == "Conv2DBackpropInputOp<CPUDevice, float>"
+    assert kernel_class(plain, "1.15") != kernel_class(labeled, "1.15")
     assert kernel_class(plain.with_attrs(_kernel=attr.string("mine")), "1.15") is None
 
 

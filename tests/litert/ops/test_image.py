@@ -17,7 +17,7 @@ from tests.litert.one_op import check, integers, numbers
 def test_resizing(kind: str, size: tuple[int, int], align: bool, centers: bool) -> None:
     values = [numbers(2, 5, 6, 3), np.array(size, np.int32)]
     attrs = {"align_corners": align, "half_pixel_centers": centers}
-    # Weights of neighbours are differences of coordinates, rounded before they are scaled.
+    # Weights of neighbors are differences of coordinates, rounded before they are scaled.
     check(kind, values, constant=[1], tolerance=1e-5, **attrs)
 
 

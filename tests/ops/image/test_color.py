@@ -37,7 +37,7 @@ COSTS = [
 ]
 
 PIXELS = np.random.default_rng(0).random((4, 5, 3), dtype=np.float32)
-GREYS = f32([[[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1]]])
+GRAYS = f32([[[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1]]])
 
 
 def by_pixel(function, images: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ def by_pixel(function, images: np.ndarray) -> np.ndarray:
     return np.array(flat).reshape(images.shape)
 
 
-@pytest.mark.parametrize("images", [PIXELS, GREYS])
+@pytest.mark.parametrize("images", [PIXELS, GRAYS])
 def test_rgb_to_hsv_and_back(images: np.ndarray) -> None:
     hsv = run("RGBToHSV", images)
     np.testing.assert_allclose(hsv, by_pixel(colorsys.rgb_to_hsv, images), atol=1e-6)

@@ -66,8 +66,8 @@ def test_image_kind_is_detected_from_content() -> None:
 
 
 def test_decode_jpeg() -> None:
-    grey = np.full((8, 8, 3), 100, np.uint8)
-    result = run("DecodeJpeg", text(encoded(grey, "JPEG", quality=95)))
+    gray = np.full((8, 8, 3), 100, np.uint8)
+    result = run("DecodeJpeg", text(encoded(gray, "JPEG", quality=95)))
     assert np.abs(result.astype(int) - 100).max() <= 1
 
 

@@ -26,7 +26,7 @@ from tests.ops.pictures import PIXELS, Image, encoded
 
 # 0.299 * 200 + 0.587 * 100 + 0.114 * 50 = 124.2 in luminance.
 FLAT = np.full((16, 24, 3), (200, 100, 50), np.uint8)
-GREY = np.full((16, 24), 90, np.uint8)
+GRAY = np.full((16, 24), 90, np.uint8)
 
 
 def near(pixels: np.ndarray, expected: np.ndarray | int) -> bool:
@@ -46,25 +46,25 @@ def test_color_jpeg() -> None:
         result = decode_jpeg(data, channels)
         assert (result.shape, result.dtype) == ((16, 24, 3), np.uint8)
         assert near(result, FLAT)
-    grey = decode_jpeg(data, 1)
-    assert grey.shape == (16, 24, 1)
-    assert near(grey, 124)
+    gray = decode_jpeg(data, 1)
+    assert gray.shape == (16, 24, 1)
+    assert near(gray, 124)
 
 
 def test_gray_jpeg() -> None:
-    data = encoded(GREY, "JPEG", quality=95)
+    data = encoded(GRAY, "JPEG", quality=95)
     for channels in (0, 1):
         result = decode_jpeg(data, channels)
         assert result.shape == (16, 24, 1)
         assert near(result, 90)
-    coloured = decode_jpeg(data, 3)
-    assert coloured.shape == (16, 24, 3)
-    assert near(coloured, 90)
+    colored = decode_jpeg(data, 3)
+    assert colored.shape == (16, 24, 3)
+    assert near(colored, 90)
 
 
 def test_jpeg_shape() -> None:
     assert jpeg_shape(encoded(FLAT, "JPEG")) == (16, 24, 3)
-    assert jpeg_shape(encoded(GREY, "JPEG")) == (16, 24, 1)
+    assert jpeg_shape(encoded(GRAY, "JPEG")) == (16, 24, 1)
 
 
 @pytest.mark.parametrize(("ratio", "shape"), [(2, (8, 12, 3)), (4, (4, 6, 3)), (8, (2, 3, 3))])
@@ -101,12 +101,12 @@ def test_luminance_is_a_truncated_weighted_sum() -> None:
 
 
 def test_gray_png_channels() -> None:
-    grey = PIXELS[..., 0]
-    data = encoded(grey, "PNG")
+    gray = PIXELS[..., 0]
+    data = encoded(gray, "PNG")
     for channels in (0, 1):
-        np.testing.assert_array_equal(decode_png(data, channels), grey[..., None])
-    np.testing.assert_array_equal(decode_png(data, 3), np.stack([grey] * 3, axis=-1))
-    np.testing.assert_array_equal(decode_png(data, 4)[..., 2], grey)
+        np.testing.assert_array_equal(decode_png(data, channels), gray[..., None])
+    np.testing.assert_array_equal(decode_png(data, 3), np.stack([gray] * 3, axis=-1))
+    np.testing.assert_array_equal(decode_png(data, 4)[..., 2], gray)
 
 
 def test_png_alpha_channel() -> None:

@@ -388,7 +388,7 @@ def crossing() -> Iterator[Case]:
 
 def crops() -> Iterator[Case]:
     noise = Make(5).whole(0, 256, 40, 56, 3, kind=np.uint8)
-    files = {"colour": encoded(noise, "JPEG"), "grey": encoded(noise[..., 0], "JPEG")}
+    files = {"color": encoded(noise, "JPEG"), "gray": encoded(noise[..., 0], "JPEG")}
     for (note, data), channels in product(files.items(), (0, 1, 3)):
         # Windows reach the right edge: elsewhere TensorFlow loses color in the last column.
         for window in (

@@ -26,17 +26,17 @@ SIZES = (
 
 def resizing() -> Iterator[Case]:
     make = Make(51)
-    for op, (source, target), aligned, centres in product(
+    for op, (source, target), aligned, centers in product(
         ("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea"),
         SIZES,
         (False, True),
         (False, True),
     ):
-        if op == "ResizeArea" and centres:
+        if op == "ResizeArea" and centers:
             continue
-        attrs = {"align_corners": aligned} | ({"half_pixel_centers": True} if centres else {})
+        attrs = {"align_corners": aligned} | ({"half_pixel_centers": True} if centers else {})
         x = make.real(2, *source, 3, low=0, high=200)
-        yield Case(op, (x, i32(*target)), attrs, note=f"{target}{aligned:d}{centres:d}")
+        yield Case(op, (x, i32(*target)), attrs, note=f"{target}{aligned:d}{centers:d}")
     for op, kind in product(
         ("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea"),
         (np.uint8, np.int8, np.int16, np.uint16, np.int32, np.int64, np.float16, BF16, np.float64),
@@ -130,17 +130,17 @@ def encoded_images() -> Iterator[tuple[str, bytes]]:
     def pixels(*shape: int) -> np.ndarray:
         return rng.integers(0, 256, shape, dtype=np.uint8)
 
-    colour, grey = pixels(9, 7, 3), pixels(9, 7)
+    color, gray = pixels(9, 7, 3), pixels(9, 7)
     for kind in ("PNG", "JPEG", "GIF", "BMP"):
-        yield f"colour {kind}", encoded(colour, kind)
-        yield f"grey {kind}", encoded(grey, kind)
+        yield f"color {kind}", encoded(color, kind)
+        yield f"gray {kind}", encoded(gray, kind)
     yield "clear PNG", encoded(pixels(5, 6, 4), "PNG")
-    yield "grey clear PNG", encoded(pixels(5, 6, 2), "PNG")
-    yield "palette PNG", encoded(colour, "PNG", "P")
-    yield "bits PNG", encoded(grey, "PNG", "1")
+    yield "gray clear PNG", encoded(pixels(5, 6, 2), "PNG")
+    yield "palette PNG", encoded(color, "PNG", "P")
+    yield "bits PNG", encoded(gray, "PNG", "1")
     yield "deep PNG", encoded(rng.integers(0, 1 << 16, (4, 5)).astype(np.uint16), "PNG")
     yield "clear BMP", encoded(pixels(5, 6, 4), "BMP")
-    yield "large JPEG", encoded(np.kron(colour, np.ones((8, 8, 1), np.uint8)), "JPEG")
+    yield "large JPEG", encoded(np.kron(color, np.ones((8, 8, 1), np.uint8)), "JPEG")
     frames = [Image.fromarray(pixels(8, 8, 3)) for _ in range(3)]
     stream = io.BytesIO()
     frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:], duration=10)

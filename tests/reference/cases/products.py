@@ -1,4 +1,4 @@
-"""Cases of matrix products and sums over labelled axes."""
+"""Cases of matrix products and sums over labeled axes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ const facts = (pairs) => el("dl", { class: "facts" }, pairs.filter(([, value]) =
 function scopeDetails(view, box) {
   const isOpen = view.open.has(box);
   return [
-    el("h3", null, box.isRun ? "Neighbours" : "Scope", " ", el("span", { class: "name" }, short(box.isRun ? box.label : box.id, 200))),
+    el("h3", null, box.isRun ? "Neighbors" : "Scope", " ", el("span", { class: "name" }, short(box.isRun ? box.label : box.id, 200))),
     el("button", { type: "button", onclick: () => view.toggle(box), "aria-expanded": String(isOpen) }, isOpen ? "Close" : "Open"),
     facts([["nodes", whole(box.nodes)], ["parameters", count(box.parameters)], ["constants", bytes(box.bytes)], ["FLOPs", count(box.flops)]]),
   ];

@@ -1,4 +1,4 @@
-// Where boxes lie: each open scope is laid out by itself, so that opening one moves its neighbours
+// Where boxes lie: each open scope is laid out by itself, so that opening one moves its neighbors
 // and leaves the inside of the others as it is.
 
 import { Graph, layout } from "@dagrejs/dagre";

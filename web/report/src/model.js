@@ -141,7 +141,7 @@ function settle(box) {
   if (!box.parent) deepen(box);
 }
 
-// Runs of neighbours of a scope that has more than can be looked at.
+// Runs of neighbors of a scope that has more than can be looked at.
 function chunks(box) {
   const size = Math.max(8, Math.min(40, Math.ceil(Math.sqrt(box.children.length))));
   const found = [];

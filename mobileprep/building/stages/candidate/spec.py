@@ -30,7 +30,7 @@ class Candidate(Struct, frozen=True):
         likely_seconds: range of the time of one run.
         ram_bytes: peak memory while the model is loaded and run; None if it is not known.
         lacks: ops that the runtime lacks, with the cause if it is TensorFlow Mobile.
-        metric: the metric on labelled samples.
+        metric: the metric on labeled samples.
         notes: sentences about missing information for this model.
         assumptions: sentences about the estimates.
     """

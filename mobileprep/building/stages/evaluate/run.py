@@ -73,7 +73,7 @@ def run(job: Job[EvaluateStage]) -> None:
     inputs = stage_inputs(job, graph, interface.inputs)
     survey = DataSurvey(settings.data.name)
     with placed(job.place("validation")):
-        data = LabelledData(job, inputs, survey)
+        data = LabeledData(job, inputs, survey)
         measures = Measures(job, interface, data.missing)
         samples, engine = _run(job, graph, data, interface.outputs, measures)
     values = measures.values()
@@ -108,7 +108,7 @@ def _bytes_doubts(values: Sequence[MetricValue], unscaled: Iterable[str]) -> Ite
 def _run(
     job: Job[EvaluateStage],
     graph: Graph,
-    data: LabelledData,
+    data: LabeledData,
     fetches: Sequence[str],
     measures: Measures,
 ) -> tuple[int, EngineRecord]:
@@ -149,7 +149,7 @@ def evaluated(
         yield batch, [a[: batch.count] if a.ndim and len(a) == batch.fed else a for a in outputs]
 
 
-class LabelledData:
+class LabeledData:
     """Data of an evaluation.
 
     Args:
@@ -174,9 +174,9 @@ class LabelledData:
         self.labels: Mapping[str, Array] = {}
         """Labels of the samples that ``runs`` yielded last, by name."""
         for name in dict.fromkeys(m.labels for m in job.asked.metrics if m.labels is not None):
-            self._open_labelled(name)
+            self._open_labeled(name)
         if not self._opened:
-            self._opened[""] = self._open("", labelled=False)
+            self._opened[""] = self._open("", labeled=False)
 
     @property
     def name(self) -> str:
@@ -208,23 +208,23 @@ class LabelledData:
     def _samples(self) -> Dataset:
         return next(iter(self._opened.values()))
 
-    def _open_labelled(self, name: str) -> None:
+    def _open_labeled(self, name: str) -> None:
         needed = any(m.labels_needed for m in self._job.asked.metrics if m.labels == name)
         try:
-            self._opened[name] = self._open(name, labelled=True)
+            self._opened[name] = self._open(name, labeled=True)
         except NoLabelsError as error:
             if needed:
                 raise
             self.missing[name] = error.message
 
-    def _open(self, labels: str, *, labelled: bool) -> Dataset:
+    def _open(self, labels: str, *, labeled: bool) -> Dataset:
         settings = self._job.asked
         return open_dataset(
             data_files(settings.data, settings.reading),
             self._inputs,
             SampleChoice(settings.samples, settings.seed, settings.strict),
             labels=labels,
-            labelled=labelled,
+            labeled=labeled,
             # Report skipped samples only once.
             warn=(lambda _: None) if self._opened else self._job.warn,
         )

@@ -162,7 +162,7 @@ def evaluate_spec(
     return StageSpec(label, stage, {**where, "validation": target.place(keys)})
 
 
-def labelled(label: str, validation: Validation) -> str:
+def labeled(label: str, validation: Validation) -> str:
     """Append the name of a validation's data set to the label of its task, if it has one."""
     return f"{label}/{validation.name}" if isinstance(validation, NamedValidation) else label
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from mobileprep.building.plan.engines import Measured, litert_choice, regex_engine
 from mobileprep.building.plan.sources import data_files
 from mobileprep.building.plan.spec import Files, Stage, StageSpec, Upstream, places
-from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labelled
+from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labeled
 from mobileprep.building.stages.freeze.spec import Frozen
 from mobileprep.building.stages.search.spec import VerdictStage
 from mobileprep.building.stages.validate.spec import comparison
@@ -228,7 +228,7 @@ class ExceptionPlanner(Struct, frozen=True):
 
     def plan(self) -> Upstream:
         """Plan the search, and return the record of the chosen exceptions."""
-        label = labelled(SOURCE_LABEL, self.validation)
+        label = labeled(SOURCE_LABEL, self.validation)
         before = self._add(
             evaluate_spec(self.target, self.validation, label, self.frozen, looks_at_data=True)
         )

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mobileprep.building.plan.engines import regex_engine
 from mobileprep.building.plan.sources import data_files
 from mobileprep.building.plan.spec import PAGE, Files, Stage, StageSpec, Upstream, places
-from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labelled
+from mobileprep.building.stages.evaluate.spec import SOURCE_LABEL, evaluate_spec, labeled
 from mobileprep.building.stages.freeze.spec import Frozen
 from mobileprep.building.stages.transform.spec import TransformRecord
 from mobileprep.building.stages.validate.spec import ValidateStage, comparison
@@ -224,7 +224,7 @@ class SearchPlanner(Struct, frozen=True):
     def plan(self) -> str:
         """Plan the search, and return the task that writes the graph and the step's record."""
         steps = self.target.transforms
-        label = labelled(SOURCE_LABEL, self.validation)
+        label = labeled(SOURCE_LABEL, self.validation)
         before = self._add(
             evaluate_spec(self.target, self.validation, label, self.frozen, looks_at_data=True)
         )

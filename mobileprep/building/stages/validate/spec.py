@@ -10,7 +10,7 @@ from msgspec import Struct
 from mobileprep.building.plan.engines import BEFORE_CONVERSION, EngineRecord
 from mobileprep.building.plan.spec import Stage, StageSpec, Upstream, places
 from mobileprep.building.stages.calibrate.spec import CalibrateStage
-from mobileprep.building.stages.evaluate.spec import EvaluateStage, labelled
+from mobileprep.building.stages.evaluate.spec import EvaluateStage, labeled
 from mobileprep.core.declare import Located
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.validation_settings import (
@@ -159,7 +159,7 @@ def validate_spec(
         **places(target, "outputs"),
         "validation": target.place(target.validation_keys(validation)),
     }
-    return StageSpec(labelled(f"{target.folder}/validate", validation), stage, where)
+    return StageSpec(labeled(f"{target.folder}/validate", validation), stage, where)
 
 
 def comparison(validation: Validation, before: str, after: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import mobileprep.building.report.page
 
 BUNDLE = Path(mobileprep.building.report.page.__file__).parent
 SOURCE = BUNDLE.parents[3] / "web" / "report"
-PARTS = ("page.js", "page.css", "licences.txt")
+PARTS = ("page.js", "page.css", "licenses.txt")
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_bundle_matches_its_source(tmp_path: Path) -> None:
 
 def test_licenses_of_bundled_packages_are_listed() -> None:
     packages = json.loads((SOURCE / "package-lock.json").read_text())["packages"]
-    licenses = (BUNDLE / "licences.txt").read_text()
+    licenses = (BUNDLE / "licenses.txt").read_text()
     for folder, facts in packages.items():
         if folder and not facts.get("dev"):
             assert f"\n{folder.removeprefix('node_modules/')} {facts['version']} (" in licenses

@@ -1,6 +1,6 @@
 """Compare the top-1 accuracy of quantized classifiers with their float versions.
 
-    python benchmarks/labelled.py [--models FOLDER] [--only TEXT] [--samples N]
+    python benchmarks/labeled.py [--models FOLDER] [--only TEXT] [--samples N]
 
 Measures the networks of the recipes ``digits`` and ``mnist``, and those of ``quantization.py``
 whose samples have labels: digits of MNIST, and spoken words. Calibration and test samples differ.
@@ -120,7 +120,7 @@ def of_recipe(name: str, steps: int, folder: Path) -> Classifier:
 
 
 def of_network(network: Network, models: Path, count: int, folder: Path) -> Classifier:
-    """Return a network of ``quantization.py`` with labelled samples."""
+    """Return a network of ``quantization.py`` with labeled samples."""
     (input_name, shape), *_ = network.shapes.items()
     file = models / network.file
     source = folder / "network.pb"

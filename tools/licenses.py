@@ -1,6 +1,6 @@
 """Check that the runtime dependencies of mobileprep have permissive licenses.
 
-    python tools/licences.py
+    python tools/licenses.py
 
 Checks the installed direct and indirect dependencies, including those of all extras except test,
 dev, and browser. Dependencies that are not installed are listed and skipped. Exits with code 1 if a
@@ -23,7 +23,7 @@ _NOT_SHIPPED = re.compile(r"extra == ['\"](test|dev|browser)['\"]")
 _LONGEST = 200  # some packages have the license text instead of its name
 
 
-def licence_of(found: Distribution) -> str:
+def license_of(found: Distribution) -> str:
     """Return the license of a distribution from the most exact metadata field that it has."""
     facts = found.metadata
     listed = [c for c in facts.get_all("Classifier") or [] if c.startswith("License ::")]
@@ -43,7 +43,7 @@ def required_by(name: str) -> dict[str, str]:
         except PackageNotFoundError:
             found[here] = "not installed"
             continue
-        found[here] = licence_of(installed)
+        found[here] = license_of(installed)
         own = here == name
         waiting += [
             _NAME.match(line)[0].lower()  # type: ignore[index] # a requirement starts with a name
@@ -56,10 +56,10 @@ def required_by(name: str) -> dict[str, str]:
 def main() -> int:
     """Print every license; return 1 if one is not known to be permissive."""
     refused = 0
-    for name, licence in sorted(required_by("mobileprep").items()):
-        fine = licence == "not installed" or _PERMISSIVE.search(licence)
+    for name, license in sorted(required_by("mobileprep").items()):
+        fine = license == "not installed" or _PERMISSIVE.search(license)
         refused += not fine
-        print(f"{name}: {licence or 'tells no licence'}{'' if fine else '  <- look at it'}")
+        print(f"{name}: {license or 'tells no license'}{'' if fine else '  <- look at it'}")
     return int(refused > 0)
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tools import licences
+from tools import licenses
 
 
 def dist(requires: list[str], **facts: str) -> SimpleNamespace:
@@ -30,14 +30,14 @@ def test_transitive_requirements_are_checked_except_those_of_tests(
 
     def distribution(name: str) -> SimpleNamespace:
         if name not in distributions:
-            raise licences.PackageNotFoundError(name)
+            raise licenses.PackageNotFoundError(name)
         return distributions[name]
 
-    monkeypatch.setattr(licences, "distribution", distribution)
-    listed = licences.required_by("mobileprep")
+    monkeypatch.setattr(licenses, "distribution", distribution)
+    listed = licenses.required_by("mobileprep")
     assert sorted(listed) == ["deep", "mobileprep", "numpy", "zoo"]
     assert listed["zoo"] == "not installed"
-    assert licences.main() == 0
+    assert licenses.main() == 0
     distributions["deep"] = dist([], License="GPL-3.0")
-    assert licences.main() == 1
+    assert licenses.main() == 1
     assert "deep: GPL-3.0  <- look at it" in capsys.readouterr().out
