@@ -24,11 +24,12 @@ from mobileprep.litert.ops.recurrent import has_unsafe_states
 from mobileprep.litert.patterns import with_builtins
 from mobileprep.litert.prepare import CutInput, Prepared, prepared
 from mobileprep.litert.program import Op, Port, Program, Readers, Value, builtin
-from mobileprep.litert.quantizing.choice import choose, tensors_with_ranges
+from mobileprep.litert.quantizing.choice import choose, fixed_ranges, tensors_with_ranges
 from mobileprep.litert.quantizing.kernels import MODES as INTEGER_MODES
 from mobileprep.litert.quantizing.kernels import Integers, Range
 from mobileprep.litert.quantizing.quantize import GIVE_RANGES, known_ranges, quantized
 from mobileprep.litert.quantizing.roundings import IntegerUnits
+from mobileprep.litert.quantizing.scales import is_float
 from mobileprep.litert.refusals import Refusal, refused
 from mobileprep.litert.scope import ACTIVATION
 from mobileprep.litert.shapes import permuted
@@ -436,7 +437,12 @@ def to_calibrate(
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, _ = without_fake_quants(program)
     whole = plain.mapped(fused)
-    tensors = [edge(parse_ref(name)) for name in tensors_with_ranges(whole)]
+    # Inputs and outputs may be integers in the file although their operators are in float.
+    ends = [p.value.name for p in (*whole.inputs, *whole.outputs) if is_float(p.value)]
+    names = dict.fromkeys((*tensors_with_ranges(whole), *ends))
+    for name in fixed_ranges(whole, DType.INT8):
+        names.pop(name, None)
+    tensors = [edge(parse_ref(name)) for name in names]
     observed: Graph = source.graph
     within: tuple[Edge, ...] = ()
     if observes_loops:

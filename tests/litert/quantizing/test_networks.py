@@ -21,7 +21,7 @@ from mobileprep.litert.quantizing.kernels import Integers
 from mobileprep.litert.weights import LAYER_AXES
 from mobileprep.transforms.quantize_nodes import Rules
 from tests.litert.graphs import answered, codes, const, expected, feed, op
-from tests.litert.integer_op import integer_model, ranges_of
+from tests.litert.integer_op import compare_integers, integer_model, ranges_of
 from tests.litert.one_op import numbers, run_both
 
 STRIDES = {"strides": [1, 1, 1, 1]}
@@ -502,6 +502,25 @@ def test_float_softmax_can_have_integer_output() -> None:
     output = graph.tensors[graph.outputs[0]]
     assert output.type == "INT8"
     assert steps(record, output.name) == (1 / 256, -128)
+
+
+def test_ends_of_float_operators_can_be_integers() -> None:
+    graph = Graph(
+        [
+            feed("x", (20, 4)),
+            op("less", "Neg", ["x"]),
+            const("w", numbers(4, 3, seed=1)),
+            op("product", "MatMul", ["less", "w"]),
+            op("y", "Neg", ["product"]),
+        ]
+    )
+    feeds = {"x": numbers(20, 4, seed=2)}
+    ranges, specs = ranges_of(graph, feeds), [CutInput("x")]
+    needed = {name: ranges[name] for name, _ in to_calibrate(graph, specs, ["y"]).tensors}
+    settings = Integers(DType.INT8, needed, input_type="int8", output_type="int8")
+    record = converted(graph, specs, ["y"], mode="int8", integers=settings)
+    assert codes(record).count("NEG") == 2
+    compare_integers(graph, feeds, ["y"], record, 2)
 
 
 def test_softmax_without_a_mask_is_in_integers() -> None:
