@@ -33,7 +33,7 @@ IMAGES: Final = ROOT / "docs" / "images" / "transforms"
 GRAPHVIZ: Final = "2.43.0"
 _MOST: Final = 14
 # Not counting neighbors that differ.
-_MOST_NEIGHBOURS: Final = 4
+_MOST_NEIGHBORS: Final = 4
 _MOST_PIECES: Final = 3
 _REMOVED, _ADDED, _CHANGED = "#f9c6c9", "#cfe8b9", "#f2e2ba"
 _NODES_OWN: Final = ("added", "removed", "op", "inputs", "device", "attribute", "constant")
@@ -201,7 +201,7 @@ def _choose(a: _Side, b: _Side, names: Mapping[str, str]) -> None:
         its = {old.get(n, n) for n in b.around(names.get(name, name))}
         told = mine ^ its | {n for n in mine | its if n in a.fills or names.get(n, n) in b.fills}
         near = sorted((mine | its) - {name}, key=lambda n: (n not in told, order[n]))
-        near = [name, *near[: _MOST_NEIGHBOURS + len(told - {name})]]
+        near = [name, *near[: _MOST_NEIGHBORS + len(told - {name})]]
         shown = (
             a.shown | {n for n in near if n in a.graph},
             b.shown | {names.get(n, n) for n in near if names.get(n, n) in b.graph},

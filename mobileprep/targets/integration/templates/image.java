@@ -89,7 +89,7 @@
 
 {% for channel in pre_channels %}
   private static float color{{ loop.index0 }}(int pixel) {
-{% if channel.colour is none %}
+{% if channel.color is none %}
     return (float)
         Math.floor(
             0.299f * ((pixel >> 16) & 0xFF)

@@ -87,7 +87,7 @@
         private fun colorOf(pixel: Int, channel: Int): Float =
             when (channel) {
 {% for channel in pre_channels %}
-                {%+ if loop.last %}else{% else %}{{ loop.index0 }}{% endif %} -> {% if channel.colour is none %}Math.floor((0.299f * ((pixel shr 16) and 0xFF) + 0.587f * ((pixel shr 8) and 0xFF) + 0.114f * (pixel and 0xFF) + 0.5f).toDouble()).toFloat(){% else %}{{ channel.kotlin }}.toFloat(){% endif %}
+                {%+ if loop.last %}else{% else %}{{ loop.index0 }}{% endif %} -> {% if channel.color is none %}Math.floor((0.299f * ((pixel shr 16) and 0xFF) + 0.587f * ((pixel shr 8) and 0xFF) + 0.114f * (pixel and 0xFF) + 0.5f).toDouble()).toFloat(){% else %}{{ channel.kotlin }}.toFloat(){% endif %}
 
 {% endfor %}
             }

@@ -65,7 +65,7 @@ std::vector<{{ pre_type }}> Prepared(const std::uint8_t* pixels, int height, int
   for (int y = 0; y < *out_height; ++y) {
     for (int x = 0; x < *out_width; ++x) {
 {% for channel in pre_channels %}
-      values.push_back({% if pre_type == "float" %}(resized(y, x, {{ channel.colour or 0 }}) - {{ channel.mean | float }}) / {{ channel.std | float }}{% else %}static_cast<std::uint8_t>({% if pre_rounds %}std::nearbyint({% endif %}resized(y, x, {{ channel.colour or 0 }}){% if pre_rounds %}){% endif %}){% endif %});
+      values.push_back({% if pre_type == "float" %}(resized(y, x, {{ channel.color or 0 }}) - {{ channel.mean | float }}) / {{ channel.std | float }}{% else %}static_cast<std::uint8_t>({% if pre_rounds %}std::nearbyint({% endif %}resized(y, x, {{ channel.color or 0 }}){% if pre_rounds %}){% endif %}){% endif %});
 {% endfor %}
     }
   }
