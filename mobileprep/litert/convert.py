@@ -438,10 +438,10 @@ def to_calibrate(
     plain, _ = without_fake_quants(program)
     whole = plain.mapped(fused)
     # Inputs and outputs may be integers in the file although their operators are in float.
-    ends = [p.value.name for p in (*whole.inputs, *whole.outputs) if is_float(p.value)]
+    values = [port.value for port in (*whole.inputs, *whole.outputs)]
+    fixed = fixed_ranges(whole, DType.INT8)
+    ends = [value.name for value in values if is_float(value) and value.name not in fixed]
     names = dict.fromkeys((*tensors_with_ranges(whole), *ends))
-    for name in fixed_ranges(whole, DType.INT8):
-        names.pop(name, None)
     tensors = [edge(parse_ref(name)) for name in names]
     observed: Graph = source.graph
     within: tuple[Edge, ...] = ()
